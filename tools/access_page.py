@@ -100,7 +100,9 @@ def _variants(kind: Any, rule: Rule) -> Iterator[tuple[str, Needs]]:
             if rule.needs(command) != needs:
                 yield f", `{field.name}`", rule.needs(command)
     empty = rule.needs(kind())
-    if any(need.reach is Reach.ANY for alternatives in empty for need in alternatives):
+    if empty != needs and any(
+        need.reach is Reach.ANY for alternatives in empty for need in alternatives
+    ):
         yield ", with none of these", empty
 
 

@@ -8,6 +8,7 @@ from magnetar_coordinator.records import WIRE_STATE, WIRE_STATUS
 from magnetar_coordinator.transaction import TxnAction, TxnStatus
 from magnetar_coordinator.transactional_id import TransactionalIdMetadata
 from magnetar_coordinator.wire import put_identity, put_name, put_txn_id
+from magnetar_core.hybrid_clock import NO_STAMP
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import transaction_pb2 as pb
 
@@ -34,17 +35,20 @@ def subscriptions_added(txn_id: TxnID) -> pb.CommandAddSubscriptionToTxnResponse
 
 
 def ended(
-    txn_id: TxnID | None, status: TxnStatus, identity: TransactionalIdMetadata | None
+    txn_id: TxnID | None,
+    status: TxnStatus,
+    identity: TransactionalIdMetadata | None,
+    stamp: int = NO_STAMP,
 ) -> pb.CommandEndTxnResponse:
     """Build the response to EndTxn.
 
     With a transactional id, it has the pair for the next transaction.
 
-
     Args:
         identity: the transactional id whose latest transaction it is, if any.
+        stamp: of a commit.
     """
-    response = pb.CommandEndTxnResponse(status=WIRE_STATUS[status])
+    response = pb.CommandEndTxnResponse(status=WIRE_STATUS[status], stamp=stamp)
     if txn_id is not None:
         put_txn_id(response.txn_id, txn_id)
     if identity is not None:
@@ -52,11 +56,16 @@ def ended(
     return response
 
 
-def ended_before(identity: TransactionalIdMetadata) -> pb.CommandEndTxnResponse:
-    """Build the response to an EndTxn of a complete transaction, or of no transaction."""
+def ended_before(identity: TransactionalIdMetadata, stamp: int) -> pb.CommandEndTxnResponse:
+    """Build the response to an EndTxn of a complete transaction, or of no transaction.
+
+    Args:
+        stamp: no commit so far has a higher one. That of the transaction is not kept here.
+    """
     action = rules.ACTION_OF_STATE[identity.state]
-    status = TxnStatus.COMMITTED if action is TxnAction.COMMIT else TxnStatus.ABORTED
-    return ended(identity.txn_id, status, identity)
+    if action is TxnAction.COMMIT:
+        return ended(identity.txn_id, TxnStatus.COMMITTED, identity, stamp)
+    return ended(identity.txn_id, TxnStatus.ABORTED, identity)
 
 
 def taken_over(identity: TransactionalIdMetadata) -> pb.CommandInitProducerResponse:

@@ -167,7 +167,7 @@ class Coordinator:
         self._finisher.start()
         self._upkeep.resume()
         for txn_id, end in ends.items():
-            self._upkeep.go_on_with(txn_id, *end)
+            self._upkeep.go_on_with(txn_id, end)
         if recovered.metadata.restored is not None:
             self._upkeep.abort_restored(recovered.metadata.restored)
         self._upkeep.expire()
@@ -191,6 +191,7 @@ class Coordinator:
             tcid=config.tcid,
             incarnation=metadata.incarnation,
             next_counter=metadata.counter_bound,
+            stamp_bound=metadata.stamp_bound,
         )
         transactional_ids = TransactionalIds(
             config,

@@ -15,6 +15,7 @@ from magnetar_coordinator.transaction import (
     TxnStatus,
 )
 from magnetar_core.errors import InvalidTxnState, TxnForgotten
+from magnetar_core.hybrid_clock import NO_STAMP
 from magnetar_core.ids import TxnID
 from magnetar_core.selections import is_digest_of
 
@@ -36,12 +37,14 @@ class Decision(NamedTuple):
 
     Attributes:
         fixed: this decision fixed the outcome. Participants hear of it once it is durable.
+        stamp: of a commit; 0: it is none, or an earlier version decided it.
     """
 
     records: tuple[Record, ...]
     txn_id: TxnID
     status: TxnStatus
     fixed: bool = False
+    stamp: int = NO_STAMP
 
 
 class EndTxnRequest(NamedTuple):
@@ -55,6 +58,7 @@ class EndTxnRequest(NamedTuple):
             repeat.
         identity_shown: whether it may be a transactional producer's transaction: the client has
             shown its identity, or this coordinator itself ends it.
+        seen_stamp: the highest stamp that the client has seen; 0: none.
     """
 
     txn_id: TxnID
@@ -63,6 +67,7 @@ class EndTxnRequest(NamedTuple):
     selection: tuple[int, ...] | None = None
     fingerprint: str = ""
     identity_shown: bool = True
+    seen_stamp: int = NO_STAMP
 
 
 def not_open(txn_id: TxnID, status: TxnStatus) -> InvalidTxnState:
@@ -77,13 +82,16 @@ def forgotten(txn_id: TxnID) -> TxnForgotten:
     return TxnForgotten(f"transaction {txn_id} ended, and its outcome is forgotten", txn_id=txn_id)
 
 
-def repeat_end(end: EndTxnRequest, status: TxnStatus, digest: bytes) -> Decision:
+def repeat_end(
+    end: EndTxnRequest, status: TxnStatus, digest: bytes, stamp: int = NO_STAMP
+) -> Decision:
     """Answer a request to end a transaction that is ending or has ended.
 
     Counts, and an omitted selection, are not compared: the outcome stays as it was fixed.
 
     Args:
         digest: digest of the fixed selection.
+        stamp: of the commit.
     Raises:
         InvalidTxnState: the opposite outcome, or another selection, is fixed. No effect.
     Source: PIP-31, CommandEndTxn, step 2; rule e.
@@ -104,7 +112,7 @@ def repeat_end(end: EndTxnRequest, status: TxnStatus, digest: bytes) -> Decision
             txn_id=end.txn_id,
             status=status.name,
         )
-    return Decision((), end.txn_id, status)
+    return Decision((), end.txn_id, status, stamp=stamp)
 
 
 def repeat_accept_loss(txn_id: TxnID, status: TxnStatus) -> Decision:

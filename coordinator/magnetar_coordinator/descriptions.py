@@ -24,6 +24,7 @@ def describe(
         opened_at_ms=transaction.start_time_ms,
         two_phase_commit=not transaction.expires,
         principal=transaction.principal,
+        stamp=transaction.stamp,
     )
     if transaction.owner is not None:
         put_identity(description.identity, *transaction.owner)
@@ -48,6 +49,7 @@ def describe_outcome(outcome: TxnEnded, *, run_time_ms: int) -> pb.TransactionDe
         opened_at_ms=outcome.start_time_ms,
         ended_at_ms=outcome.end_time_ms,
         principal=outcome.principal,
+        stamp=outcome.stamp,
     )
     if outcome.owner is not None:
         put_identity(description.identity, *outcome.owner)

@@ -57,6 +57,7 @@ def end_command(transaction: Transaction, participants: Collection[Participant])
         (participant,) = participants
         command = _of_one(transaction, participant)
     put_txn_id(command.txn_id, transaction.txn_id)
+    command.stamp = transaction.stamp
     if transaction.counts is not None:
         command.counts_given = True
     if transaction.selection is not None:

@@ -27,6 +27,7 @@ from magnetar_coordinator.records import (
     META_PRODUCER_ID,
     META_RESTORED,
     META_RUN_TIME,
+    META_STAMP_BOUND,
     META_STORE_TOKEN,
     META_TCID,
     METADATA,
@@ -55,6 +56,7 @@ from magnetar_coordinator.records import (
 )
 from magnetar_coordinator.transactional_id import TransactionalIdMetadata
 from magnetar_core.config import InvalidConfig
+from magnetar_core.hybrid_clock import bound_above
 from magnetar_core.ids import INCARNATION_MAX, PartitionName, TxnID
 from magnetar_core.invariants import BrokenInvariant
 from magnetar_core.wire.record_pb2 import TransactionMetadataEntry
@@ -76,6 +78,7 @@ class TransactionMetadataStore:
 
     Attributes:
         counter_bound: no TxnID with this counter or a higher counter was issued.
+        stamp_bound: no commit has this stamp or a higher stamp.
         next_producer_number: all smaller numbers are used.
         run_time_ms: the last persisted run time.
         outcome_count: outcomes kept, those in the open group included.
@@ -97,6 +100,7 @@ class TransactionMetadataStore:
         next_producer_number: int,
         run_time_ms: int,
         outcome_count: int,
+        stamp_bound: int = 0,
         restored: Restored | None = None,
     ) -> None:
         self.restored = restored
@@ -104,6 +108,7 @@ class TransactionMetadataStore:
         self.next_producer_number = next_producer_number
         self.incarnation = incarnation
         self.counter_bound = counter_bound
+        self.stamp_bound = stamp_bound
         self._counters_ahead = counters_ahead
         self.run_time_ms = run_time_ms
         self.outcome_count = outcome_count
@@ -153,6 +158,13 @@ class TransactionMetadataStore:
             self.counter_bound = next_counter + ahead
             self._commits.batch.put(META, META_COUNTER, u64(self.counter_bound))
 
+    def reserve_stamps(self, stamp: int) -> None:
+        """Keep the bound above a stamp, no later than what has it becomes durable."""
+        bound = bound_above(self.stamp_bound, stamp)
+        if bound != self.stamp_bound:
+            self.stamp_bound = bound
+            self._commits.batch.put(META, META_STAMP_BOUND, u64(bound))
+
     def add_produced_partition_to_txn(self, record: ParticipantsAdded, sequence: int) -> None:
         """Add partitions to a transaction. PIP-31, addProducedPartitionToTxn."""
         self._put(record, sequence)
@@ -166,6 +178,7 @@ class TransactionMetadataStore:
 
         PIP-31, updateTxnStatus; the shard has compared the status.
         """
+        self.reserve_stamps(record.stamp)
         self._put(record, sequence, traceparent)
 
     def remember_outcome(self, record: TxnEnded, record_count: int) -> None:
@@ -350,6 +363,7 @@ class TransactionMetadataStoreProvider:
             lost=lost,
             next_producer_number=await self._get_u64(META_PRODUCER_ID) or 0,
             run_time_ms=await self._get_u64(META_RUN_TIME) or 0,
+            stamp_bound=await self._get_u64(META_STAMP_BOUND) or 0,
             outcome_count=await self._get_u64(META_OUTCOME_COUNT) or 0,
             restored=Restored(restored) if restored else None,
         )

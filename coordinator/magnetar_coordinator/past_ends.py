@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from magnetar_coordinator.shard import Shard
 from magnetar_coordinator.transaction import TxnAction, TxnStatus
+from magnetar_core.hybrid_clock import NO_STAMP
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import transaction_pb2 as pb
@@ -21,7 +22,21 @@ from magnetar_core.wire import transaction_pb2 as pb
 # How many TxnIDs a question names.
 ASKED_MAX = 1_000
 
-PastEnds = dict[TxnID, tuple[TxnAction, bytes]]
+
+class PastEnd(NamedTuple):
+    """How a transaction has ended at participants.
+
+    Attributes:
+        selection_digest: of a commit; empty: all writers count.
+        stamp: of a commit; 0: none is known.
+    """
+
+    action: TxnAction
+    selection_digest: bytes = b""
+    stamp: int = NO_STAMP
+
+
+PastEnds = dict[TxnID, PastEnd]
 Ask = Callable[[pb.CommandDescribeEnds], Coroutine[Any, Any, pb.CommandDescribeEndsResponse]]
 
 
@@ -35,7 +50,7 @@ def open_before_loss(shard: Shard) -> list[TxnID]:
 
 
 async def past_ends(asks: Sequence[Ask], txn_ids: list[TxnID]) -> PastEnds:
-    """Ask how these transactions have ended at participants, with the selection's digest.
+    """Ask how these transactions have ended at participants.
 
     Where one participant has committed a transaction and another has aborted it, it was committed:
     a participant that took no part is told to abort what it holds (rule f).
@@ -53,7 +68,10 @@ async def past_ends(asks: Sequence[Ask], txn_ids: list[TxnID]) -> PastEnds:
             for end in answer.result().ends:
                 txn_id = TxnID.from_wire(end.txn_id)
                 if end.txn_action == common.COMMIT:
-                    found[txn_id] = TxnAction.COMMIT, end.selection_digest
+                    # Brokers of an earlier version tell no stamp.
+                    before = found.get(txn_id)
+                    stamp = end.stamp if before is None else max(end.stamp, before.stamp)
+                    found[txn_id] = PastEnd(TxnAction.COMMIT, end.selection_digest, stamp)
                 else:
-                    found.setdefault(txn_id, (TxnAction.ABORT, end.selection_digest))
+                    found.setdefault(txn_id, PastEnd(TxnAction.ABORT))
     return found

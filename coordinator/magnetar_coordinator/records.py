@@ -34,6 +34,7 @@ from magnetar_coordinator.wire import (
     put_subscription,
     put_txn_id,
 )
+from magnetar_core.hybrid_clock import NO_STAMP
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 from magnetar_core.invariants import BrokenInvariant
 from magnetar_core.wire import common_pb2 as common
@@ -53,6 +54,7 @@ META_LOST: Final = b"lost"
 META_PRODUCER_ID: Final = b"producer_id"
 META_OUTCOME_COUNT: Final = b"outcome_count"
 META_RUN_TIME: Final = b"run_time"
+META_STAMP_BOUND: Final = b"stamp_bound"
 META_INCARNATION: Final = b"incarnation"
 META_STORE_TOKEN: Final = b"store_token"
 META_TCID: Final = b"tcid"
@@ -114,7 +116,7 @@ class ParticipantsAdded(NamedTuple):
 
 
 class StatusChanged(NamedTuple):
-    """Record UPDATE. COMMITTING keeps the arguments of the client's request."""
+    """Record UPDATE. COMMITTING keeps the arguments of the client's request, and a stamp."""
 
     txn_id: TxnID
     expected: TxnStatus
@@ -123,6 +125,7 @@ class StatusChanged(NamedTuple):
     counts: Counts | None = None
     selection: tuple[int, ...] | None = None
     fingerprint: str = ""
+    stamp: int = NO_STAMP
 
 
 class LossAccepted(NamedTuple):
@@ -143,6 +146,7 @@ class TxnEnded(NamedTuple):
     start_time_ms: int = 0
     owner: Owner | None = None
     principal: str = ""
+    stamp: int = NO_STAMP
 
 
 MetadataRecord: TypeAlias = TxnOpened | ParticipantsAdded | StatusChanged | LossAccepted
@@ -204,6 +208,7 @@ def encode_metadata(record: MetadataRecord, traceparent: bytes = b"") -> bytes:
             entry.selection_given = True
             entry.selected_writer_ids.extend(record.selection)
         entry.fingerprint = record.fingerprint
+        entry.stamp = record.stamp
         entry.traceparent = traceparent
     else:
         entry.metadata_op = pb.ACCEPT_LOSS
@@ -240,6 +245,7 @@ def record_of(entry: pb.TransactionMetadataEntry) -> MetadataRecord:
             _counts(entry) if entry.counts_given else None,
             tuple(entry.selected_writer_ids) if entry.selection_given else None,
             entry.fingerprint,
+            entry.stamp,
         )
     if entry.metadata_op != pb.ACCEPT_LOSS:
         raise BrokenInvariant(f"unknown record {entry.metadata_op}")
@@ -255,6 +261,7 @@ def encode_outcome(record: TxnEnded) -> bytes:
         selection_digest=record.selection_digest,
         start_time_ms=record.start_time_ms,
         principal=record.principal,
+        stamp=record.stamp,
     )
     if record.owner is not None:
         put_identity(outcome.identity, *record.owner)
@@ -273,6 +280,7 @@ def decode_outcome(txn_id: TxnID, value: bytes) -> TxnEnded:
         outcome.start_time_ms,
         _owner(outcome),
         outcome.principal,
+        outcome.stamp,
     )
 
 

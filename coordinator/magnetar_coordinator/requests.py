@@ -83,7 +83,15 @@ def end_of(request: pb.CommandEndTxn, txn_id: TxnID | None = None) -> EndTxnRequ
     counts = _counts(request) if request.counts_given else None
     selection = tuple(request.selected_writer_ids) if request.selection_given else None
     _check_fingerprint(request.fingerprint)
-    return EndTxnRequest(txn_id, action, counts, selection, request.fingerprint, identity_shown)
+    return EndTxnRequest(
+        txn_id,
+        action,
+        counts,
+        selection,
+        request.fingerprint,
+        identity_shown,
+        request.seen_stamp,
+    )
 
 
 def _counts(request: pb.CommandEndTxn) -> Counts:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Protocol
 from magnetar_coordinator import answers
 from magnetar_coordinator.announcements import Announcements
 from magnetar_coordinator.config import CoordinatorConfig
+from magnetar_coordinator.cut_closings import CutClosings
 from magnetar_coordinator.decision import Decision, EndTxnRequest, forgotten
 from magnetar_coordinator.finisher import Finisher
 from magnetar_coordinator.metadata_store import TransactionMetadataStore
@@ -101,6 +102,7 @@ class Runtime:
         self.fail = fail
         self.session_quota = SessionQuota(config.session_open_txns_max)
         self.principal_quota = PrincipalQuota()
+        self.cut_closings = CutClosings()
         self.is_serving = False
         self._commits = commits
         self._clock = clock
@@ -127,6 +129,7 @@ class Runtime:
     def stop(self) -> None:
         """Take no more commands."""
         self.is_serving = False
+        self.cut_closings.drop()
         for task in self._tasks:
             task.cancel()
 
@@ -145,6 +148,19 @@ class Runtime:
 
     # Deciding.
 
+    def hear(self, stamp: int) -> None:
+        """Give higher stamps from now on; that is durable with whatever is decided next.
+
+        Args:
+            stamp: the highest that a client has seen; 0: none.
+        Raises:
+            InvalidArgument: it lies too far in the future. No effect.
+        """
+        clock = self.shard.clock
+        if stamp > clock.last:
+            clock.hear(stamp, self.time_ms())
+            self.metadata.reserve_stamps(clock.last)
+
     def end(self, end: EndTxnRequest, reply: Reply, *, until_ended: bool) -> None:
         """Fix a transaction's outcome, and answer when that is durable.
 
@@ -156,6 +172,7 @@ class Runtime:
             InvalidArgument: as Shard.end. No effect.
             OutcomeMissing: as Shard.end. No effect.
         """
+        self.hear(end.seen_stamp)
         decision = self.shard.end(end, time_ms=self.time_ms())
         if self._traces is not None and decision.fixed:
             self._traces.note(end.txn_id, reply.span)
@@ -165,7 +182,7 @@ class Runtime:
             self.carry_out(decision)
         else:
             self.carry_out(decision)
-            self.answer(reply, self.ended(end.txn_id, decision.status))
+            self.answer(reply, self.ended(end.txn_id, decision.status, decision.stamp))
 
     def carry_out(self, decision: Decision) -> None:
         """Append and apply a decision's records; participants hear of it when they are durable."""
@@ -256,9 +273,9 @@ class Runtime:
 
         self.when_durable(leave)
 
-    def ended(self, txn_id: TxnID, status: TxnStatus) -> pb.CommandEndTxnResponse:
+    def ended(self, txn_id: TxnID, status: TxnStatus, stamp: int) -> pb.CommandEndTxnResponse:
         """Build the response to EndTxn: with the next pair, if a transactional producer owns it."""
-        return answers.ended(txn_id, status, self.transactional_ids.of_txn(txn_id))
+        return answers.ended(txn_id, status, self.transactional_ids.of_txn(txn_id), stamp)
 
     def answer_opened(self, reply: Reply, body: Any) -> None:
         """Send a new TxnID when it is durable; its timeout and quota begin then."""
@@ -341,7 +358,7 @@ class Runtime:
         The outcome does not hurry, unless a client asked to wait for it: in a group of its own it
         would cost a sync, and delay the next command's sync.
         """
-        if txn_id in self._waiting or txn_id in self._ending:
+        if txn_id in self._waiting or txn_id in self._ending or self.cut_closings:
             self._on_participants_ended(txn_id)
         else:
             with self._commits.unhurried():
@@ -356,14 +373,17 @@ class Runtime:
         self.carry_out(decision)
         if self._traces is not None:
             self._traces.forget(txn_id)
-        self.when_durable(partial(self._on_outcome_durable, txn_id, decision.status))
+        self.cut_closings.finished(txn_id)
+        self.when_durable(
+            partial(self._on_outcome_durable, txn_id, decision.status, decision.stamp)
+        )
 
-    def _on_outcome_durable(self, txn_id: TxnID, status: TxnStatus) -> None:
+    def _on_outcome_durable(self, txn_id: TxnID, status: TxnStatus, stamp: int) -> None:
         self.shard.outcome_durable(txn_id)
         self.metrics.ended[status].inc()
         waiting = self._waiting.pop(txn_id, None)
         if waiting is not None:
             for reply in waiting:
-                reply.send(self.ended(txn_id, status))
+                reply.send(self.ended(txn_id, status, stamp))
         for callback in self._ending.pop(txn_id, ()):
             callback()

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from magnetar_coordinator.admin_commands import AdminCommands
+from magnetar_coordinator.cut_commands import CutCommands
 from magnetar_coordinator.decision import OutcomeMissing
 from magnetar_coordinator.listing import TxnListing
 from magnetar_coordinator.runtime import Runtime
@@ -51,6 +52,7 @@ class CoordinatorServer:
             TransactionCommands(runtime, transactional_id_commands),
             transactional_id_commands,
             AdminCommands(runtime),
+            CutCommands(runtime),
             TxnListing(runtime),
             BackupCommands(backup, "coordinator", runtime.config.name, runtime.spawn),
         ):

@@ -38,6 +38,7 @@ from magnetar_coordinator.transaction import (
 )
 from magnetar_coordinator.transaction_table import TransactionTable
 from magnetar_core.errors import InvalidArgument, InvalidTxnState, QuotaExceeded, TxnNotFound
+from magnetar_core.hybrid_clock import NO_STAMP
 from magnetar_core.ids import TxnID
 from magnetar_core.invariants import BrokenInvariant
 from magnetar_core.selections import digest_of_selection, is_digest_of
@@ -144,7 +145,7 @@ class Shard(TransactionTable):
         """
         found = self.find(end.txn_id)
         if isinstance(found, TxnEnded):
-            return repeat_end(end, found.status, found.selection_digest)
+            return repeat_end(end, found.status, found.selection_digest, found.stamp)
         if not end.identity_shown and found.owner is not None:
             raise InvalidTxnState(
                 f"{end.txn_id} is of {found.owner.transactional_id!r}: end it with that identity,"
@@ -152,7 +153,8 @@ class Shard(TransactionTable):
                 transactional_id=found.owner.transactional_id,
             )
         if found.status is not TxnStatus.OPEN:
-            return repeat_end(end, found.status, digest_of_selection(found.selection))
+            digest = digest_of_selection(found.selection)
+            return repeat_end(end, found.status, digest, found.stamp)
         self._check_past_commit(end)
         counts, selection = end.counts, end.selection
         if end.action is TxnAction.ABORT:
@@ -163,10 +165,16 @@ class Shard(TransactionTable):
         if selection is not None:
             selection = tuple(sorted(set(selection)))
         status = next_status(found.status, REQUESTED[end.action])
+        stamp = NO_STAMP if end.action is TxnAction.ABORT else self._stamp_of(end.txn_id, time_ms)
         record = StatusChanged(
-            end.txn_id, found.status, status, time_ms, counts, selection, end.fingerprint
+            end.txn_id, found.status, status, time_ms, counts, selection, end.fingerprint, stamp
         )
-        return Decision((record,), end.txn_id, status, fixed=True)
+        return Decision((record,), end.txn_id, status, fixed=True, stamp=stamp)
+
+    def _stamp_of(self, txn_id: TxnID, time_ms: int) -> int:
+        """Return the stamp of a commit: that of its first decision, if that was lost."""
+        past = self.past_stamps.get(txn_id)
+        return self.clock.next(time_ms) if past is None else past
 
     def _check_past_commit(self, end: EndTxnRequest) -> None:
         digest = self.past_commits.get(end.txn_id)
@@ -223,8 +231,9 @@ class Shard(TransactionTable):
             transaction.start_time_ms,
             transaction.owner,
             transaction.principal,
+            transaction.stamp,
         )
-        return Decision((record,), txn_id, status)
+        return Decision((record,), txn_id, status, stamp=transaction.stamp)
 
     def _check_participants(self, count: int) -> None:
         if count > self._config.participants_max:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from enum import Enum, IntEnum, auto
 from typing import NamedTuple, TypeAlias
 
+from magnetar_core.hybrid_clock import NO_STAMP
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 from magnetar_core.wire import common_pb2 as common
 
@@ -91,6 +92,7 @@ class Transaction:
         unfinished: participants that have not ended it yet, with the last error or ""; empty while
             OPEN.
         principal: who began it; empty: somebody who did not show who they were.
+        stamp: of the commit; 0 while it is none, or if an earlier version decided it.
         record_count: rows of its metadata in the store.
     """
 
@@ -108,6 +110,7 @@ class Transaction:
     loss_accepted: bool = False
     owner: Owner | None = None
     principal: str = ""
+    stamp: int = NO_STAMP
     record_count: int = 0
 
     @property
@@ -136,3 +139,4 @@ class Transaction:
             assert self.counts is None
             assert self.selection is None
             assert not self.loss_accepted
+            assert self.stamp == NO_STAMP

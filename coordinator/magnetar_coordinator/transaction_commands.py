@@ -37,6 +37,7 @@ class TransactionCommands:
 
     def _new_txn(self, request: pb.CommandNewTxn, reply: Reply) -> None:
         """Handle CommandNewTxn (PIP-31)."""
+        self._runtime.hear(request.seen_stamp)
         participants: tuple[Participant, ...] = ()
         if request.partitions or request.subscriptions:
             participants = (
@@ -59,6 +60,7 @@ class TransactionCommands:
         txn_id = txn_id_of(request)
         self._transactional_id_commands.check_owner(txn_id, request)
         self._check_owner(txn_id, reply, ending=False)
+        self._runtime.hear(request.seen_stamp)
         self._add(
             txn_id, partitions_of(request.partitions), reply, answers.partitions_added(txn_id)
         )
@@ -68,6 +70,7 @@ class TransactionCommands:
         txn_id = txn_id_of(request)
         self._transactional_id_commands.check_owner(txn_id, request)
         self._check_owner(txn_id, reply, ending=False)
+        self._runtime.hear(request.seen_stamp)
         names = subscriptions_of(request.subscriptions)
         self._add(txn_id, names, reply, answers.subscriptions_added(txn_id))
 

@@ -24,8 +24,11 @@ from magnetar_coordinator.records import (
 from magnetar_coordinator.transaction import Transaction, TxnStatus
 from magnetar_coordinator.watermark import WatermarkTracker
 from magnetar_core.errors import InvalidTxnState, TxnNotFound
+from magnetar_core.hybrid_clock import HybridClock
 from magnetar_core.ids import TxnID
 from magnetar_core.invariants import BrokenInvariant
+
+_COMMITTING = frozenset({TxnStatus.COMMITTING})
 
 
 class TransactionTable:
@@ -33,10 +36,19 @@ class TransactionTable:
 
     Args:
         next_counter: this store has issued all smaller counters.
+        stamp_bound: all stamps of its commits lie below it; 0: there are none.
+    Attributes:
+        clock: gives commits their stamps, in the order in which they become durable.
     """
 
     def __init__(
-        self, config: CoordinatorConfig, *, tcid: int, incarnation: int, next_counter: int
+        self,
+        config: CoordinatorConfig,
+        *,
+        tcid: int,
+        incarnation: int,
+        next_counter: int,
+        stamp_bound: int = 0,
     ) -> None:
         self._config = config
         self._tcid = tcid
@@ -53,6 +65,9 @@ class TransactionTable:
         # Transactions that were committed before a loss and are OPEN here, with digests of their
         # selections.
         self.past_commits: dict[TxnID, bytes] = {}
+        # The stamps of commits that were decided before a loss, until they are decided again.
+        self.past_stamps: dict[TxnID, int] = {}
+        self.clock = HybridClock(stamp_bound)
         self.watermark = WatermarkTracker(
             next_counter,
             listed_age_ms_min=config.watermark_listed_age_ms_min,
@@ -122,6 +137,15 @@ class TransactionTable:
                 return transaction
         raise AssertionError("an OPEN transaction is counted, and none is there")
 
+    def unfinished_up_to(self, stamp: int) -> list[TxnID]:
+        """Return commits up to a stamp that have not ended everywhere, the lowest stamps first.
+
+        Among them are commits from before a loss that are not decided again yet.
+        """
+        stamps = [(one.stamp, one.txn_id) for one in self.select(_COMMITTING) if one.stamp <= stamp]
+        stamps += [(past, txn_id) for txn_id, past in self.past_stamps.items() if past <= stamp]
+        return [txn_id for _, txn_id in sorted(stamps)]
+
     def select(self, statuses: frozenset[TxnStatus]) -> Iterator[Transaction]:
         """Yield live transactions in these states, oldest first."""
         return (one for one in self.live.values() if one.status in statuses)
@@ -172,6 +196,7 @@ class TransactionTable:
         counted = dict.fromkeys(self.status_counts, 0)
         for txn_id, transaction in self.live.items():
             transaction.check()
+            assert transaction.stamp <= self.clock.last
             counted[transaction.status] += 1
             assert self.is_issued(txn_id)
             assert txn_id not in self._recent
@@ -225,6 +250,9 @@ class TransactionTable:
             if transaction.expires:
                 self.expiry.remove(record.txn_id)
             transaction.status = record.new
+            transaction.stamp = record.stamp
+            self.clock.advance(record.stamp)
+            self.past_stamps.pop(record.txn_id, None)
             transaction.counts = record.counts
             transaction.selection = record.selection
             transaction.unfinished = dict.fromkeys(transaction.participants)

@@ -34,6 +34,7 @@ from magnetar_core.errors import (
     InvalidArgument,
     InvalidTxnState,
     MagnetarError,
+    SequenceCommitted,
     TransactionalIdAuthorizationFailed,
 )
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
@@ -160,7 +161,12 @@ class TransactionalIdCommands:
         asked = named_sequence_of(request.named_sequence)
         runtime.named_sequences.check_new(asked)
         name = runtime.named_sequences.get(asked.name)
-        verdict = name_rules.judge(name, asked)
+        try:
+            verdict = name_rules.judge(name, asked)
+        except SequenceCommitted as error:
+            # Whoever hears of it may commit what follows from it, at another coordinator.
+            error.details = {**error.details, "stamp": str(runtime.shard.clock.last)}
+            raise
         if verdict is name_rules.SequenceVerdict.JOIN:
             assert name.open_txn_id is not None
             transaction = runtime.shard.live[name.open_txn_id]
@@ -233,11 +239,11 @@ class TransactionalIdCommands:
             raised = runtime.transactional_ids.raise_epoch(
                 identity, run_time_ms=runtime.run_time_ms()
             )
-            runtime.answer(reply, answers.ended_before(raised))
+            runtime.answer(reply, answers.ended_before(raised, runtime.shard.clock.last))
             return
         txn_id = identity.txn_id
         if txn_id is None or (verdict is EndVerdict.REPEAT and txn_id not in runtime.shard.live):
-            runtime.answer(reply, answers.ended_before(identity))
+            runtime.answer(reply, answers.ended_before(identity, runtime.shard.clock.last))
             return
         if request.HasField("txn_id") and TxnID.from_wire(request.txn_id) != txn_id:
             raise InvalidTxnState(

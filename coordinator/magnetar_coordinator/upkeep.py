@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from magnetar_coordinator.decision import EndTxnRequest
 from magnetar_coordinator.finisher import Finisher
-from magnetar_coordinator.past_ends import open_before_loss
+from magnetar_coordinator.past_ends import PastEnd, open_before_loss
 from magnetar_coordinator.records import Restored
 from magnetar_coordinator.retention import OutcomeRetention
 from magnetar_coordinator.runtime import Runtime
@@ -58,12 +58,15 @@ class Upkeep:
             runtime.carry_out(runtime.shard.expire(txn_id, time_ms=runtime.time_ms()))
             runtime.metrics.expired.inc()
 
-    def go_on_with(self, txn_id: TxnID, action: TxnAction, digest: bytes) -> None:
+    def go_on_with(self, txn_id: TxnID, end: PastEnd) -> None:
         """Carry out a decision whose records are lost (rule n)."""
         runtime = self._runtime
-        if digest:
+        if end.action is TxnAction.COMMIT:
+            # In cuts it is whole only if all of its markers have the same stamp.
+            runtime.shard.past_stamps[txn_id] = end.stamp
+        if end.selection_digest:
             # The selection of writers is lost as well: only the client that commits again knows it.
-            runtime.shard.past_commits[txn_id] = digest
+            runtime.shard.past_commits[txn_id] = end.selection_digest
             log.critical(
                 "transaction %s was committed with a selection that is lost: it stays open until"
                 " its client commits it again",
@@ -71,9 +74,9 @@ class Upkeep:
                 extra={"txn_id": txn_id},
             )
             return
-        log.warning("transaction %s had ended before the loss: %s", txn_id, action.name)
+        log.warning("transaction %s had ended before the loss: %s", txn_id, end.action.name)
         runtime.carry_out(
-            runtime.shard.end(EndTxnRequest(txn_id, action), time_ms=runtime.time_ms())
+            runtime.shard.end(EndTxnRequest(txn_id, end.action), time_ms=runtime.time_ms())
         )
 
     def abort_restored(self, restored: Restored) -> None:

@@ -226,6 +226,8 @@ TABLE: list[tuple[str, Any, Set[str]]] = [
     (COORDINATOR, txn.CommandEndTxn(txn_id=NEVER), EVERYBODY),
     (COORDINATOR, txn.CommandDescribeTxn(txn_id=NEVER), EVERYBODY),
     (COORDINATOR, txn.CommandListTxns(), EVERYBODY),
+    # Whoever may describe a topic, whichever.
+    (COORDINATOR, txn.CommandCloseCut(), DESCRIBING | {"neighbour"}),
     (
         COORDINATOR,
         txn.CommandDescribeTransactionalId(transactional_id="id-a"),

@@ -51,6 +51,8 @@ class FakeBroker:
         self.incarnations: dict[str, int] = {}
         # Of every commit that it describes.
         self.digest = b""
+        # The stamps of commits that it was told.
+        self.stamps: dict[tuple[TxnID, Any], int] = {}
         # Whether it knows ends of several participants; `received` has each of these alone.
         self.takes_several = True
         self.ended_together: list[pb.CommandEndTxnOnParticipants] = []
@@ -105,7 +107,14 @@ class FakeBroker:
         """Ends each participant as if it were told alone, partitions first."""
         given: dict[str, Any] = {
             name: getattr(body, name)
-            for name in ("txn_id", "txn_action", "counts_given", "selection_given", "loss_accepted")
+            for name in (
+                "txn_id",
+                "txn_action",
+                "counts_given",
+                "selection_given",
+                "loss_accepted",
+                "stamp",
+            )
         }
         given["selected_writer_ids"] = body.selected_writer_ids
         answer = pb.CommandEndTxnOnParticipantsResponse(txn_id=body.txn_id)
@@ -143,6 +152,8 @@ class FakeBroker:
         key = (TxnID.from_wire(body.txn_id), participant)
         # A decision never changes.
         assert self.ended.setdefault(key, body.txn_action) == body.txn_action
+        # Nor does its stamp: a cut would tear it.
+        assert self.stamps.setdefault(key, body.stamp) == body.stamp
 
     def _txns_issued(self, body: pb.CommandTxnsIssued) -> Any:
         return SILENCE
@@ -153,7 +164,13 @@ class FakeBroker:
         return pb.CommandDescribeEndsResponse(
             ends=[
                 pb.CommandDescribeEndsResponse.DescribedEnd(
-                    txn_id=txn_id.to_wire(), txn_action=action, selection_digest=self.digest
+                    txn_id=txn_id.to_wire(),
+                    txn_action=action,
+                    selection_digest=self.digest,
+                    stamp=max(
+                        (stamp for (ended, _), stamp in self.stamps.items() if ended == txn_id),
+                        default=0,
+                    ),
                 )
                 for txn_id, action in ends.items()
             ]

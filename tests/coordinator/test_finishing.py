@@ -237,7 +237,7 @@ def test_participants_at_one_broker_are_told_together() -> None:
         txn_id = await world.client.new(P0, P1)
         await world.client.add(txn_id, S0)
         writers = [pb.WriterCount(writer_id=5, count=3)]
-        await world.client.end(
+        command = end_command(
             txn_id,
             wait_finished=True,
             counts_given=True,
@@ -245,6 +245,7 @@ def test_participants_at_one_broker_are_told_together() -> None:
             selection_given=True,
             selected_writer_ids=[5],
         )
+        stamp = (await world.client.ask(command)).stamp
         assert world.broker.ended_together == [
             pb.CommandEndTxnOnParticipants(
                 txn_id=txn_id.to_wire(),
@@ -257,6 +258,7 @@ def test_participants_at_one_broker_are_told_together() -> None:
                 subscriptions=[pb.SubscriptionCounts(subscription=S0.to_wire())],
                 selection_given=True,
                 selected_writer_ids=[5],
+                stamp=stamp,
             )
         ]
         # A single one is told as ever.

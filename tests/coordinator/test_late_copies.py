@@ -190,6 +190,24 @@ def test_accept_txn_loss() -> None:
     run(scenario())
 
 
+def test_close_cut() -> None:
+    """It closes nothing more: its clock is above it, and what came since is not told."""
+
+    async def scenario() -> None:
+        world = await World().start()
+        command = pb.CommandCloseCut(stamp=(await world.client.ask(pb.CommandCloseCut())).clock)
+        await world.client.ask(command)
+        txn_id = await world.client.new(P0)
+        stamp = (await world.client.ask(end_command(txn_id))).stamp
+        assert stamp > command.stamp
+        answer = await FakeClient(world.coordinator).ask(command)
+        assert not answer.unfinished
+        assert answer.clock >= stamp
+        await world.close()
+
+    run(scenario())
+
+
 def test_abort_hanging_txn() -> None:
     """It names a TxnID, which is never issued again: what is live is left alone."""
 

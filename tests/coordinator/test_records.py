@@ -63,6 +63,7 @@ changed = st.builds(
     times,
     counts,
     selections,
+    stamp=u64,
 )
 
 
@@ -83,6 +84,7 @@ def test_metadata_comes_back(record: MetadataRecord) -> None:
         st.binary(),
         times,
         st.none() | owners,
+        stamp=u64,
     )
 )
 def test_outcomes_come_back(record: TxnEnded) -> None:

@@ -99,7 +99,7 @@ def test_cuts_of_a_history_are_whole_and_add_up(seed: int) -> None:
     seen: set[tuple[int, int]] = set()
     earlier: Cut | None = None
     for cut in history.cuts:
-        whole = history.messages(lambda number, cut=cut: range_at(cut, "t", number))
+        whole = history.messages(partial(range_at, cut, "t"))
         history.check_whole(whole)
         history.check_answered(cut, whole)
         added = whole

@@ -80,6 +80,7 @@ SERVERS_ONLY = (TRANSACTION_ENDS, INCARNATIONS, DIRECTORY)
 # Kafka asks the same of producers without a transactional id (KIP-679).
 ANYWHERE_WRITE = Need(Operation.WRITE, Kind.TOPIC, "", Reach.ANY)
 ANYWHERE_READ = Need(Operation.READ, Kind.GROUP, "", Reach.ANY)
+ANYWHERE_DESCRIBE = Need(Operation.DESCRIBE, Kind.TOPIC, "", Reach.ANY)
 
 # The operations that a grant for a kind of resource can name.
 OPERATIONS_OF: dict[Kind, frozenset[Operation]] = {

@@ -17,6 +17,7 @@ from typing import Any
 
 from magnetar_core.access.needs import (
     ADMINISTRATION,
+    ANYWHERE_DESCRIBE,
     ANYWHERE_READ,
     ANYWHERE_WRITE,
     DIRECTORY,
@@ -224,6 +225,8 @@ RULES: dict[str, Rule] = {
     "end_txn": Rule(_nothing, finishing=True),
     "describe_txn": Rule(_nothing),
     "list_txns": Rule(_nothing),
+    # It names TxnIDs alone; what the cut is of is read at brokers.
+    "close_cut": Rule(lambda _: [(ANYWHERE_DESCRIBE,)]),
     "describe_transactional_id": Rule(_of_transactional_id(Operation.DESCRIBE)),
     "list_transactional_ids": Rule(_nothing),
     "describe_name": Rule(_of_name(Operation.DESCRIBE)),

@@ -24,7 +24,7 @@ UPDATE: TransactionMetadataOp
 ACCEPT_LOSS: TransactionMetadataOp
 
 class TransactionMetadataEntry(_message.Message):
-    __slots__ = ("metadata_op", "txn_id", "expected_status", "new_status", "partitions", "subscriptions", "txn_timeout_ms", "start_run_time_ms", "start_time_ms", "last_modification_time_ms", "counts_given", "partition_counts", "subscription_counts", "selection_given", "selected_writer_ids", "identity", "named_sequence", "fingerprint", "principal", "traceparent")
+    __slots__ = ("metadata_op", "txn_id", "expected_status", "new_status", "partitions", "subscriptions", "txn_timeout_ms", "start_run_time_ms", "start_time_ms", "last_modification_time_ms", "counts_given", "partition_counts", "subscription_counts", "selection_given", "selected_writer_ids", "identity", "named_sequence", "fingerprint", "principal", "traceparent", "stamp")
     METADATA_OP_FIELD_NUMBER: _ClassVar[int]
     TXN_ID_FIELD_NUMBER: _ClassVar[int]
     EXPECTED_STATUS_FIELD_NUMBER: _ClassVar[int]
@@ -45,6 +45,7 @@ class TransactionMetadataEntry(_message.Message):
     FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
     PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
     TRACEPARENT_FIELD_NUMBER: _ClassVar[int]
+    STAMP_FIELD_NUMBER: _ClassVar[int]
     metadata_op: TransactionMetadataOp
     txn_id: _common_pb2.TxnId
     expected_status: _common_pb2.TxnStatus
@@ -65,7 +66,8 @@ class TransactionMetadataEntry(_message.Message):
     fingerprint: str
     principal: str
     traceparent: bytes
-    def __init__(self, metadata_op: _Optional[_Union[TransactionMetadataOp, str]] = ..., txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., expected_status: _Optional[_Union[_common_pb2.TxnStatus, str]] = ..., new_status: _Optional[_Union[_common_pb2.TxnStatus, str]] = ..., partitions: _Optional[_Iterable[_Union[_common_pb2.Partition, _Mapping]]] = ..., subscriptions: _Optional[_Iterable[_Union[_common_pb2.Subscription, _Mapping]]] = ..., txn_timeout_ms: _Optional[int] = ..., start_run_time_ms: _Optional[int] = ..., start_time_ms: _Optional[int] = ..., last_modification_time_ms: _Optional[int] = ..., counts_given: _Optional[bool] = ..., partition_counts: _Optional[_Iterable[_Union[_transaction_pb2.PartitionCounts, _Mapping]]] = ..., subscription_counts: _Optional[_Iterable[_Union[_transaction_pb2.SubscriptionCounts, _Mapping]]] = ..., selection_given: _Optional[bool] = ..., selected_writer_ids: _Optional[_Iterable[int]] = ..., identity: _Optional[_Union[_common_pb2.ProducerIdentity, _Mapping]] = ..., named_sequence: _Optional[_Union[_transaction_pb2.NamedSequence, _Mapping]] = ..., fingerprint: _Optional[str] = ..., principal: _Optional[str] = ..., traceparent: _Optional[bytes] = ...) -> None: ...
+    stamp: int
+    def __init__(self, metadata_op: _Optional[_Union[TransactionMetadataOp, str]] = ..., txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., expected_status: _Optional[_Union[_common_pb2.TxnStatus, str]] = ..., new_status: _Optional[_Union[_common_pb2.TxnStatus, str]] = ..., partitions: _Optional[_Iterable[_Union[_common_pb2.Partition, _Mapping]]] = ..., subscriptions: _Optional[_Iterable[_Union[_common_pb2.Subscription, _Mapping]]] = ..., txn_timeout_ms: _Optional[int] = ..., start_run_time_ms: _Optional[int] = ..., start_time_ms: _Optional[int] = ..., last_modification_time_ms: _Optional[int] = ..., counts_given: _Optional[bool] = ..., partition_counts: _Optional[_Iterable[_Union[_transaction_pb2.PartitionCounts, _Mapping]]] = ..., subscription_counts: _Optional[_Iterable[_Union[_transaction_pb2.SubscriptionCounts, _Mapping]]] = ..., selection_given: _Optional[bool] = ..., selected_writer_ids: _Optional[_Iterable[int]] = ..., identity: _Optional[_Union[_common_pb2.ProducerIdentity, _Mapping]] = ..., named_sequence: _Optional[_Union[_transaction_pb2.NamedSequence, _Mapping]] = ..., fingerprint: _Optional[str] = ..., principal: _Optional[str] = ..., traceparent: _Optional[bytes] = ..., stamp: _Optional[int] = ...) -> None: ...
 
 class IdentityRow(_message.Message):
     __slots__ = ("producer_id", "producer_epoch", "prev_producer_id", "next_producer_id", "next_producer_epoch", "txn_timeout_ms", "state", "txn_id", "two_phase_commit", "prev_producer_epoch", "last_used_run_time_ms", "last_init", "past_call_tokens")
@@ -126,7 +128,7 @@ class NameRow(_message.Message):
     def __init__(self, has_committed: _Optional[bool] = ..., committed_sequence: _Optional[int] = ..., open: _Optional[_Union[_transaction_pb2.NamedSequence, _Mapping]] = ..., open_txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., committed_fingerprint: _Optional[str] = ...) -> None: ...
 
 class TransactionOutcome(_message.Message):
-    __slots__ = ("status", "end_run_time_ms", "end_time_ms", "selection_digest", "identity", "start_time_ms", "principal")
+    __slots__ = ("status", "end_run_time_ms", "end_time_ms", "selection_digest", "identity", "start_time_ms", "principal", "stamp")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     END_RUN_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     END_TIME_MS_FIELD_NUMBER: _ClassVar[int]
@@ -134,6 +136,7 @@ class TransactionOutcome(_message.Message):
     IDENTITY_FIELD_NUMBER: _ClassVar[int]
     START_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
+    STAMP_FIELD_NUMBER: _ClassVar[int]
     status: _common_pb2.TxnStatus
     end_run_time_ms: int
     end_time_ms: int
@@ -141,7 +144,8 @@ class TransactionOutcome(_message.Message):
     identity: _common_pb2.ProducerIdentity
     start_time_ms: int
     principal: str
-    def __init__(self, status: _Optional[_Union[_common_pb2.TxnStatus, str]] = ..., end_run_time_ms: _Optional[int] = ..., end_time_ms: _Optional[int] = ..., selection_digest: _Optional[bytes] = ..., identity: _Optional[_Union[_common_pb2.ProducerIdentity, _Mapping]] = ..., start_time_ms: _Optional[int] = ..., principal: _Optional[str] = ...) -> None: ...
+    stamp: int
+    def __init__(self, status: _Optional[_Union[_common_pb2.TxnStatus, str]] = ..., end_run_time_ms: _Optional[int] = ..., end_time_ms: _Optional[int] = ..., selection_digest: _Optional[bytes] = ..., identity: _Optional[_Union[_common_pb2.ProducerIdentity, _Mapping]] = ..., start_time_ms: _Optional[int] = ..., principal: _Optional[str] = ..., stamp: _Optional[int] = ...) -> None: ...
 
 class SubscriptionRecord(_message.Message):
     __slots__ = ("subscription_id", "topic_id", "partition", "subscription", "absent", "owner")

@@ -103,9 +103,12 @@ MUTANTS = (
         name="outcome-not-durable-in-watermark",
         file=_RUNTIME,
         old=(
-            "        self.when_durable(partial(self._on_outcome_durable, txn_id, decision.status))"
+            "        self.when_durable(\n"
+            "            partial(self._on_outcome_durable, txn_id, decision.status,"
+            " decision.stamp)\n"
+            "        )"
         ),
-        new="        self._on_outcome_durable(txn_id, decision.status)",
+        new="        self._on_outcome_durable(txn_id, decision.status, decision.stamp)",
         mistake="The watermark passes transactions whose outcome is not durable.",
     ),
     Mutant(
@@ -370,8 +373,8 @@ MUTANTS = (
     Mutant(
         name="past-abort-before-commit",
         file=_PAST_ENDS,
-        old="                    found.setdefault(txn_id, (TxnAction.ABORT, end.selection_digest))",
-        new="                    found[txn_id] = TxnAction.ABORT, end.selection_digest",
+        old="                    found.setdefault(txn_id, PastEnd(TxnAction.ABORT))",
+        new="                    found[txn_id] = PastEnd(TxnAction.ABORT)",
         mistake="Of two brokers the last one is believed, also when the first one has committed.",
     ),
     Mutant(

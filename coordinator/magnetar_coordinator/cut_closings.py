@@ -1,0 +1,76 @@
+"""Closings of a coordinator's past that wait: for cuts, until their commits have ended everywhere.
+
+Source: docs/design/0015-cuts.md, Waiting, and for whom.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from magnetar_core.errors import QuotaExceeded
+from magnetar_core.ids import TxnID
+
+# Each looks at every end, and is over in a minute.
+WAITING_MAX = 100
+
+
+class CutClosing:
+    """Closing that waits.
+
+    Args:
+        unfinished: the commits that it waits for, in the order in which they are told.
+        answer: called once, with those that it still waits for.
+    """
+
+    __slots__ = ("_answer", "_unfinished")
+
+    def __init__(self, unfinished: Iterable[TxnID], answer: Callable[[list[TxnID]], None]) -> None:
+        self._unfinished = dict.fromkeys(unfinished)
+        self._answer = answer
+
+    def finished(self, txn_id: TxnID) -> bool:
+        """Note that a transaction has ended everywhere; return whether nothing is left."""
+        self._unfinished.pop(txn_id, None)
+        return not self._unfinished
+
+    def answer(self) -> None:
+        """Say what it waits for."""
+        self._answer(list(self._unfinished))
+
+
+class CutClosings:
+    """All closings of a coordinator that wait."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[CutClosing, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, closing: CutClosing) -> None:
+        """Wait until the commits of a closing have ended everywhere.
+
+        Raises:
+            QuotaExceeded: too many wait. No effect.
+        """
+        if len(self._waiting) >= WAITING_MAX:
+            raise QuotaExceeded(f"{WAITING_MAX} cuts wait at this coordinator: ask again")
+        self._waiting[closing] = None
+
+    def finished(self, txn_id: TxnID) -> None:
+        """Note that every participant of a transaction has ended it."""
+        if not self._waiting:
+            return
+        for closing in [one for one in self._waiting if one.finished(txn_id)]:
+            del self._waiting[closing]
+            closing.answer()
+
+    def drop(self) -> None:
+        """Answer nobody any more: the coordinator ends."""
+        self._waiting.clear()
+
+    def time_is_up(self, closing: CutClosing) -> None:
+        """Answer a closing that has waited for long enough, if it still waits."""
+        if closing in self._waiting:
+            del self._waiting[closing]
+            closing.answer()
