@@ -18,6 +18,7 @@ from magnetar_broker import keys
 from magnetar_broker.recent_messages import Messages
 from magnetar_core.batch import BatchHeader, read_header
 from magnetar_core.errors import DAMAGED, ChecksumMismatch, DataLoss, InvalidArgument
+from magnetar_core.hybrid_clock import NO_STAMP
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import record_pb2 as records
 
@@ -75,6 +76,8 @@ class MarkerEntry:
     stored_bytes: int
     # The messages of a small transaction that has just ended; they are not stored here.
     messages: Messages | None = field(default=None, compare=False, repr=False)
+    # Of the commit; 0: an earlier version decided it.
+    stamp: int = NO_STAMP
 
     @property
     def end(self) -> int:
@@ -89,7 +92,7 @@ class MarkerEntry:
     def to_bytes(self) -> bytes:
         """Return the entry as stored."""
         # Filled in place: a message that is given to a constructor is serialized on its way.
-        marker = records.CommitMarker(stored_bytes=self.stored_bytes)
+        marker = records.CommitMarker(stored_bytes=self.stored_bytes, stamp=self.stamp)
         marker.txn_id.most_bits, marker.txn_id.least_bits = self.txn_id
         for writer in self.writers:
             marker.writers.add(
@@ -129,7 +132,13 @@ def parse_entry(entry_id: int, data: bytes, *, verify: bool = False) -> Entry:
             )
             txn_id = TxnID.from_wire(marker.txn_id)
             entry = MarkerEntry(
-                entry_id, count, append_time_ms, txn_id, writers, marker.stored_bytes
+                entry_id,
+                count,
+                append_time_ms,
+                txn_id,
+                writers,
+                marker.stored_bytes,
+                stamp=marker.stamp,
             )
             stored_count = sum(writer.count for writer in writers)
     except (struct.error, DecodeError) as error:

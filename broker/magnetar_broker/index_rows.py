@@ -94,6 +94,7 @@ def put_ended(
         has_marker=marker_entry_id is not None,
         marker_entry_id=marker_entry_id or 0,
         selection_digest=ended.selection_digest,
+        stamp=ended.stamp,
     )
     name(row.follows_txn_ids, ended.follows)
     batch.put(keys.TXNINDEX, key, row.SerializeToString())
@@ -125,4 +126,5 @@ def restore(index: TransactionIndex, txn_id: TxnID, ordinal: int | None, value: 
             _OUTCOME[row.status],
             row.selection_digest,
             tuple(TxnID.from_wire(one) for one in row.follows_txn_ids),
+            row.stamp,
         )

@@ -284,6 +284,7 @@ class LogReader:
                             append_time_ms=marker.append_time_ms,
                             batch=batch,
                             txn_id=marker.txn_id,
+                            stamp=marker.stamp,
                         )
                     )
                     gathered += len(batch)

@@ -77,6 +77,7 @@ class Partition:
             skipped=[(one.first, one.last) for one in row.skipped],
             ledger_id=ledger_id,
             tails=environment.tails,
+            highest_stamp=row.highest_stamp,
         )
         self.reader = LogReader(environment.store, self.log, name)
         self.producers = Producers()
@@ -264,6 +265,7 @@ class Partition:
             tuple(_marker_writer(one) for one in kept),
             sum(one.writer.stored_bytes for one in kept),
             messages_of(kept),
+            end.stamp,
         )
 
     def _delete_batches(
@@ -403,6 +405,7 @@ class Partition:
             end_offset=self.log.end_offset,
             retained_bytes=max(0, self.log.retained_bytes),
             has_txnlog=self.has_txnlog,
+            highest_stamp=self.log.highest_stamp,
             skipped=[
                 common.OffsetRange(first=first, last=last) for first, last in self.log.skipped
             ],

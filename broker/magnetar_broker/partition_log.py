@@ -13,6 +13,7 @@ from typing import Final
 from magnetar_broker.entries import DataEntry, Entry, MarkerEntry
 from magnetar_broker.offset_set import OffsetSet, Range
 from magnetar_broker.tails import Tails
+from magnetar_core.hybrid_clock import NO_STAMP
 from magnetar_core.invariants import BrokenInvariant
 
 # Measured memory of an entry, besides the batch's own bytes.
@@ -29,6 +30,7 @@ class PartitionLog:
         tail_bytes_max: payload bytes of the newest entries to keep.
         ledger_id: increases when acknowledged data is lost.
         tails: the tails of all partitions, which share a budget.
+        highest_stamp: no marker that was ever here has a higher one.
     """
 
     def __init__(
@@ -41,7 +43,9 @@ class PartitionLog:
         skipped: Iterable[Range] = (),
         ledger_id: int = 1,
         tails: Tails | None = None,
+        highest_stamp: int = NO_STAMP,
     ) -> None:
+        self.highest_stamp = highest_stamp
         self.ledger_id = ledger_id
         self.first_offset = first_offset
         self.end_offset = end_offset
@@ -67,6 +71,8 @@ class PartitionLog:
         if entry.entry_id != self.end_offset:
             raise BrokenInvariant(f"entry {entry.entry_id} does not follow {self.end_offset}")
         self.end_offset = entry.end
+        if isinstance(entry, MarkerEntry):
+            self.highest_stamp = max(self.highest_stamp, entry.stamp)
         self.retained_bytes += entry.retained_bytes
         cost = self._tail_cost(entry)
         self._tail.append(entry)

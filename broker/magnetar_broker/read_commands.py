@@ -143,6 +143,7 @@ class ReadCommands:
                 first_offset=partition.log.first_offset,
                 end_offset=partition.log.durable_end,
                 time_offset=time_offset,
+                highest_stamp=partition.log.highest_stamp,
             )
         return response
 

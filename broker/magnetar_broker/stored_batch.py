@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from magnetar_broker.offset_set import Range
+from magnetar_core.hybrid_clock import NO_STAMP
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import broker_pb2, common_pb2
 
@@ -24,6 +25,7 @@ class StoredBatch:
     append_time_ms: int
     batch: bytes
     txn_id: TxnID | None = None
+    stamp: int = NO_STAMP
 
     @property
     def first_offset(self) -> int:
@@ -43,7 +45,7 @@ class StoredBatch:
         Args:
             excluded: offsets of messages that are not for whoever gets it.
         """
-        return broker_pb2.DeliveredBatch(
+        delivered = broker_pb2.DeliveredBatch(
             entry_id=self.entry_id,
             first_index=self.first_index,
             num_messages=self.count,
@@ -51,5 +53,8 @@ class StoredBatch:
             excluded=[common_pb2.OffsetRange(first=first, last=last) for first, last in excluded],
             redelivery_count=redelivery_count,
             append_time_ms=self.append_time_ms,
-            txn_id=self.txn_id.to_wire() if self.txn_id is not None else None,
         )
+        if self.txn_id is not None:
+            delivered.txn_id.most_bits, delivered.txn_id.least_bits = self.txn_id
+            delivered.stamp = self.stamp
+        return delivered

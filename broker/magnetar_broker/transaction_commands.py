@@ -256,6 +256,7 @@ class TransactionCommands:
                     txn_id=txn_id.to_wire(),
                     txn_action=common.COMMIT if committed else common.ABORT,
                     selection_digest=ended.selection_digest if committed else b"",
+                    stamp=ended.stamp,
                 )
             await asyncio.sleep(0)
         return response
@@ -283,6 +284,7 @@ def _end_of(
             if command.HasField("hanging")
             else None
         ),
+        stamp=command.stamp,
     )
 
 
@@ -293,10 +295,16 @@ def _ends_of(
     txn_id, outcome = TxnID.from_wire(command.txn_id), _outcome_of(command)
     selection = frozenset(command.selected_writer_ids) if command.selection_given else None
     counted, loss_accepted = command.counts_given, command.loss_accepted
+    stamp = command.stamp
 
     def end(counts: Iterable[txn_wire.WriterCount]) -> End:
         return End(
-            txn_id, outcome, _counts_of(counts) if counted else None, selection, loss_accepted
+            txn_id,
+            outcome,
+            _counts_of(counts) if counted else None,
+            selection,
+            loss_accepted,
+            stamp=stamp,
         )
 
     return (

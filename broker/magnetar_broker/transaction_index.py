@@ -22,6 +22,7 @@ from typing import NamedTuple
 from magnetar_broker.open_bytes import Account
 from magnetar_broker.producers import check_sequence
 from magnetar_core.errors import InvalidTxnState, QuotaExceeded, TxnIncomplete
+from magnetar_core.hybrid_clock import NO_STAMP
 from magnetar_core.ids import MemberName, TxnID
 from magnetar_core.selections import digest_of_selection, is_digest_of
 
@@ -79,6 +80,8 @@ class EndedTransaction(NamedTuple):
     selection_digest: bytes = b""
     # Transactions that it followed and that were not settled when it ended (rule k).
     follows: tuple[TxnID, ...] = ()
+    # Of a commit; 0: an earlier version decided it.
+    stamp: int = NO_STAMP
 
 
 class End(NamedTuple):
@@ -97,6 +100,8 @@ class End(NamedTuple):
     # Nobody has issued the TxnID: nothing is remembered, since otherwise its later owner would be
     # refused.
     is_unissued: bool = False
+    # Of a commit; 0: an earlier version decided it.
+    stamp: int = NO_STAMP
 
     @classmethod
     def dropping(cls, txn_id: TxnID) -> End:
@@ -277,7 +282,7 @@ class TransactionIndex:
             self._on_closed(end.txn_id)
         if end.is_unissued:
             return None
-        ended = EndedTransaction(end.outcome, end.selection_digest, follows)
+        ended = EndedTransaction(end.outcome, end.selection_digest, follows, end.stamp)
         self.ended[end.txn_id] = ended
         return ended
 

@@ -237,6 +237,7 @@ def messages_of(read: wire.CommandReadResponse) -> Iterator[wire.Message]:
             message.append_time_ms = stored.append_time_ms
             if stored.HasField("txn_id"):
                 message.txn_id.CopyFrom(stored.txn_id)
+                message.stamp = stored.stamp
             yield message
 
 

@@ -78,7 +78,7 @@ def test_pins_hold_the_lowest_offset_that_is_read() -> None:
     "entry",
     [
         DataEntry(5, 3, -1, encode([b"a", b"b", b"c"])),
-        MarkerEntry(9, 4, 7, txn(1), (MarkerWriter(0, 8, 3), MarkerWriter(2, 9, 1)), 77),
+        MarkerEntry(9, 4, 7, txn(1), (MarkerWriter(0, 8, 3), MarkerWriter(2, 9, 1)), 77, stamp=5),
     ],
 )
 def test_entries_are_read_as_they_were_written(entry: DataEntry | MarkerEntry) -> None:

@@ -66,7 +66,7 @@ class CommandSendResponse(_message.Message):
     def __init__(self, message_id: _Optional[_Union[_common_pb2.MessageIdData, _Mapping]] = ..., duplicate: _Optional[bool] = ..., settled_txn_ids: _Optional[_Iterable[_Union[_common_pb2.TxnId, _Mapping]]] = ..., all_settled: _Optional[bool] = ...) -> None: ...
 
 class Message(_message.Message):
-    __slots__ = ("key", "value", "event_time_ms", "properties", "message_id", "append_time_ms", "txn_id")
+    __slots__ = ("key", "value", "event_time_ms", "properties", "message_id", "append_time_ms", "txn_id", "stamp")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -81,6 +81,7 @@ class Message(_message.Message):
     MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
     APPEND_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     TXN_ID_FIELD_NUMBER: _ClassVar[int]
+    STAMP_FIELD_NUMBER: _ClassVar[int]
     key: bytes
     value: bytes
     event_time_ms: int
@@ -88,7 +89,8 @@ class Message(_message.Message):
     message_id: _common_pb2.MessageIdData
     append_time_ms: int
     txn_id: _common_pb2.TxnId
-    def __init__(self, key: _Optional[bytes] = ..., value: _Optional[bytes] = ..., event_time_ms: _Optional[int] = ..., properties: _Optional[_Mapping[str, str]] = ..., message_id: _Optional[_Union[_common_pb2.MessageIdData, _Mapping]] = ..., append_time_ms: _Optional[int] = ..., txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ...) -> None: ...
+    stamp: int
+    def __init__(self, key: _Optional[bytes] = ..., value: _Optional[bytes] = ..., event_time_ms: _Optional[int] = ..., properties: _Optional[_Mapping[str, str]] = ..., message_id: _Optional[_Union[_common_pb2.MessageIdData, _Mapping]] = ..., append_time_ms: _Optional[int] = ..., txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., stamp: _Optional[int] = ...) -> None: ...
 
 class CommandPublish(_requests.Request[CommandSendResponse]):
     __slots__ = ("partition", "messages", "producer_id", "sequence_id", "txn_id", "txn_proof")
@@ -107,7 +109,7 @@ class CommandPublish(_requests.Request[CommandSendResponse]):
     def __init__(self, partition: _Optional[_Union[_common_pb2.Partition, _Mapping]] = ..., messages: _Optional[_Iterable[_Union[Message, _Mapping]]] = ..., producer_id: _Optional[int] = ..., sequence_id: _Optional[int] = ..., txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., txn_proof: _Optional[bytes] = ...) -> None: ...
 
 class DeliveredBatch(_message.Message):
-    __slots__ = ("entry_id", "first_index", "num_messages", "batch", "excluded", "redelivery_count", "append_time_ms", "txn_id")
+    __slots__ = ("entry_id", "first_index", "num_messages", "batch", "excluded", "redelivery_count", "append_time_ms", "txn_id", "stamp")
     ENTRY_ID_FIELD_NUMBER: _ClassVar[int]
     FIRST_INDEX_FIELD_NUMBER: _ClassVar[int]
     NUM_MESSAGES_FIELD_NUMBER: _ClassVar[int]
@@ -116,6 +118,7 @@ class DeliveredBatch(_message.Message):
     REDELIVERY_COUNT_FIELD_NUMBER: _ClassVar[int]
     APPEND_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     TXN_ID_FIELD_NUMBER: _ClassVar[int]
+    STAMP_FIELD_NUMBER: _ClassVar[int]
     entry_id: int
     first_index: int
     num_messages: int
@@ -124,7 +127,8 @@ class DeliveredBatch(_message.Message):
     redelivery_count: int
     append_time_ms: int
     txn_id: _common_pb2.TxnId
-    def __init__(self, entry_id: _Optional[int] = ..., first_index: _Optional[int] = ..., num_messages: _Optional[int] = ..., batch: _Optional[bytes] = ..., excluded: _Optional[_Iterable[_Union[_common_pb2.OffsetRange, _Mapping]]] = ..., redelivery_count: _Optional[int] = ..., append_time_ms: _Optional[int] = ..., txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ...) -> None: ...
+    stamp: int
+    def __init__(self, entry_id: _Optional[int] = ..., first_index: _Optional[int] = ..., num_messages: _Optional[int] = ..., batch: _Optional[bytes] = ..., excluded: _Optional[_Iterable[_Union[_common_pb2.OffsetRange, _Mapping]]] = ..., redelivery_count: _Optional[int] = ..., append_time_ms: _Optional[int] = ..., txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., stamp: _Optional[int] = ...) -> None: ...
 
 class CommandDescribeProducers(_requests.Request[CommandDescribeProducersResponse]):
     __slots__ = ("partition",)
@@ -205,18 +209,20 @@ class CommandListOffsetsResponse(_message.Message):
     def __init__(self, topic_id: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[PartitionOffsets, _Mapping]]] = ...) -> None: ...
 
 class PartitionOffsets(_message.Message):
-    __slots__ = ("partition", "ledger_id", "first_offset", "end_offset", "time_offset")
+    __slots__ = ("partition", "ledger_id", "first_offset", "end_offset", "time_offset", "highest_stamp")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
     FIRST_OFFSET_FIELD_NUMBER: _ClassVar[int]
     END_OFFSET_FIELD_NUMBER: _ClassVar[int]
     TIME_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    HIGHEST_STAMP_FIELD_NUMBER: _ClassVar[int]
     partition: int
     ledger_id: int
     first_offset: int
     end_offset: int
     time_offset: int
-    def __init__(self, partition: _Optional[int] = ..., ledger_id: _Optional[int] = ..., first_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., time_offset: _Optional[int] = ...) -> None: ...
+    highest_stamp: int
+    def __init__(self, partition: _Optional[int] = ..., ledger_id: _Optional[int] = ..., first_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., time_offset: _Optional[int] = ..., highest_stamp: _Optional[int] = ...) -> None: ...
 
 class CommandPeek(_requests.Request[CommandPeekResponse]):
     __slots__ = ("partition", "start_offset", "messages_max", "uncommitted", "txn_id")

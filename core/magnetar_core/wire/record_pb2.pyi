@@ -164,14 +164,16 @@ class SubscriptionRecord(_message.Message):
     def __init__(self, subscription_id: _Optional[int] = ..., topic_id: _Optional[int] = ..., partition: _Optional[int] = ..., subscription: _Optional[str] = ..., absent: _Optional[bool] = ..., owner: _Optional[_Union[OwnerRow, _Mapping]] = ...) -> None: ...
 
 class CommitMarker(_message.Message):
-    __slots__ = ("txn_id", "writers", "stored_bytes")
+    __slots__ = ("txn_id", "writers", "stored_bytes", "stamp")
     TXN_ID_FIELD_NUMBER: _ClassVar[int]
     WRITERS_FIELD_NUMBER: _ClassVar[int]
     STORED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    STAMP_FIELD_NUMBER: _ClassVar[int]
     txn_id: _common_pb2.TxnId
     writers: _containers.RepeatedCompositeFieldContainer[MarkerWriter]
     stored_bytes: int
-    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., writers: _Optional[_Iterable[_Union[MarkerWriter, _Mapping]]] = ..., stored_bytes: _Optional[int] = ...) -> None: ...
+    stamp: int
+    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., writers: _Optional[_Iterable[_Union[MarkerWriter, _Mapping]]] = ..., stored_bytes: _Optional[int] = ..., stamp: _Optional[int] = ...) -> None: ...
 
 class MarkerWriter(_message.Message):
     __slots__ = ("ordinal", "producer_id", "count", "batch_starts")
@@ -186,7 +188,7 @@ class MarkerWriter(_message.Message):
     def __init__(self, ordinal: _Optional[int] = ..., producer_id: _Optional[int] = ..., count: _Optional[int] = ..., batch_starts: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class TransactionIndexRow(_message.Message):
-    __slots__ = ("status", "start_time_ms", "marker_entry_id", "has_marker", "selection_digest", "start_offset", "producer_epoch", "member", "follows_txn_ids")
+    __slots__ = ("status", "start_time_ms", "marker_entry_id", "has_marker", "selection_digest", "start_offset", "producer_epoch", "member", "follows_txn_ids", "stamp")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     START_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     MARKER_ENTRY_ID_FIELD_NUMBER: _ClassVar[int]
@@ -196,6 +198,7 @@ class TransactionIndexRow(_message.Message):
     PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     MEMBER_FIELD_NUMBER: _ClassVar[int]
     FOLLOWS_TXN_IDS_FIELD_NUMBER: _ClassVar[int]
+    STAMP_FIELD_NUMBER: _ClassVar[int]
     status: _common_pb2.TxnStatus
     start_time_ms: int
     marker_entry_id: int
@@ -205,7 +208,8 @@ class TransactionIndexRow(_message.Message):
     producer_epoch: int
     member: _common_pb2.GroupMember
     follows_txn_ids: _containers.RepeatedCompositeFieldContainer[_common_pb2.TxnId]
-    def __init__(self, status: _Optional[_Union[_common_pb2.TxnStatus, str]] = ..., start_time_ms: _Optional[int] = ..., marker_entry_id: _Optional[int] = ..., has_marker: _Optional[bool] = ..., selection_digest: _Optional[bytes] = ..., start_offset: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., member: _Optional[_Union[_common_pb2.GroupMember, _Mapping]] = ..., follows_txn_ids: _Optional[_Iterable[_Union[_common_pb2.TxnId, _Mapping]]] = ...) -> None: ...
+    stamp: int
+    def __init__(self, status: _Optional[_Union[_common_pb2.TxnStatus, str]] = ..., start_time_ms: _Optional[int] = ..., marker_entry_id: _Optional[int] = ..., has_marker: _Optional[bool] = ..., selection_digest: _Optional[bytes] = ..., start_offset: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., member: _Optional[_Union[_common_pb2.GroupMember, _Mapping]] = ..., follows_txn_ids: _Optional[_Iterable[_Union[_common_pb2.TxnId, _Mapping]]] = ..., stamp: _Optional[int] = ...) -> None: ...
 
 class TransactionWriterRow(_message.Message):
     __slots__ = ("writer_id", "next_index", "follows_txn_id", "also_follows_txn_ids")
@@ -272,18 +276,20 @@ class ProducerRow(_message.Message):
     def __init__(self, next_sequence_id: _Optional[int] = ..., last_time_ms: _Optional[int] = ..., last_sequence_id: _Optional[int] = ..., last_entry_id: _Optional[int] = ..., last_run_time_ms: _Optional[int] = ...) -> None: ...
 
 class PartitionRow(_message.Message):
-    __slots__ = ("first_offset", "end_offset", "retained_bytes", "has_txnlog", "skipped")
+    __slots__ = ("first_offset", "end_offset", "retained_bytes", "has_txnlog", "skipped", "highest_stamp")
     FIRST_OFFSET_FIELD_NUMBER: _ClassVar[int]
     END_OFFSET_FIELD_NUMBER: _ClassVar[int]
     RETAINED_BYTES_FIELD_NUMBER: _ClassVar[int]
     HAS_TXNLOG_FIELD_NUMBER: _ClassVar[int]
     SKIPPED_FIELD_NUMBER: _ClassVar[int]
+    HIGHEST_STAMP_FIELD_NUMBER: _ClassVar[int]
     first_offset: int
     end_offset: int
     retained_bytes: int
     has_txnlog: bool
     skipped: _containers.RepeatedCompositeFieldContainer[_common_pb2.OffsetRange]
-    def __init__(self, first_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., retained_bytes: _Optional[int] = ..., has_txnlog: _Optional[bool] = ..., skipped: _Optional[_Iterable[_Union[_common_pb2.OffsetRange, _Mapping]]] = ...) -> None: ...
+    highest_stamp: int
+    def __init__(self, first_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., retained_bytes: _Optional[int] = ..., has_txnlog: _Optional[bool] = ..., skipped: _Optional[_Iterable[_Union[_common_pb2.OffsetRange, _Mapping]]] = ..., highest_stamp: _Optional[int] = ...) -> None: ...
 
 class ClockJumpsRow(_message.Message):
     __slots__ = ("jumps",)
