@@ -103,6 +103,7 @@ class ReadCommands:
             batches=batches,
             next_offset=next_offset,
             end_offset=partition.log.durable_end,
+            has_stamps=True,
         )
 
     def _describe_producers(self, command: wire.CommandDescribeProducers, reply: Reply) -> None:

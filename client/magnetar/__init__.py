@@ -42,6 +42,7 @@ from magnetar.client import Client
 from magnetar.column_batch import BytesColumn, ColumnBatch
 from magnetar.config import Batching, ClientConfig, ConsumerConfig, ProducerConfig
 from magnetar.connecting import connect
+from magnetar.cuts.cut import Cut
 from magnetar.enums import (
     InitialPosition,
     SubscriptionType,
@@ -49,7 +50,13 @@ from magnetar.enums import (
     TransactionalState,
     TransactionStatus,
 )
-from magnetar.errors import ClientClosed, CommitRefused, PoisonMessage, UsedAfterFork
+from magnetar.errors import (
+    ClientClosed,
+    CommitRefused,
+    CutUnfinished,
+    PoisonMessage,
+    UsedAfterFork,
+)
 from magnetar.groups.group_consumer import GroupConsumer
 from magnetar.groups.offsets import offsets
 from magnetar.groups.processing import Output, ProcessSummary, process
@@ -131,6 +138,8 @@ __all__ = [
     "Consumer",
     "ConsumerBusy",
     "ConsumerConfig",
+    "Cut",
+    "CutUnfinished",
     "DataLoss",
     "DeadLetterPolicy",
     "DiskFull",

@@ -23,6 +23,18 @@ class CommitRefused(TxnError):
     kind = ErrorKind.START_OVER
 
 
+class CutUnfinished(TxnError):
+    """Commits from before the cut do not finish in time. The details name them, as `txn_ids`.
+
+    No effect. Ask again; or see what these transactions wait for, and help.
+    """
+
+    happened = "Commits from before the cut do not finish in time."
+    advice = "No effect; ask again, or see what the transactions that it names wait for."
+    grpc_status = "UNAVAILABLE"
+    kind = ErrorKind.RETRY
+
+
 class ClientClosed(MagnetarError):
     """The client, producer or consumer is closed. No effect; make another one."""
 

@@ -157,6 +157,7 @@ def test_the_client_has_few_names() -> None:
         "config",
         "consumer_group",
         "create_producer",
+        "cut",
         "read",
         "read_ahead",
         "read_columns",

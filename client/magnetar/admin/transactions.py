@@ -187,9 +187,11 @@ class TransactionAdmin:
                 txn_id=txn_id.to_wire(),
                 txn_action=int(action),  # type: ignore[arg-type]
                 wait_finished=wait_finished,
+                seen_stamp=self._cluster.runtime.seen_stamp,
             ),
             patient=wait_finished,
         )
+        self._cluster.runtime.saw(reply.stamp)
         return TransactionStatus(reply.status)
 
     async def accept_loss(self, txn_id: TxnID) -> None:

@@ -14,6 +14,7 @@ from magnetar.blocking.transaction import Transaction, TransactionScope
 from magnetar.blocking.transactional_producer import TransactionalProducer
 from magnetar.client import Client as AsyncClient
 from magnetar.config import Batching, ClientConfig
+from magnetar.cuts.cut import Cut
 from magnetar.enums import InitialPosition, SubscriptionType, TransactionStatus
 from magnetar.message import Message, MessageColumns
 from magnetar.messaging.dead_letters import DeadLetterPolicy
@@ -340,6 +341,8 @@ class Client(Facade[AsyncClient]):
         end: int | None = None,
         *,
         follow_period_s: float | None = None,
+        at: Cut | str | None = None,
+        since: Cut | str | None = None,
     ) -> Iterator[Message]:
         """Yield committed messages of a range of offsets, without a subscription.
 
@@ -351,9 +354,14 @@ class Client(Facade[AsyncClient]):
                 there.
             follow_period_s: wait for further messages at the end, and ask for them this often, in
                 seconds.
+            at: a cut, or its token: only what the cut has, from its first offset on.
+            since: an earlier cut, or its token: only what that one has not.
         Raises:
-            TopicNotFound: there is no such topic.
-            OutOfRange: retention has removed the message at `start`.
+            TopicNotFound: there is no such topic, or a cut was taken without it.
+            OutOfRange: retention has removed the message at `start`, or not all that the cut has is
+                there any more.
+            Gone: the cut's topic was deleted.
+            InvalidArgument: a token is damaged, or the cuts do not fit.
         """
         for columns in self.read_columns(
             topic, partition, start, end, follow_period_s=follow_period_s
@@ -370,6 +378,8 @@ class Client(Facade[AsyncClient]):
         follow_period_s: float | None = None,
         messages_max: int = 10_000,
         bytes_max: int = 4 << 20,
+        at: Cut | str | None = None,
+        since: Cut | str | None = None,
     ) -> Iterator[MessageColumns]:
         """Do the same as read, without an object for each message: for bulk work."""
         return self._loop.iterate(
@@ -381,6 +391,8 @@ class Client(Facade[AsyncClient]):
                 follow_period_s=follow_period_s,
                 messages_max=messages_max,
                 bytes_max=bytes_max,
+                at=at,
+                since=since,
             )
         )
 
@@ -397,6 +409,25 @@ class Client(Facade[AsyncClient]):
         return self._loop.iterate(
             self.inner.read_ahead(topic, partition, start, end, topic_id=topic_id)
         )
+
+    def cut(self, topics: str | Sequence[str], *, timeout_s: float = 60.0) -> Cut:
+        """Take a consistent cut: one moment over all partitions of topics.
+
+        Every transaction is in it whole, or not at all; everything whose commit was answered before
+        is in it. It delays nobody. Give it, or its token, to read().
+
+        Args:
+            topics: one or several that exist.
+            timeout_s: how long to wait for commits that are decided and not finished.
+        Raises:
+            TopicNotFound: one of the topics does not exist.
+            CutUnfinished: commits do not finish in time; the error names them.
+            LogUnavailable: a coordinator, or a broker of a partition, does not answer.
+            UnsupportedVersion: a server of an earlier version does not know cuts.
+            InvalidArgument: no topics, or more than 10,000 partitions.
+        Source: docs/design/0015-cuts.md.
+        """
+        return self._loop.wait(self.inner.cut(topics, timeout_s=timeout_s))
 
     def close(self) -> None:
         """Flush producers, abort open transactions, leave subscriptions, and close all links.

@@ -113,6 +113,7 @@ class Cluster:
             replace(one, address=told(COORDINATOR, one.tcid or 0, one.address).address)
             for one in coordinators
         )
+        self.runtime.coordinator_count = len(self._coordinators)
         self._brokers = tuple(
             replace(one, address=told(BROKER, one.name, one.address).address) for one in brokers
         )

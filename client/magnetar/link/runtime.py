@@ -47,6 +47,10 @@ class Runtime:
         # Learned from the first server; a server of another cluster is then refused.
         self.cluster = ClusterIdentity()
         self.has_reached_a_server = False
+        # The highest stamp of a commit that this client has heard of: its own commits get higher
+        # ones. One coordinator alone knows them all.
+        self.seen_stamp = 0
+        self.coordinator_count = 0
         # In order of start: cancelled in that order too.
         self._tasks: dict[int, asyncio.Task[Any]] = {}
         self._task_count = 0
@@ -65,6 +69,11 @@ class Runtime:
         """Return the pauses between repeats, as configured."""
         config = self.config
         return Backoff(config.backoff_ms_min, config.backoff_ms_max, self.random)
+
+    def saw(self, stamp: int) -> None:
+        """Note the stamp of a commit that this client hears of; 0: it has none."""
+        if stamp > self.seen_stamp:
+            self.seen_stamp = stamp
 
     def now_ms(self) -> float:
         """Return the milliseconds of a clock that does not jump."""

@@ -54,6 +54,11 @@ class TopicRoute:
         self._connections: dict[int, ShardConnection] = {}
         self._refreshing: asyncio.Task[None] | None = None
 
+    @property
+    def runtime(self) -> Runtime:
+        """The world of the client."""
+        return self._brokers.runtime
+
     def partition_name(self, partition: int) -> PartitionName:
         """Return the name of a partition."""
         return PartitionName(self.topic, partition, self.topic_id)

@@ -458,6 +458,9 @@ class PartitionReceiver:
     def _on_deliver(self, deliver: broker_pb2.CommandDeliver) -> None:
         if self.stopped:
             return
+        for batch in deliver.batches:
+            if batch.stamp:
+                self._runtime.saw(batch.stamp)
         try:
             cut = self.queue.add(deliver.ledger_id or self.ledger_id, deliver.batches)
         except MagnetarError as error:

@@ -10,7 +10,8 @@ from magnetar.message import MESSAGE_BYTES_MAX_DEFAULT, MessageColumns, Received
 from magnetar.messaging.assembly import Assembly
 from magnetar.messaging.interval_set import IntervalSet
 from magnetar_core.batch import part_of
-from magnetar_core.errors import InvalidArgument
+from magnetar_core.cuts import CutRange
+from magnetar_core.errors import InvalidArgument, OutOfRange, UnsupportedVersion
 from magnetar_core.wire import broker_pb2
 
 
@@ -24,6 +25,7 @@ async def read_columns(
     messages_max: int = 10_000,
     bytes_max: int = 4 << 20,
     message_bytes_max: int = MESSAGE_BYTES_MAX_DEFAULT,
+    cut: CutRange | None = None,
 ) -> AsyncGenerator[MessageColumns, None]:
     """Yield the messages of a range of offsets, in order, as columns.
 
@@ -39,14 +41,19 @@ async def read_columns(
         messages_max: how many messages to ask for at once.
         bytes_max: how many bytes to ask for at once.
         message_bytes_max: the largest message to accept, in bytes.
+        cut: only what a cut takes of the partition. None: everything.
     Raises:
-        OutOfRange: retention has removed the message at `start`.
+        OutOfRange: retention has removed the message at `start`, or the partition was restored
+            since the cut.
         MessageTooLarge: a message exceeds message_bytes_max.
         InvalidArgument: the topic has no such partition.
+        UnsupportedVersion: there is a cut, and a broker of an earlier version.
     """
     if not 0 <= partition < route.partition_count:
         raise InvalidArgument(f"{route.topic} has no partition {partition}")
-    reading = RangeReader(route, partition, start, end, message_bytes_max=message_bytes_max)
+    reading = RangeReader(
+        route, partition, start, end, message_bytes_max=message_bytes_max, cut=cut
+    )
     while not reading.is_done:
         reply = await reading.ask(messages_max=messages_max, bytes_max=bytes_max)
         progressed = reading.next_offset > reading.asked_offset
@@ -69,7 +76,9 @@ class RangeReader:
         end: int | None,
         *,
         message_bytes_max: int,
+        cut: CutRange | None = None,
     ) -> None:
+        self._cut = cut
         self._route = route
         self._partition = partition
         self._start = start
@@ -90,7 +99,9 @@ class RangeReader:
         """Ask for the next messages.
 
         Raises:
-            OutOfRange: retention has removed the next message.
+            OutOfRange: retention has removed the next message, or the partition was restored since
+                the cut.
+            UnsupportedVersion: there is a cut, and a broker of an earlier version.
             MagnetarError: the link failed.
         """
         offset, end = self.next_offset, self._end
@@ -104,9 +115,23 @@ class RangeReader:
                 bytes_max=bytes_max,
             )
         )
+        if self._cut is not None:
+            self._check_cut(self._cut, reply)
         self.asked_offset = offset
         self.next_offset = max(offset, reply.next_offset)
         return reply
+
+    def _check_cut(self, cut: CutRange, reply: broker_pb2.CommandReadResponse) -> None:
+        name = self._route.partition_name(self._partition)
+        if not reply.has_stamps:
+            raise UnsupportedVersion(
+                f"the broker of {name} does not know cuts: upgrade servers first, then clients"
+            )
+        if reply.ledger_id != cut.ledger_id:
+            raise OutOfRange(
+                f"{name} was restored, or has lost messages, since the cut was taken: take another",
+                ledger_id=reply.ledger_id,
+            )
 
     def open(self, reply: broker_pb2.CommandReadResponse) -> Iterator[MessageColumns]:
         """Yield the wanted messages of a reply. Replies must be opened in order.
@@ -114,8 +139,13 @@ class RangeReader:
         Raises:
             MessageTooLarge: a message exceeds message_bytes_max.
         """
-        start, end = self._start, self._end
+        start, end, cut, runtime = self._start, self._end, self._cut, self._route.runtime
         for wire in reply.batches:
+            stamp = wire.stamp
+            if cut is not None and not cut.takes(wire.entry_id + wire.first_index, stamp):
+                continue
+            if stamp:
+                runtime.saw(stamp)
             batch = ReceivedBatch(
                 self._route.topic,
                 self._partition,

@@ -26,6 +26,8 @@ class Begun(NamedTuple):
     is_durable: bool = True
     # What brokers may ask of sends and acks in it; empty: this cluster asks for nothing.
     txn_proof: bytes = b""
+    # What the coordinator was told with it.
+    seen_stamp: int = 0
 
 
 # Asks for a transaction that already has these participants.

@@ -42,6 +42,8 @@ class EndRequests:
         """
         command.wait_finished = wait_finished
         command.fingerprint = fingerprint
+        # What was read since the beginning is a cause, too.
+        command.seen_stamp = self._runtime.seen_stamp
         reply = await self._begun.coordinator.request(
             command, timeout_ms=self._runtime.config.commit_timeout_ms, patient=wait_finished
         )
@@ -70,4 +72,5 @@ class EndRequests:
         """What the answer says, which is at least that it is decided."""
         if self._on_pair is not None and reply.HasField("identity"):
             self._on_pair(ProducerIdentity.from_wire(reply.identity))
+        self._runtime.saw(reply.stamp)
         return TransactionStatus(reply.status or least)

@@ -11,13 +11,14 @@ from magnetar.config import ClientConfig
 from magnetar.enums import TransactionStatus
 from magnetar.link.cluster import Cluster
 from magnetar.link.requests import Requests
+from magnetar.link.runtime import Runtime
 from magnetar.transactions.beginning import Begin, Begun
 from magnetar.transactions.coordinator_choice import CoordinatorChoice
 from magnetar.transactions.participants import TransactionPart, commit_parts
 from magnetar.transactions.producer_identity import ProducerIdentity
 from magnetar.transactions.transaction import Transaction
 from magnetar.transactions.transaction_span import TransactionSpan
-from magnetar_core.errors import MagnetarError
+from magnetar_core.errors import MagnetarError, SequenceCommitted
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 from magnetar_core.wire import transaction_pb2
 
@@ -37,6 +38,11 @@ class OpenTransactions:
         # Spans of these, if the client makes traces.
         self._spans: dict[int, TransactionSpan] = {}
         self._coordinators = CoordinatorChoice(cluster)
+
+    @property
+    def runtime(self) -> Runtime:
+        """The world of the client."""
+        return self._runtime
 
     @property
     def config(self) -> ClientConfig:
@@ -59,9 +65,13 @@ class OpenTransactions:
         named = transaction_pb2.NamedSequence(
             name=name, sequence=sequence, run_token=run_token, fingerprint=fingerprint
         )
-        return await self._open_one(
-            partial(self._new_txn_at, coordinator, int(timeout_s * 1000), None, named)
-        )
+        try:
+            return await self._open_one(
+                partial(self._new_txn_at, coordinator, int(timeout_s * 1000), None, named)
+            )
+        except SequenceCommitted as error:
+            self._runtime.saw(int(error.details.get("stamp", 0)))
+            raise
 
     async def begin_as(
         self,
@@ -85,10 +95,12 @@ class OpenTransactions:
         command = commit_parts(parts)
         command.wait_finished = wait_finished
         command.fingerprint = fingerprint
+        command.seen_stamp = max(command.seen_stamp, self._runtime.seen_stamp)
         coordinator = await self._cluster.coordinator_of(parts[0].txn_id)
         reply = await coordinator.request(
             command, timeout_ms=self.config.commit_timeout_ms, patient=wait_finished
         )
+        self._runtime.saw(reply.stamp)
         return TransactionStatus(reply.status)
 
     async def abort_all(self) -> None:
@@ -160,6 +172,7 @@ class OpenTransactions:
         partitions: Collection[PartitionName],
         subscriptions: Collection[SubscriptionName],
     ) -> Begun:
+        seen_stamp = self._runtime.seen_stamp
         reply = await coordinator.request(
             transaction_pb2.CommandNewTxn(
                 call_token=0 if named is None else self._runtime.new_id(),
@@ -168,6 +181,7 @@ class OpenTransactions:
                 subscriptions=[one.to_wire() for one in subscriptions],
                 identity=None if identity is None else identity.to_wire(),
                 named_sequence=named,
+                seen_stamp=seen_stamp,
             )
         )
         return Begun(
@@ -176,6 +190,7 @@ class OpenTransactions:
             coordinator,
             identity,
             txn_proof=reply.txn_proof,
+            seen_stamp=seen_stamp,
         )
 
     async def _new_txn(
@@ -184,12 +199,14 @@ class OpenTransactions:
         partitions: Collection[PartitionName],
         subscriptions: Collection[SubscriptionName],
     ) -> Begun:
+        seen_stamp = self._runtime.seen_stamp
         reply, coordinator = await self._coordinators.new_txn(
             transaction_pb2.CommandNewTxn(
                 txn_timeout_ms=txn_timeout_ms,
                 partitions=[one.to_wire() for one in partitions],
                 subscriptions=[one.to_wire() for one in subscriptions],
                 answer_before_durable=True,
+                seen_stamp=seen_stamp,
             )
         )
         return Begun(
@@ -198,4 +215,5 @@ class OpenTransactions:
             coordinator,
             is_durable=False,
             txn_proof=reply.txn_proof,
+            seen_stamp=seen_stamp,
         )

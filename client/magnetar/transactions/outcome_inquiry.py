@@ -123,6 +123,7 @@ class OutcomeInquiry:
             log.info("cannot find out about %s: %s", self._txn_id, error)
             return False
         else:
+            self._runtime.saw(reply.transaction.stamp)
             status = TransactionStatus(reply.transaction.status)
             if status is not TransactionStatus.OPEN and not self._is_over:
                 log.info("transaction %s turned out to be %s", self._txn_id, status.name)

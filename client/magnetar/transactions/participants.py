@@ -27,11 +27,13 @@ class TransactionPart:
         txn_id: the transaction.
         producers: the numbers of confirmed messages, by partition and producer id.
         consumers: the numbers of confirmed ack commands, by subscription and consumer id.
+        seen_stamp: the highest stamp of a commit that the client had heard of; 0: none.
     """
 
     txn_id: TxnID
     producers: tuple[tuple[PartitionName, int, int], ...] = ()
     consumers: tuple[tuple[SubscriptionName, int, int], ...] = ()
+    seen_stamp: int = 0
 
 
 def commit_parts(parts: Sequence[TransactionPart]) -> transaction_pb2.CommandEndTxn:
@@ -47,6 +49,7 @@ def commit_parts(parts: Sequence[TransactionPart]) -> transaction_pb2.CommandEnd
         txn_action=common_pb2.COMMIT,
         counts_given=True,
         selection_given=True,
+        seen_stamp=max(part.seen_stamp for part in parts),
     )
     selected: dict[int, None] = {}
     producers: dict[PartitionName, Any] = {}

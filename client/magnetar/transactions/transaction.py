@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
@@ -235,6 +236,7 @@ class Transaction:
         async with self._end_here():
             if self._phase is not Phase.OPEN:
                 raise InvalidTxnState(f"{self._name} cannot be prepared: it is {self._phase.name}")
+            await self._tell_seen()
             await self._prepare_commit()
 
     async def commit(self, *, wait_finished: bool = False, fingerprint: str = "") -> None:
@@ -292,7 +294,9 @@ class Transaction:
             if self._phase is not Phase.OPEN:
                 raise InvalidTxnState(f"{self._name} cannot be left: it is {self._phase.name}")
             await self._prepare_commit(aborting=False)
-            part = self._participants.part(self.txn_id)
+            part = replace(
+                self._participants.part(self.txn_id), seen_stamp=self._runtime.seen_stamp
+            )
             self._move(Event.LEFT)
             self._release(committed=True)
             return part
@@ -382,6 +386,28 @@ class Transaction:
         except asyncio.CancelledError:
             if not isinstance(error, asyncio.CancelledError):
                 raise
+
+    async def _tell_seen(self) -> None:
+        """Tell the coordinator what this client has seen: somebody else may decide the commit.
+
+        What is told with a commit, when that comes from this client, needs no round trip.
+
+        Raises:
+            MagnetarError: the coordinator does not answer, or the transaction has ended.
+        """
+        seen_stamp = self._runtime.seen_stamp
+        if not seen_stamp or self._runtime.coordinator_count < 2:
+            return
+        await self._beginning.ensure()
+        begun = self._beginning.begun
+        if begun is not None and seen_stamp > begun.seen_stamp:
+            await begun.coordinator.request(
+                transaction_pb2.CommandAddPartitionToTxn(
+                    txn_id=begun.txn_id.to_wire(),
+                    identity=None if begun.identity is None else begun.identity.to_wire(),
+                    seen_stamp=seen_stamp,
+                )
+            )
 
     async def _prepare_commit(self, *, aborting: bool = True) -> None:
         """Confirm all sends and acks, and build the command EndTxn.

@@ -370,9 +370,11 @@ class TransactionalProducer:
                 txn_id=self._prepared.txn_id.to_wire(),
                 txn_action=action,
                 identity=self._identity.to_wire(),
+                seen_stamp=self._transactions.runtime.seen_stamp,
             ),
             timeout_ms=self._transactions.config.commit_timeout_ms,
         )
+        self._transactions.runtime.saw(reply.stamp)
         self._on_pair(ProducerIdentity.from_wire(reply.identity))
 
     def _after_failure(self) -> None:

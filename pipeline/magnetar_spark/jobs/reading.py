@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from magnetar import blocking
 from magnetar.message import AssembledBatch, MessageColumns
@@ -22,7 +23,7 @@ from magnetar_core.errors import (
 from magnetar_spark.planning import Range
 
 # One message at a time, to come as close to what is missing as can be.
-_CLOSELY = {"messages_max": 1, "bytes_max": 1}
+_CLOSELY: dict[str, Any] = {"messages_max": 1, "bytes_max": 1}
 # Batches without an error, until it is read in bulk again.
 _CLOSE_BATCHES = 64
 # Of one message; a part has a mebibyte.

@@ -1,0 +1,1 @@
+"""Consistent cuts: one moment over all partitions of some topics."""
