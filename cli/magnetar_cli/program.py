@@ -24,6 +24,7 @@ _COMMANDS = {
     "groups": "commands.groups:groups",
     "produce": "commands.produce:produce",
     "consume": "commands.consume:consume",
+    "cut": "commands.cut:cut",
     "peek": "commands.peek:peek",
     "transactions": "commands.transactions:transactions",
     "pipeline": "pipeline:pipeline",

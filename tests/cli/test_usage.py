@@ -48,6 +48,7 @@ COMMANDS = [
     ["subscriptions", "seek"],
     ["produce"],
     ["consume"],
+    ["cut"],
     ["transactions"],
     ["transactions", "list"],
     ["transactions", "describe"],

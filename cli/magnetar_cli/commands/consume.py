@@ -6,12 +6,13 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from magnetar_cli.commands.cut import token_of
 from magnetar_cli.output import text_or_base64
 
 if TYPE_CHECKING:
@@ -54,6 +55,14 @@ Encoder = Callable[["MessageColumns"], bytes]
     default="value",
     show_default=True,
 )
+@click.option(
+    "--at",
+    metavar="TOKEN",
+    help="Print what a cut has, and end: the token of `magnetar cut`, or @FILE with it.",
+)
+@click.option(
+    "--since", metavar="TOKEN", help="With --at: leave out what this earlier cut has, or @FILE."
+)
 @click.option("--key-separator", metavar="TEXT", help="Print KEY, TEXT and VALUE.")
 def consume(topic: str, **options: Any) -> None:
     """Print the committed messages of TOPIC, line by line.
@@ -61,6 +70,13 @@ def consume(topic: str, **options: Any) -> None:
     magnetar consume numbers --until-end | wc -l
     """
     from magnetar_cli.session import with_client
+
+    if options["at"] is None:
+        if options["since"] is not None:
+            raise click.UsageError("--since names an earlier cut: name the later one with --at")
+    elif options["subscription"] is not None or options["start"] != "earliest":
+        raise click.UsageError("--at reads a cut from its beginning, without a subscription")
+    at, since = token_of(options["at"]), token_of(options["since"])
 
     separator = options["key_separator"]
     if separator is not None and options["output_format"] == "json":
@@ -71,8 +87,11 @@ def consume(topic: str, **options: Any) -> None:
     limit = options["count"] or sys.maxsize
 
     async def work(client: Client) -> None:
-        if options["subscription"] is None:
-            await _read(client, topic, options["start"], options["follow"], limit, encode)
+        if at is not None:
+            await _print(_columns_at(client, topic, at, since), limit, encode)
+        elif options["subscription"] is None:
+            source = _columns_of_all(client, topic, options["start"], options["follow"])
+            await _print(source, limit, encode)
         else:
             await _receive(client, topic, options, limit, encode)
 
@@ -122,12 +141,12 @@ async def _nothing_left(client: Client, consumer: Consumer) -> bool:
     )
 
 
-async def _read(
-    client: Client, topic: str, start: str, follow: bool, limit: int, encode: Encoder
+async def _print(
+    columns_of: AsyncGenerator[MessageColumns, None], limit: int, encode: Encoder
 ) -> None:
     from magnetar import MessageColumns
 
-    async with aclosing(_columns_of_all(client, topic, start, follow)) as source:
+    async with aclosing(columns_of) as source:
         async for columns in source:
             stop = min(columns.stop, columns.start + limit)
             piece = MessageColumns(columns.batch, columns.start, stop)
@@ -142,32 +161,52 @@ async def _columns_of_all(
 ) -> AsyncGenerator[MessageColumns, None]:
     """Yield the messages of all partitions at once, each partition in its order."""
     description = await client.admin.topics.describe(topic)
+    sources = [
+        client.read_columns(
+            topic,
+            one.partition,
+            start=one.first_offset if start == "earliest" else one.end_offset,
+            end=None if follow else one.end_offset,
+            follow_period_s=FOLLOW_PERIOD_S if follow else None,
+        )
+        for one in description.partitions
+    ]
+    async with aclosing(_merged(sources)) as merged:
+        async for columns in merged:
+            yield columns
+
+
+async def _columns_at(
+    client: Client, topic: str, at: str, since: str | None
+) -> AsyncGenerator[MessageColumns, None]:
+    """Yield what a cut has of all partitions, each partition in its order."""
+    from magnetar import Cut
+
+    later, earlier = Cut.parse(at), None if since is None else Cut.parse(since)
+    sources = [
+        client.read_columns(topic, partition, at=later, since=earlier)
+        for partition in range(later.partition_count(topic))
+    ]
+    async with aclosing(_merged(sources)) as merged:
+        async for columns in merged:
+            yield columns
+
+
+async def _merged(
+    sources: Sequence[AsyncGenerator[MessageColumns, None]],
+) -> AsyncGenerator[MessageColumns, None]:
+    """Yield what several partitions have as it comes."""
     queue: asyncio.Queue[MessageColumns | BaseException | None] = asyncio.Queue(16)
 
-    async def pump(partition: int, first: int, end: int | None) -> None:
+    async def pump(source: AsyncGenerator[MessageColumns, None]) -> None:
         try:
-            async for columns in client.read_columns(
-                topic,
-                partition,
-                start=first,
-                end=end,
-                follow_period_s=FOLLOW_PERIOD_S if follow else None,
-            ):
+            async for columns in source:
                 await queue.put(columns)
             await queue.put(None)
         except Exception as error:
             await queue.put(error)
 
-    pumps = [
-        asyncio.ensure_future(
-            pump(
-                one.partition,
-                one.first_offset if start == "earliest" else one.end_offset,
-                None if follow else one.end_offset,
-            )
-        )
-        for one in description.partitions
-    ]
+    pumps = [asyncio.ensure_future(pump(one)) for one in sources]
     running = len(pumps)
     try:
         while running:
