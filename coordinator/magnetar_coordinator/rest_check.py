@@ -25,6 +25,7 @@ from magnetar_coordinator.records import (
     META_NEXT_UNOPENED,
     META_OUTCOME_COUNT,
     META_PRODUCER_ID,
+    META_STAMP_BOUND,
     META_TCID,
     METADATA,
     NAMES,
@@ -70,6 +71,7 @@ class RestCoordinator:
     tcid: int | None = None
     incarnation: int = 0
     counter_bound: int = 0
+    stamp_bound: int = 0
     next_unopened: int | None = None
     outcome_count: int = 0
     next_producer_number: int = 0
@@ -137,6 +139,7 @@ class _Check:
         found.tcid = numbers.get(META_TCID)
         found.incarnation = numbers.get(META_INCARNATION, 0)
         found.counter_bound = numbers.get(META_COUNTER, 0)
+        found.stamp_bound = numbers.get(META_STAMP_BOUND, 0)
         found.next_unopened = numbers.get(META_NEXT_UNOPENED)
         found.outcome_count = numbers.get(META_OUTCOME_COUNT, 0)
         found.next_producer_number = numbers.get(META_PRODUCER_ID, 0)
@@ -179,6 +182,8 @@ class _Check:
             if sequence == 0:
                 self._check_id("record", txn_id)
         self.found.live = {one: txn.status for one, txn in table.live.items()}
+        for txn_id, transaction in table.live.items():
+            self._check_stamp("record", txn_id, transaction.stamp)
         if broken:
             self.found.is_whole = False
 
@@ -187,8 +192,10 @@ class _Check:
         async for key, value in self._rows.rows(OUTCOMES):
             with self._rows.parsing(OUTCOMES, key):
                 txn_id = txn_id_of_key(key)
-                found.outcomes[txn_id] = decode_outcome(txn_id, value).status
+                outcome = decode_outcome(txn_id, value)
+                found.outcomes[txn_id] = outcome.status
                 self._check_id("outcome", txn_id)
+                self._check_stamp("outcome", txn_id, outcome.stamp)
                 if txn_id in found.live:
                     self._findings.damage("outcome", str(txn_id), "it has ended, and is live")
         found.oldest_outcome = min(found.outcomes, default=None)
@@ -214,6 +221,15 @@ class _Check:
         ):
             self._findings.damage(
                 check, where, f"no transaction from {found.next_unopened} on was opened"
+            )
+
+    def _check_stamp(self, check: str, txn_id: TxnID, stamp: int) -> None:
+        """Check that a commit's stamp is not given again; 0: it has none."""
+        if stamp and stamp >= self.found.stamp_bound:
+            self._findings.damage(
+                check,
+                str(txn_id),
+                f"its stamp is {stamp}, and stamps from {self.found.stamp_bound} on are free",
             )
 
     def _check_identity(self, identity: TransactionalIdMetadata) -> None:

@@ -28,7 +28,7 @@ ENDS_HERE = ("end_txn_on_partition", "end_txn_on_subscription")
 ADDS = ("add_partition_to_txn", "add_subscription_to_txn")
 ASKED = ("new_txn", "end_txn", "init_producer", *ADDS)
 # What a coordinator never takes back, whatever it goes through.
-RISING = (b"counter", b"next_unopened", b"producer_id", b"run_time")
+RISING = (b"counter", b"next_unopened", b"producer_id", b"run_time", b"stamp_bound")
 
 
 class DurableWiretap:

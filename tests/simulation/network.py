@@ -32,6 +32,7 @@ REPEATABLE = frozenset(
         "add_partition_to_txn",
         "add_subscription_to_txn",
         "close_consumer",
+        "close_cut",
         "create_topic",
         "delete_group",
         "delete_topic",

@@ -210,6 +210,7 @@ def _show(found: TransactionDescription) -> None:
             ("since it ended" if found.ended_at_ms else "age", duration(found.age_ms)),
             ("timeout", _timeout(found)),
             ("transactional id", found.identity.transactional_id if found.identity else "-"),
+            ("stamp", found.stamp or "-"),
         )
     )
     unfinished = {

@@ -119,6 +119,8 @@ class TransactionDescription:
         opened_at_ms: when it was opened, in milliseconds since the Unix epoch; 0: unknown.
         ended_at_ms: when it had ended at all participants, in milliseconds since the Unix epoch; 0:
             it has not.
+        stamp: that of the commit, by which consistent cuts take it or leave it out; 0: it is no
+            commit, or an earlier version decided it.
     """
 
     txn_id: TxnID
@@ -132,6 +134,7 @@ class TransactionDescription:
     identity: ProducerIdentity | None = None
     two_phase_commit: bool = False
     ended_at_ms: int = 0
+    stamp: int = 0
 
     @classmethod
     def from_wire(cls, wire: transaction_pb2.TransactionDescription) -> TransactionDescription:
@@ -147,4 +150,5 @@ class TransactionDescription:
             ProducerIdentity.from_wire(wire.identity) if wire.HasField("identity") else None,
             wire.two_phase_commit,
             wire.ended_at_ms,
+            wire.stamp,
         )

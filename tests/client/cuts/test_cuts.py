@@ -75,6 +75,8 @@ def test_a_cut_waits_until_what_was_answered_is_whole() -> None:
         txn = await sent(client, producer, places, b"x")
         hold_up_ends(cluster, 3.0)
         await txn.commit()
+        described = await client.admin.transactions.describe(txn.txn_id)
+        assert described.stamp == client._runtime.seen_stamp > 0
         await time_passes(0.5)
         # Without a cut, it is torn.
         assert [await read(client, one) for one in places] == [[b"x"], []]

@@ -25,6 +25,7 @@ from magnetar_core.errors import MagnetarError
 TOPICS = ("accounts", "savings")
 PARTITIONS = 4
 WRITERS = 4
+FAULTS = ("crash", "crash", "clock", "hold-up", "link", "copies", "delays")
 FAULT_PERIOD_S = 0.4
 # The first client that connects.
 AUDITOR = "sdk-1"
@@ -288,7 +289,7 @@ class Faults:
             node.restart_seconds_max = 0.5
         while True:
             await time_passes(random.expovariate(1 / FAULT_PERIOD_S))
-            match random.choice(["crash", "crash", "clock", "hold-up", "link", "delays"]):
+            match random.choice(FAULTS):
                 case "crash":
                     random.choice(self._cluster.nodes).crash(power_loss=random.random() < 0.7)
                 case "clock":
@@ -301,6 +302,9 @@ class Faults:
                     links = network.links()
                     if links:
                         network.break_link(random.choice(links))
+                case "copies":
+                    for _ in range(10):
+                        network.duplicate()
                 case "delays":
                     network.delay_spike(random.choice([3.0, 30.0]), random.uniform(0.0, 0.5))
 
