@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from magnetar_core.commands import CommandSession
 from magnetar_core.errors import QuotaExceeded
 from magnetar_core.ids import TxnID
 
 # Each looks at every end, and is over in a minute.
 WAITING_MAX = 100
+# Of a conversation; all unary calls count as one.
+WAITING_OF_CLIENT_MAX = 20
 
 
 class CutClosing:
@@ -20,13 +23,25 @@ class CutClosing:
     Args:
         unfinished: the commits that it waits for, in the order in which they are told.
         answer: called once, with those that it still waits for.
+        session: the conversation that asked; None: a unary call.
     """
 
-    __slots__ = ("_answer", "_unfinished")
+    __slots__ = ("_answer", "_unfinished", "session")
 
-    def __init__(self, unfinished: Iterable[TxnID], answer: Callable[[list[TxnID]], None]) -> None:
+    def __init__(
+        self,
+        unfinished: Iterable[TxnID],
+        answer: Callable[[list[TxnID]], None],
+        session: CommandSession | None,
+    ) -> None:
         self._unfinished = dict.fromkeys(unfinished)
         self._answer = answer
+        self.session = session
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether somebody waits for the answer."""
+        return self.session is None or not self.session.closed
 
     def finished(self, txn_id: TxnID) -> bool:
         """Note that a transaction has ended everywhere; return whether nothing is left."""
@@ -51,10 +66,13 @@ class CutClosings:
         """Wait until the commits of a closing have ended everywhere.
 
         Raises:
-            QuotaExceeded: too many wait. No effect.
+            QuotaExceeded: too many wait, or too many of this client. No effect.
         """
-        if len(self._waiting) >= WAITING_MAX:
-            raise QuotaExceeded(f"{WAITING_MAX} cuts wait at this coordinator: ask again")
+        for other in [one for one in self._waiting if not one.is_wanted]:
+            del self._waiting[other]
+        of_client = sum(one.session is closing.session for one in self._waiting)
+        if len(self._waiting) >= WAITING_MAX or of_client >= WAITING_OF_CLIENT_MAX:
+            raise QuotaExceeded(f"{len(self._waiting)} cuts wait at this coordinator: ask again")
         self._waiting[closing] = None
 
     def finished(self, txn_id: TxnID) -> None:

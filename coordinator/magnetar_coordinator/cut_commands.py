@@ -35,7 +35,7 @@ class CutCommands:
         if not unfinished or not request.wait_ms:
             self._answer(reply, unfinished)
             return
-        closing = CutClosing(unfinished, partial(self._answer, reply))
+        closing = CutClosing(unfinished, partial(self._answer, reply), reply.session)
         runtime.cut_closings.add(closing)
         wait_s = min(request.wait_ms, WAIT_MS_MAX) / 1_000
         loop = asyncio.get_running_loop()

@@ -28,6 +28,13 @@ def test_what_a_cut_has_is_printed_again_and_again(standalone: Standalone, tmp_p
                 producer.send(b"%d" % -amount, partition=2, txn=txn)
 
         transfer(5)
+        cut = client.cut(["accounts"])
+        values = [
+            message.value
+            for partition in range(cut.partition_count("accounts"))
+            for message in client.read("accounts", partition, at=str(cut))
+        ]
+        assert sorted(values) == [b"-5", b"5"]
         (first,) = standalone.lines("cut", "accounts")
         transfer(7)
         (second,) = standalone.lines("cut", "accounts", "--timeout", "10s")

@@ -177,8 +177,30 @@ def test_a_wait_is_a_minute_at_most() -> None:
     run(scenario())
 
 
-def test_few_wait_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_has_gone_takes_nobodys_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cut_closings, "WAITING_MAX", 2)
+
+    async def scenario() -> None:
+        world = await World().start()
+        world.broker.answer = silent_about_ends
+        txn_id = await world.client.new(P0)
+        stamp = (await world.client.ask(end_command(txn_id))).stamp
+        for _ in range(5):
+            gone = FakeClient(world.coordinator)
+            close(gone, stamp, wait_ms=60_000)
+            gone._session.on_closed()
+        assert len(world.coordinator._runtime.cut_closings) <= 2
+        assert unfinished(await close(world.client, stamp, wait_ms=1_000)) == [txn_id]
+        world.broker.answer = lambda name, body: None
+        assert unfinished(await close(world.client, stamp, wait_ms=60_000)) == []
+        await world.close()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("limit", ["WAITING_MAX", "WAITING_OF_CLIENT_MAX"])
+def test_few_wait_at_once(monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
+    monkeypatch.setattr(cut_closings, limit, 2)
 
     async def scenario() -> None:
         world = await World().start()
@@ -187,6 +209,11 @@ def test_few_wait_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
         stamp = (await world.client.ask(end_command(txn_id))).stamp
         waiting = [close(world.client, stamp, wait_ms=1_000) for _ in range(2)]
         await refused(close(world.client, stamp, wait_ms=1_000), QuotaExceeded)
+        other = close(FakeClient(world.coordinator), stamp, wait_ms=1_000)
+        if limit == "WAITING_MAX":
+            await refused(other, QuotaExceeded)
+        else:
+            assert unfinished(await other) == [txn_id]
         for one in waiting:
             assert unfinished(await one) == [txn_id]
         assert unfinished(await close(world.client, stamp, wait_ms=1_000)) == [txn_id]
