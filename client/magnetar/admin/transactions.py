@@ -100,6 +100,7 @@ class TransactionAdmin:
             if reply.truncated and on_truncated is not None:
                 on_truncated(answered_by)
             listed = [TransactionDescription.from_wire(one) for one in reply.transactions]
+            self._cluster.runtime.saw(max((one.stamp for one in listed), default=0))
             found += sorted(listed, key=lambda one: (one.ended_at_ms == 0, one.txn_id))
         return found
 
@@ -143,6 +144,7 @@ class TransactionAdmin:
         reply = await coordinator.request(
             transaction_pb2.CommandDescribeTxn(txn_id=txn_id.to_wire())
         )
+        self._cluster.runtime.saw(reply.transaction.stamp)
         return TransactionDescription.from_wire(reply.transaction)
 
     async def statuses(self, txn_ids: Sequence[TxnID]) -> TransactionStatuses:

@@ -13,7 +13,15 @@ import pytest
 from tests.client.cuts.cluster import BROKERS, COORDINATORS, HASTY, Cluster, at_each_broker, run
 from tests.virtual_time import time_passes
 
-from magnetar import Client, Cut, CutUnfinished, PreparedTxnState, Producer, Transaction
+from magnetar import (
+    Client,
+    Cut,
+    CutUnfinished,
+    PreparedTxnState,
+    Producer,
+    Transaction,
+    TransactionStatus,
+)
 from magnetar.cuts.taking import CutTaker
 from magnetar_broker.partition_log import PartitionLog
 from magnetar_core.errors import (
@@ -232,7 +240,7 @@ async def commit_at(
         await txn.abort()
 
 
-@pytest.mark.parametrize("how", ["own", "read", "consumed", "offsets"])
+@pytest.mark.parametrize("how", ["own", "read", "consumed", "offsets", "listed", "described"])
 def test_what_was_seen_is_stamped_lower_whichever_coordinators_decide(how: str) -> None:
     """The second coordinator's clock is five seconds behind."""
 
@@ -252,6 +260,14 @@ def test_what_was_seen_is_stamped_lower_whichever_coordinators_decide(how: str) 
             elif how == "offsets":
                 await client.cut("t")
                 await other.admin.topics.list_offsets("t")
+            elif how in ("listed", "described"):
+                await client.cut("t")
+                asker = other if how == "listed" else client
+                (found,) = await asker.admin.transactions.list(
+                    statuses=[TransactionStatus.COMMITTED]
+                )
+                if how == "described":
+                    await other.admin.transactions.describe(found.txn_id)
             effect = await commit_at(reactor, sender, places[1], b"effect", 1)
             assert effect > cause
 
