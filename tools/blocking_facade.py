@@ -103,7 +103,7 @@ BODIES = {
     # A visit of the client's thread for each piece, and not for each message.
     ("Client", "read"): """
         for columns in self.read_columns(
-            topic, partition, start, end, follow_period_s=follow_period_s
+            topic, partition, start, end, follow_period_s=follow_period_s, at=at, since=since
         ):
             yield from columns
     """,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from magnetar.admin.admin_client import AdminClient
@@ -15,35 +14,27 @@ from magnetar.config import (
     codec_of,
     with_defaults,
 )
-from magnetar.cuts.cut import Cut, range_of
-from magnetar.cuts.taking import CutTaker
 from magnetar.enums import InitialPosition, SubscriptionType, TransactionStatus
-from magnetar.errors import ClientClosed
 from magnetar.groups.group_consumer import GroupConsumer
 from magnetar.groups.open_consumers import OpenConsumers
 from magnetar.groups.settings import Callbacks, GroupSettings, OnPartitions
 from magnetar.link.cluster import Cluster
 from magnetar.link.runtime import Runtime
-from magnetar.link.topic_route import TopicRoute
-from magnetar.message import Message, MessageColumns
 from magnetar.messaging.consumer import Consumer
 from magnetar.messaging.dead_letters import DeadLetterPolicy
 from magnetar.messaging.open_producers import OpenProducers
 from magnetar.messaging.producer import Producer
-from magnetar.messaging.read_ahead import read_ahead
-from magnetar.messaging.reader import read_columns
 from magnetar.moved_names import missing
+from magnetar.readings import Readings
 from magnetar.transactions.open_transactions import OpenTransactions
 from magnetar.transactions.participants import TransactionPart
 from magnetar.transactions.transaction import Transaction
 from magnetar.transactions.transaction_scope import TransactionScope
 from magnetar.transactions.transactional_producer import TransactionalProducer
 from magnetar_core.batch import Codec
-from magnetar_core.cuts import CutRange
-from magnetar_core.errors import Gone, InvalidArgument
 
 
-class Client:
+class Client(Readings):
     """A connection to a cluster. `connect` makes it.
 
     A client belongs to the event loop in which it was made. Close it, or use it as a context
@@ -54,9 +45,7 @@ class Client:
     """
 
     def __init__(self, addresses: Sequence[str], runtime: Runtime) -> None:
-        self._runtime = runtime
-        self._cluster = Cluster(addresses, runtime)
-        self._closed = False
+        super().__init__(Cluster(addresses, runtime))
         self._transactions = OpenTransactions(self._cluster)
         self._producers = OpenProducers(self._cluster, self._transactions.begin)
         self._consumers = OpenConsumers(self._cluster, self._transactions, self._producers.budget)
@@ -351,124 +340,6 @@ class Client:
         """
         return TransactionScope(lambda: self.begin_transaction(timeout_s, lazy=lazy))
 
-    async def read(
-        self,
-        topic: str,
-        partition: int = 0,
-        start: int = 0,
-        end: int | None = None,
-        *,
-        follow_period_s: float | None = None,
-        at: Cut | str | None = None,
-        since: Cut | str | None = None,
-    ) -> AsyncGenerator[Message, None]:
-        """Yield committed messages of a range of offsets, without a subscription.
-
-        Args:
-            topic: the topic's name.
-            partition: the partition's number.
-            start: the first offset to read.
-            end: the offset at which to stop; None: the end of the partition when the reader gets
-                there.
-            follow_period_s: wait for further messages at the end, and ask for them this often, in
-                seconds.
-            at: a cut, or its token: only what the cut has, from its first offset on.
-            since: an earlier cut, or its token: only what that one has not.
-        Raises:
-            TopicNotFound: there is no such topic, or a cut was taken without it.
-            OutOfRange: retention has removed the message at `start`, or not all that the cut has is
-                there any more.
-            Gone: the cut's topic was deleted.
-            InvalidArgument: a token is damaged, or the cuts do not fit.
-        """
-        pieces = self.read_columns(
-            topic, partition, start, end, follow_period_s=follow_period_s, at=at, since=since
-        )
-        # Who stops in the middle ends the reading behind it, too.
-        async with aclosing(pieces):
-            async for columns in pieces:
-                for message in columns:
-                    yield message
-
-    async def read_columns(
-        self,
-        topic: str,
-        partition: int = 0,
-        start: int = 0,
-        end: int | None = None,
-        *,
-        follow_period_s: float | None = None,
-        messages_max: int = 10_000,
-        bytes_max: int = 4 << 20,
-        at: Cut | str | None = None,
-        since: Cut | str | None = None,
-    ) -> AsyncGenerator[MessageColumns, None]:
-        """Do the same as read, without an object for each message: for bulk work."""
-        self._require_open()
-        route = await self._cluster.route(topic)
-        cut: CutRange | None = None
-        cluster_id = self._runtime.cluster.cluster_id
-        chosen = range_of(at, since, topic, partition, cluster_id=cluster_id)
-        if chosen is not None:
-            if follow_period_s is not None:
-                raise InvalidArgument("a cut has an end: nothing follows")
-            cut, topic_id = chosen
-            _require_id(route, topic_id)
-            start, end = max(start, cut.start), cut.end if end is None else min(end, cut.end)
-        pieces = read_columns(
-            route,
-            partition,
-            start,
-            end,
-            follow_period_s=follow_period_s,
-            messages_max=messages_max,
-            bytes_max=bytes_max,
-            cut=cut,
-        )
-        async with aclosing(pieces):
-            async for columns in pieces:
-                yield columns
-
-    async def read_ahead(
-        self, topic: str, partition: int, start: int, end: int, *, topic_id: int = 0
-    ) -> AsyncGenerator[list[MessageColumns], None]:
-        """Yield the messages of a range in bulk; see magnetar.messaging.read_ahead.
-
-        Args:
-            topic_id: the id of the topic; 0: any topic that has the name now.
-        Raises:
-            Gone: the topic of that name has another id.
-        """
-        self._require_open()
-        route = await self._cluster.route(topic)
-        _require_id(route, topic_id)
-        async with aclosing(read_ahead(route, partition, start, end)) as pieces:
-            async for columns in pieces:
-                yield columns
-
-    async def cut(self, topics: str | Sequence[str], *, timeout_s: float = 60.0) -> Cut:
-        """Take a consistent cut: one moment over all partitions of topics.
-
-        Every transaction is in it whole, or not at all; everything whose commit was answered before
-        is in it. It delays nobody. Give it, or its token, to read().
-
-        Args:
-            topics: one or several that exist.
-            timeout_s: how long to wait for commits that are decided and not finished.
-        Raises:
-            TopicNotFound: one of the topics does not exist.
-            CutUnfinished: commits do not finish in time; the error names them.
-            LogUnavailable: a coordinator, or a broker of a partition, does not answer.
-            UnsupportedVersion: a server of an earlier version does not know cuts.
-            InvalidArgument: no topics, or more than 10,000 partitions.
-        Source: docs/design/0015-cuts.md.
-        """
-        self._require_open()
-        names = list(dict.fromkeys([topics] if isinstance(topics, str) else topics))
-        if not names:
-            raise InvalidArgument("a cut is taken of topics: name one at least")
-        return await CutTaker(self._cluster, names, timeout_s).take()
-
     async def close(self) -> None:
         """Flush producers, abort open transactions, leave subscriptions, and close all links.
 
@@ -492,15 +363,3 @@ class Client:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
-
-    def _require_open(self) -> None:
-        if self._closed:
-            raise ClientClosed("the client is closed")
-
-
-def _require_id(route: TopicRoute, topic_id: int) -> None:
-    """Check that a topic has an id; 0: any."""
-    if topic_id not in (0, route.topic_id):
-        raise Gone(
-            f"topic {route.topic!r} of id {topic_id} was deleted; it has id {route.topic_id}"
-        )

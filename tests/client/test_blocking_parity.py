@@ -245,6 +245,24 @@ def test_reading_may_stop_in_the_middle(client: blocking.Client) -> None:
     assert [one.value for one in next(iter(pieces))] == [b"a", b"b"]
 
 
+def test_reading_passes_on_all_that_it_is_told(
+    client: blocking.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its body is written by hand: a cut that it forgets would be the whole partition."""
+    passed: list[dict[str, Any]] = []
+    signature = inspect.signature(blocking.Client.read_columns)
+
+    def record(*args: Any, **how: Any) -> Iterator[Any]:
+        passed.append(signature.bind(*args, **how).arguments)
+        return iter(())
+
+    monkeypatch.setattr(blocking.Client, "read_columns", record)
+    told = {name: name for name in inspect.signature(blocking.Client.read).parameters}
+    del told["self"]
+    assert list(client.read(**told)) == []  # type: ignore[arg-type]
+    assert passed == [{"self": client, **told}]
+
+
 def test_iteration_over_a_consumer_ends_with_it(client: blocking.Client) -> None:
     client.admin.topics.create("t")
     consumer = client.subscribe("t", "s", initial_position="earliest")

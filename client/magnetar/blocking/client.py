@@ -333,6 +333,14 @@ class Client(Facade[AsyncClient]):
             self._loop, self._loop.call(lambda: self.inner.transaction(timeout_s, lazy=lazy))
         )
 
+    def close(self) -> None:
+        """Flush producers, abort open transactions, leave subscriptions, and close all links.
+
+        This takes close_timeout_ms at most for each producer and consumer, and for all transactions
+        together. Failures are logged.
+        """
+        self._loop.close_after(self.inner.close())
+
     def read(
         self,
         topic: str,
@@ -364,7 +372,7 @@ class Client(Facade[AsyncClient]):
             InvalidArgument: a token is damaged, or the cuts do not fit.
         """
         for columns in self.read_columns(
-            topic, partition, start, end, follow_period_s=follow_period_s
+            topic, partition, start, end, follow_period_s=follow_period_s, at=at, since=since
         ):
             yield from columns
 
@@ -428,14 +436,6 @@ class Client(Facade[AsyncClient]):
         Source: docs/design/0015-cuts.md.
         """
         return self._loop.wait(self.inner.cut(topics, timeout_s=timeout_s))
-
-    def close(self) -> None:
-        """Flush producers, abort open transactions, leave subscriptions, and close all links.
-
-        This takes close_timeout_ms at most for each producer and consumer, and for all transactions
-        together. Failures are logged.
-        """
-        self._loop.close_after(self.inner.close())
 
     def __enter__(self) -> Client:
         return self
