@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from magnetar_core.config import InvalidConfig, check_numbers
+from magnetar_core.hybrid_clock import AHEAD_MS_MAX
 from magnetar_core.ids import TCID_MAX
 from magnetar_core.link_settings import LinkSettings
 from magnetar_core.placement import SHARDS_MAX
@@ -81,6 +82,11 @@ class CoordinatorConfig:
     run_time_persist_interval_ms: int = 1_000
     # A smaller step of the wall clock is not reported.
     clock_jump_ms_min: int = 1_000
+    # Commits get higher stamps than what their clients have seen, unless that lies farther ahead of
+    # the wall clock: then they are refused, since a client may have invented it. If the clock of a
+    # coordinator was once set further ahead than this, raise it everywhere: the stamps of its
+    # commits stay.
+    stamp_ahead_ms_max: int = 366 * _DAY_MS
 
     # Outcomes answer repeated ends. They are kept for this much run time ...
     outcome_retention_ms: int = 7 * _DAY_MS
@@ -136,6 +142,8 @@ class CoordinatorConfig:
             raise InvalidConfig(f"txn_ids_ahead must be at most {_TXN_IDS_AHEAD_MAX}")
         if not 2 <= self.producer_epoch_max <= 32_767:
             raise InvalidConfig("producer_epoch_max must be from 2 to 32767")
+        if self.stamp_ahead_ms_max > AHEAD_MS_MAX:
+            raise InvalidConfig(f"stamp_ahead_ms_max must be at most {AHEAD_MS_MAX}, a century")
         if self.txn_timeout_ms_default > self.txn_timeout_ms_max:
             raise InvalidConfig("txn_timeout_ms_default must not exceed txn_timeout_ms_max")
         if self.expiry_check_interval_ms > self.txn_timeout_ms_max:

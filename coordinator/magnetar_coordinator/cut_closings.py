@@ -24,9 +24,11 @@ class CutClosing:
         unfinished: the commits that it waits for, in the order in which they are told.
         answer: called once, with those that it still waits for.
         session: the conversation that asked; None: a unary call.
+    Attributes:
+        stop_timer: called when it waits no longer.
     """
 
-    __slots__ = ("_answer", "_unfinished", "session")
+    __slots__ = ("_answer", "_unfinished", "session", "stop_timer")
 
     def __init__(
         self,
@@ -37,6 +39,7 @@ class CutClosing:
         self._unfinished = dict.fromkeys(unfinished)
         self._answer = answer
         self.session = session
+        self.stop_timer: Callable[[], object] = _nothing
 
     @property
     def is_wanted(self) -> bool:
@@ -69,7 +72,7 @@ class CutClosings:
             QuotaExceeded: too many wait, or too many of this client. No effect.
         """
         for other in [one for one in self._waiting if not one.is_wanted]:
-            del self._waiting[other]
+            self._remove(other)
         of_client = sum(one.session is closing.session for one in self._waiting)
         if len(self._waiting) >= WAITING_MAX or of_client >= WAITING_OF_CLIENT_MAX:
             raise QuotaExceeded(f"{len(self._waiting)} cuts wait at this coordinator: ask again")
@@ -80,15 +83,24 @@ class CutClosings:
         if not self._waiting:
             return
         for closing in [one for one in self._waiting if one.finished(txn_id)]:
-            del self._waiting[closing]
+            self._remove(closing)
             closing.answer()
 
     def drop(self) -> None:
         """Answer nobody any more: the coordinator ends."""
-        self._waiting.clear()
+        for closing in list(self._waiting):
+            self._remove(closing)
 
     def time_is_up(self, closing: CutClosing) -> None:
         """Answer a closing that has waited for long enough, if it still waits."""
         if closing in self._waiting:
-            del self._waiting[closing]
+            self._remove(closing)
             closing.answer()
+
+    def _remove(self, closing: CutClosing) -> None:
+        del self._waiting[closing]
+        closing.stop_timer()
+
+
+def _nothing() -> None:
+    return

@@ -39,7 +39,8 @@ class CutCommands:
         runtime.cut_closings.add(closing)
         wait_s = min(request.wait_ms, WAIT_MS_MAX) / 1_000
         loop = asyncio.get_running_loop()
-        loop.call_later(wait_s, runtime.cut_closings.time_is_up, closing)
+        timer = loop.call_later(wait_s, runtime.cut_closings.time_is_up, closing)
+        closing.stop_timer = timer.cancel
 
     def _answer(self, reply: Reply, unfinished: Sequence[TxnID]) -> None:
         runtime = self._runtime

@@ -7,6 +7,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from magnetar_coordinator.shard import Shard
 from magnetar_coordinator.transaction import TxnStatus
 from magnetar_core.build_metrics import tell_version
+from magnetar_core.hybrid_clock import time_ms_of
 from magnetar_storage.commit_metrics import CommitMetrics
 from magnetar_storage.read_metrics import ReadMetrics
 
@@ -99,6 +100,17 @@ class CoordinatorMetrics:
             "Jumps of the wall clock against the monotonic clock.",
             registry=registry,
         )
+        self._stamps_ahead = Gauge(
+            "magnetar_coordinator_stamps_ahead_seconds",
+            "How far the latest stamp of a commit lies ahead of the wall clock. A second is usual"
+            " after a start. More: this clock was set back, or another server's is ahead.",
+            registry=registry,
+        )
+        self._cuts_waiting = Gauge(
+            "magnetar_coordinator_cuts_waiting",
+            "Cuts that wait here until commits have ended everywhere.",
+            registry=registry,
+        )
         self.outcomes = Gauge(
             "magnetar_coordinator_outcomes",
             "Outcomes of ended transactions that are kept.",
@@ -115,12 +127,17 @@ class CoordinatorMetrics:
         self,
         shard: Shard,
         *,
+        time_ms: int,
         run_time_ms: int,
         outcome_count: int,
         identity_count: int,
         oldest_finishing_ms: float,
+        cuts_waiting: int,
     ) -> None:
         """Set the gauges, which are refreshed from time to time."""
+        ahead_ms = max(0, time_ms_of(shard.clock.last) - time_ms) if shard.clock.last else 0
+        self._stamps_ahead.set(ahead_ms / 1_000)
+        self._cuts_waiting.set(cuts_waiting)
         self._oldest_finishing.set(oldest_finishing_ms / 1_000)
         for status, gauge in self._live.items():
             gauge.set(shard.status_counts[status])

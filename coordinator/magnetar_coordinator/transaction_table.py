@@ -67,7 +67,7 @@ class TransactionTable:
         self.past_commits: dict[TxnID, bytes] = {}
         # The stamps of commits that were decided before a loss, until they are decided again.
         self.past_stamps: dict[TxnID, int] = {}
-        self.clock = HybridClock(stamp_bound)
+        self.clock = HybridClock(stamp_bound, ahead_ms_max=config.stamp_ahead_ms_max)
         self.watermark = WatermarkTracker(
             next_counter,
             listed_age_ms_min=config.watermark_listed_age_ms_min,
@@ -142,7 +142,9 @@ class TransactionTable:
 
         Among them are commits from before a loss that are not decided again yet.
         """
-        stamps = [(one.stamp, one.txn_id) for one in self.select(_COMMITTING) if one.stamp <= stamp]
+        # Among many that are open there is often none.
+        committing = self.select(_COMMITTING) if self.status_counts[TxnStatus.COMMITTING] else ()
+        stamps = [(one.stamp, one.txn_id) for one in committing if one.stamp <= stamp]
         stamps += [(past, txn_id) for txn_id, past in self.past_stamps.items() if past <= stamp]
         return [txn_id for _, txn_id in sorted(stamps)]
 

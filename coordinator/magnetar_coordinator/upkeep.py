@@ -135,10 +135,12 @@ class Upkeep:
         outcome_count = runtime.metadata.outcome_count
         runtime.metrics.show(
             runtime.shard,
+            time_ms=runtime.time_ms(),
             run_time_ms=run_time_ms,
             outcome_count=outcome_count,
             identity_count=len(transactional_ids),
             oldest_finishing_ms=self._finisher.oldest_ms(),
+            cuts_waiting=len(runtime.cut_closings),
         )
         if checks_idle:
             self._next_idle_check_ms = run_time_ms + _IDLE_CHECK_INTERVAL_MS

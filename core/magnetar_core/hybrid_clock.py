@@ -17,10 +17,9 @@ from magnetar_core.invariants import BrokenInvariant
 # The stamp of what was committed by a version that gave none: below every cut.
 NO_STAMP: Final = 0
 COUNTER_BITS: Final = 16
-# How far a stamp that somebody tells may lie ahead of the time here: a century. So no client can
-# use the stamps up, and hardly any clock is so wrong that the stamps of its coordinator are
-# refused.
-TOLD_AHEAD: Final = 100 * 366 * 86_400_000 << COUNTER_BITS
+# The farthest that a stamp which somebody tells may ever lie ahead of the time here: a century, so
+# that no client can use the stamps up.
+AHEAD_MS_MAX: Final = 100 * 366 * 86_400_000
 # How far a new bound lies ahead: a second, in which it need not be stored again.
 BOUND_AHEAD: Final = 1_000 << COUNTER_BITS
 # Half of the times that fit: stamps are left, even if a clock shows nonsense.
@@ -47,14 +46,16 @@ class HybridClock:
 
     Args:
         bound: above the stamps of the lives before; 0: there were none.
+        ahead_ms_max: how far a stamp that somebody tells may lie ahead of the time here.
     Attributes:
         last: the highest stamp that was given, or heard of.
     """
 
-    __slots__ = ("last",)
+    __slots__ = ("_ahead_ms_max", "last")
 
-    def __init__(self, bound: int = 0) -> None:
+    def __init__(self, bound: int = 0, *, ahead_ms_max: int = AHEAD_MS_MAX) -> None:
         self.last = max(bound - 1, NO_STAMP)
+        self._ahead_ms_max = ahead_ms_max
 
     def next(self, time_ms: int) -> int:
         """Return the stamp of the next decision; it is given when `advance` is told.
@@ -77,9 +78,11 @@ class HybridClock:
         Raises:
             InvalidArgument: it lies too far in the future. No effect.
         """
-        if stamp > self.last and stamp > stamp_at(time_ms) + TOLD_AHEAD:
+        ahead = min(self._ahead_ms_max, AHEAD_MS_MAX) << COUNTER_BITS
+        if stamp > self.last and stamp > stamp_at(time_ms) + ahead:
             raise InvalidArgument(
-                f"the stamp {stamp} lies more than a century ahead of this coordinator's clock"
+                f"the stamp {stamp} lies more than stamp_ahead_ms_max ahead of this coordinator's"
+                f" clock, which is {self._ahead_ms_max}: is a server's clock wrong, or was it once?"
             )
         self.advance(stamp)
 

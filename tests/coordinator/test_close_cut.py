@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from tests.coordinator.fakes import P0, P1, SILENCE, FakeClient, World, end_command, refused
 from tests.coordinator.test_past_ends import lose_the_end
-from tests.coordinator.test_stamps import committed
+from tests.coordinator.test_stamps import YEAR_MS, committed
 from tests.virtual_time import run
 
 from magnetar_coordinator import cut_closings, cut_commands
 from magnetar_core.errors import InvalidArgument, QuotaExceeded, TxnIncomplete
-from magnetar_core.hybrid_clock import TOLD_AHEAD, stamp_at
+from magnetar_core.hybrid_clock import stamp_at
 from magnetar_core.ids import TxnID
 from magnetar_core.selections import digest_of_selection
 from magnetar_core.wire import common_pb2 as common
@@ -222,6 +222,52 @@ def test_few_wait_at_once(monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
     run(scenario())
 
 
+def test_who_is_answered_leaves_no_timer() -> None:
+    """Else a client that asks often would fill the memory for a minute."""
+
+    async def scenario() -> None:
+        world = await World().start()
+        world.broker.answer = silent_about_ends
+        txn_id = await world.client.new(P0)
+        stamp = (await world.client.ask(end_command(txn_id))).stamp
+        closings = world.coordinator._runtime.cut_closings
+        waiting = close(world.client, stamp, wait_ms=60_000)
+        await world.settle()
+        (closing,) = closings._waiting
+        timer = closing.stop_timer.__self__  # type: ignore[attr-defined]
+        assert not timer.cancelled()
+        world.broker.answer = lambda name, body: None
+        assert unfinished(await waiting) == []
+        assert timer.cancelled()
+        await world.close()
+
+    run(scenario())
+
+
+def test_waiting_cuts_and_stamps_ahead_show_in_metrics() -> None:
+    async def scenario() -> None:
+        world = await World().start()
+        world.broker.answer = silent_about_ends
+        txn_id = await world.client.new(P0)
+        stamp = (await world.client.ask(end_command(txn_id))).stamp
+        await world.settle(2)
+        assert world.metric("cuts_waiting") == 0
+        assert world.metric("stamps_ahead_seconds") == 0
+        waiting = close(world.client, stamp, wait_ms=60_000)
+        ahead = stamp_at(world.clock.wall_ms() + 3_600_000)
+        close(world.client, ahead)
+        await world.settle(2)
+        assert world.metric("cuts_waiting") == 1
+        assert 3_590 < world.metric("stamps_ahead_seconds") <= 3_600
+        world.broker.answer = lambda name, body: None
+        await waiting
+        await world.settle(2)
+        assert world.metric("cuts_waiting") == 0
+        await world.close()
+
+    run(scenario())
+
+
 def test_few_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cut_commands, "UNFINISHED_TOLD_MAX", 2)
 
@@ -292,9 +338,10 @@ def test_another_incarnation_shows_after_a_loss() -> None:
 def test_a_stamp_that_nobody_gave_is_refused() -> None:
     async def scenario() -> None:
         world = await World().start()
-        stamp = stamp_at(world.clock.wall_ms()) + TOLD_AHEAD + (1 << 40)
+        stamp = stamp_at(world.clock.wall_ms() + YEAR_MS + 60_000)
         await refused(close(world.client, stamp), InvalidArgument)
-        assert await committed(world.client, P0) < stamp
+        await refused(close(world.client, (1 << 64) - 1), InvalidArgument)
+        assert await committed(world.client, P0) < stamp_at(world.clock.wall_ms() + 60_000)
         await world.close()
 
     run(scenario())

@@ -8,6 +8,7 @@ import pytest
 
 from magnetar_coordinator.config import CoordinatorConfig
 from magnetar_core.config import InvalidConfig
+from magnetar_core.hybrid_clock import AHEAD_MS_MAX
 
 
 @pytest.mark.parametrize(
@@ -25,6 +26,8 @@ from magnetar_core.config import InvalidConfig
         {"expiry_check_interval_ms": 15 * 60_000 + 1},
         {"retry_delay_ms_min": 10_001},
         {"outcome_retention_ms": 15 * 60_000 - 1},
+        {"stamp_ahead_ms_max": 0},
+        {"stamp_ahead_ms_max": AHEAD_MS_MAX + 1},
     ],
 )
 def test_refused(settings: dict[str, Any]) -> None:

@@ -17,7 +17,7 @@ from tests.virtual_time import run
 
 from magnetar_coordinator.records import META, META_STAMP_BOUND, decode_metadata, u64
 from magnetar_core.errors import InvalidArgument, SequenceCommitted
-from magnetar_core.hybrid_clock import TOLD_AHEAD, stamp_at, time_ms_of
+from magnetar_core.hybrid_clock import stamp_at, time_ms_of
 from magnetar_core.ids import TxnID
 from magnetar_core.selections import digest_of_selection
 from magnetar_core.wire import common_pb2 as common
@@ -27,6 +27,7 @@ from magnetar_storage.memory import MemoryStore
 from magnetar_storage.store import WriteBatch
 
 DAY_MS = 24 * 3_600_000
+YEAR_MS = 366 * DAY_MS
 
 
 async def committed(client: FakeClient, *participants: Any, **fields: Any) -> int:
@@ -168,11 +169,37 @@ def test_what_nobody_can_have_seen_is_refused_without_effect() -> None:
         world = await World().start()
         before = await committed(world.client, P0)
         txn_id = await world.client.new(P0)
-        seen = stamp_at(world.clock.wall_ms()) + TOLD_AHEAD + (1 << 40)
-        await refused(world.client.ask(end_command(txn_id, seen_stamp=seen)), InvalidArgument)
+        for seen in (stamp_at(world.clock.wall_ms() + YEAR_MS + 60_000), (1 << 64) - 1):
+            wire = txn_id.to_wire()
+            for command in (
+                end_command(txn_id, seen_stamp=seen),
+                pb.CommandNewTxn(txn_timeout_ms=1_000, seen_stamp=seen),
+                pb.CommandAddPartitionToTxn(txn_id=wire, seen_stamp=seen),
+                pb.CommandAddSubscriptionToTxn(txn_id=wire, seen_stamp=seen),
+            ):
+                await refused(world.client.ask(command), InvalidArgument)
         assert await world.client.status(txn_id) == common.OPEN
         stamp = (await world.client.ask(end_command(txn_id))).stamp
-        assert before < stamp < before + TOLD_AHEAD
+        assert before < stamp < stamp_at(world.clock.wall_ms() + 60_000)
+        await world.close()
+
+    run(scenario())
+
+
+def test_a_setting_says_how_far_a_stamp_may_lie_ahead() -> None:
+    async def scenario() -> None:
+        world = await World(stamp_ahead_ms_max=5_000).start()
+        txn_id = await world.client.new(P0)
+        seen = stamp_at(world.clock.wall_ms() + 6_000)
+        error = await refused(
+            world.client.ask(end_command(txn_id, seen_stamp=seen)), InvalidArgument
+        )
+        assert "stamp_ahead_ms_max" in str(error)
+        # A coordinator believes what it has stored itself, wherever its time is.
+        last = await committed(world.client, P0, seen_stamp=seen - (2_000 << 16))
+        world.clock.wall_offset_ms -= DAY_MS
+        await world.restart(Random(1))
+        assert await committed(world.client, P0, seen_stamp=last) > last
         await world.close()
 
     run(scenario())

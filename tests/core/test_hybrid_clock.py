@@ -11,9 +11,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from magnetar_core.errors import InvalidArgument
 from magnetar_core.hybrid_clock import (
+    AHEAD_MS_MAX,
     BOUND_AHEAD,
     COUNTER_BITS,
-    TOLD_AHEAD,
     HybridClock,
     bound_above,
     stamp_at,
@@ -78,8 +78,8 @@ def test_what_is_heard_lies_below_later_stamps() -> None:
 def test_nobody_can_use_the_stamps_up() -> None:
     clock = HybridClock()
     before = tick(clock, TIME_MS)
-    limit = stamp_at(TIME_MS) + TOLD_AHEAD
-    with pytest.raises(InvalidArgument, match="a century ahead"):
+    limit = stamp_at(TIME_MS + AHEAD_MS_MAX)
+    with pytest.raises(InvalidArgument, match=f"is {AHEAD_MS_MAX}"):
         clock.hear(limit + 1, TIME_MS)
     assert tick(clock, TIME_MS) == before + 1
     clock.hear(limit, TIME_MS)
@@ -87,6 +87,30 @@ def test_nobody_can_use_the_stamps_up() -> None:
     others = HybridClock()
     others.hear(tick(clock, TIME_MS), TIME_MS + 1)
     assert others.last == limit + 1
+
+
+@pytest.mark.parametrize("time_ms", [0, TIME_MS, 1 << 60])
+def test_what_somebody_invents_moves_a_clock_by_its_limit_at_most(time_ms: int) -> None:
+    """Not again and again: the limit counts from the wall clock."""
+    clock = HybridClock(ahead_ms_max=5_000)
+    limit = stamp_at(time_ms) + (5_000 << COUNTER_BITS)
+    for stamp in (limit + 1, (1 << 64) - 1):
+        with pytest.raises(InvalidArgument, match="stamp_ahead_ms_max"):
+            clock.hear(stamp, time_ms)
+    clock.hear(limit, time_ms)
+    with pytest.raises(InvalidArgument):
+        clock.hear(limit + 2, time_ms)
+    # What this coordinator has given itself is no news, even if its time was set back since.
+    assert tick(clock, time_ms) == limit + 1
+    clock.hear(limit + 1, 0)
+    assert clock.last == limit + 1
+
+
+def test_no_setting_lets_clients_use_the_stamps_up() -> None:
+    clock = HybridClock(ahead_ms_max=1 << 60)
+    with pytest.raises(InvalidArgument):
+        clock.hear((1 << 64) - 1, 1 << 60)
+    assert clock.last == 0
 
 
 def test_a_clock_that_shows_nonsense_leaves_stamps() -> None:
@@ -137,7 +161,7 @@ class Lives(RuleBasedStateMachine):
         assert stamp > self.heard
         self.open.append(stamp)
 
-    @rule(stamp=st.integers(0, TOLD_AHEAD))
+    @rule(stamp=st.integers(0, AHEAD_MS_MAX << COUNTER_BITS))
     def hear(self, stamp: int) -> None:
         self.clock.hear(stamp, 0)
         self.heard = max(self.heard, stamp)
