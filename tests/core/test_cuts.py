@@ -82,6 +82,7 @@ def test_two_cuts_must_be_of_the_same_partition_in_their_order() -> None:
     ):
         with pytest.raises(InvalidArgument, match=reason):
             range_between(one, other, "t", 0)
+    range_between(earlier._replace(cluster_id=""), later, "t", 0)
     with pytest.raises(TopicNotFound, match="'u'"):
         range_between(earlier, later, "u", 0)
     with pytest.raises(InvalidArgument, match="no partition 1"):

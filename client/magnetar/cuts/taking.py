@@ -23,6 +23,7 @@ from magnetar_core.errors import (
     InvalidArgument,
     LogUnavailable,
     MagnetarError,
+    QuotaExceeded,
     UnsupportedVersion,
 )
 from magnetar_core.ids import TxnID
@@ -85,7 +86,12 @@ class CutTaker:
         ends = await self._offsets()
         again = await self._ask_all(partial(self._close, stamp=stamp))
         if _incarnations(clocks) != _incarnations(again):
-            log.info("a coordinator has lost its store while a cut was taken")
+            log.info("a coordinator has lost its store, or joined, while a cut was taken")
+            return None
+        if not self._runtime.has_latest_members:
+            # A broker that was asked for the offsets may have commits of a coordinator that whoever
+            # told the list does not know yet.
+            log.info("servers have joined, and not every broker knows it yet")
             return None
         topics: dict[str, TopicCut] = {}
         for topic, (topic_id, before) in begun.items():
@@ -164,9 +170,18 @@ class CutTaker:
         self, coordinator: Requests, *, stamp: int
     ) -> transaction_pb2.CommandCloseCutResponse:
         """Close the past of a coordinator, and wait until all of it is finished."""
+        backoff = self._runtime.backoff()
         while True:
             wait_ms = min(WAIT_MS, max(0.0, self._remaining_ms()))
-            answer = await self._close(coordinator, stamp=stamp, wait_ms=wait_ms)
+            try:
+                answer = await self._close(coordinator, stamp=stamp, wait_ms=wait_ms)
+            except QuotaExceeded:
+                # Many cuts wait there.
+                delay_ms = backoff.next_ms()
+                if self._remaining_ms() <= delay_ms:
+                    raise
+                await asyncio.sleep(delay_ms / 1_000)
+                continue
             if not answer.unfinished:
                 return answer
             if self._remaining_ms() <= 0:

@@ -48,7 +48,6 @@ class Cluster:
         )
         self._brokers: tuple[Member, ...] = ()
         self._coordinators: tuple[Member, ...] = ()
-        self._membership_version = 0
         # How many questions for the members are under way.
         self._asking_count = 0
 
@@ -102,8 +101,8 @@ class Cluster:
             reply.server_version,
         )
         # A broker that was asked long ago, and answers late, may tell of earlier members.
-        if info.membership_version >= self._membership_version:
-            self._membership_version = info.membership_version
+        if info.membership_version >= self.runtime.members_version:
+            self.runtime.members_version = info.membership_version
             self._learn(info.brokers, info.coordinators)
         return info
 
@@ -151,8 +150,7 @@ class Cluster:
 
     async def _require_members(self) -> None:
         """Ask for the members if they are not known, or a server has told of a later list."""
-        told_version = self.runtime.cluster.membership_version
-        if not self._coordinators or told_version > self._membership_version:
+        if not self._coordinators or not self.runtime.has_latest_members:
             await self.info()
 
     async def coordinators(self, tcid: int | None = None) -> tuple[ShardConnection, ...]:

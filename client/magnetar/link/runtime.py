@@ -47,10 +47,12 @@ class Runtime:
         # Learned from the first server; a server of another cluster is then refused.
         self.cluster = ClusterIdentity()
         self.has_reached_a_server = False
-        # The highest stamp of a commit that this client has heard of: its own commits get higher
-        # ones. One coordinator alone knows them all.
-        self.seen_stamp = 0
+        # Version of the list of members that is known, and how many coordinators it has.
+        self.members_version = 0
         self.coordinator_count = 0
+        # The highest stamp of a commit that this client has heard of: its own commits get higher
+        # ones.
+        self.seen_stamp = 0
         # In order of start: cancelled in that order too.
         self._tasks: dict[int, asyncio.Task[Any]] = {}
         self._task_count = 0
@@ -69,6 +71,16 @@ class Runtime:
         """Return the pauses between repeats, as configured."""
         config = self.config
         return Backoff(config.backoff_ms_min, config.backoff_ms_max, self.random)
+
+    @property
+    def has_latest_members(self) -> bool:
+        """Whether no server has told of a later list of members than the one that is known."""
+        return self.cluster.membership_version <= self.members_version
+
+    @property
+    def has_one_coordinator(self) -> bool:
+        """Whether all commits are decided by the same coordinator, which knows all stamps."""
+        return self.coordinator_count == 1 and self.has_latest_members
 
     def saw(self, stamp: int) -> None:
         """Note the stamp of a commit that this client hears of; 0: it has none."""

@@ -132,6 +132,12 @@ class RangeReader:
                 f"{name} was restored, or has lost messages, since the cut was taken: take another",
                 ledger_id=reply.ledger_id,
             )
+        if reply.end_offset < cut.end:
+            raise OutOfRange(
+                f"{name} ends at {reply.end_offset}, and the cut at {cut.end}: it was taken of"
+                " another cluster, or messages were lost",
+                ledger_id=reply.ledger_id,
+            )
 
     def open(self, reply: broker_pb2.CommandReadResponse) -> Iterator[MessageColumns]:
         """Yield the wanted messages of a reply. Replies must be opened in order.

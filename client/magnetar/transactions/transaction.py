@@ -396,7 +396,7 @@ class Transaction:
             MagnetarError: the coordinator does not answer, or the transaction has ended.
         """
         seen_stamp = self._runtime.seen_stamp
-        if not seen_stamp or self._runtime.coordinator_count < 2:
+        if not seen_stamp or self._runtime.has_one_coordinator:
             return
         await self._beginning.ensure()
         begun = self._beginning.begun

@@ -128,9 +128,9 @@ class Cluster:
             await time_passes(0.01)
 
 
-async def at_each_broker(client: Client, topic: str) -> tuple[int, int]:
+async def at_each_broker(client: Client, topic: str, **settings: Any) -> tuple[int, int]:
     """Create a topic; returns a partition at each broker."""
-    topic_id = await client.admin.topics.create(topic, partitions=8)
+    topic_id = await client.admin.topics.create(topic, partitions=8, **settings)
     shards = [shard_of(topic_id, number) for number in range(8)]
     return shards.index(0), shards.index(1)
 

@@ -24,11 +24,13 @@ from magnetar import (
 )
 from magnetar.cuts.taking import CutTaker
 from magnetar_broker.partition_log import PartitionLog
+from magnetar_coordinator import cut_closings
 from magnetar_core.errors import (
     Gone,
     InvalidArgument,
     LogUnavailable,
     OutOfRange,
+    QuotaExceeded,
     TopicNotFound,
     UnsupportedVersion,
 )
@@ -453,6 +455,52 @@ def test_a_coordinator_that_lost_its_disk_and_its_clock_hides_no_commit() -> Non
     run(scenario)
 
 
+def test_a_list_of_members_that_is_not_the_latest_makes_the_cut_void(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A server has told of a later list: a coordinator that is not asked may have commits."""
+
+    async def scenario(cluster: Cluster, client: Client) -> None:
+        await at_each_broker(client, "t")
+        runtime = client._runtime
+        known = runtime.cluster
+
+        async def hear_of_a_later_list(_: Cluster) -> None:
+            runtime.cluster = known._replace(membership_version=runtime.members_version + 1)
+            assert not runtime.has_one_coordinator
+
+        closings = during(monkeypatch, cluster, hear_of_a_later_list)
+        waiting = asyncio.ensure_future(client.cut("t"))
+        await cluster.until(lambda: len(closings) > 2)
+        assert not waiting.done()
+        runtime.cluster = known
+        await waiting
+        runtime.cluster = known._replace(membership_version=runtime.members_version + 1)
+        with pytest.raises(LogUnavailable, match="their list"):
+            await client.cut("t", timeout_s=0.5)
+
+    run(scenario)
+
+
+def test_a_cut_waits_for_a_place_among_those_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(cluster: Cluster, client: Client) -> None:
+        places = await at_each_broker(client, "t")
+        producer = await client.create_producer("t")
+        txn = await sent(client, producer, places, b"x")
+        hold_up_ends(cluster, 30.0)
+        await txn.commit()
+        monkeypatch.setattr(cut_closings, "WAITING_MAX", 0)
+        with pytest.raises(QuotaExceeded):
+            await client.cut("t", timeout_s=1.0)
+        waiting = asyncio.ensure_future(client.cut("t"))
+        await time_passes(2)
+        assert not waiting.done()
+        monkeypatch.undo()
+        assert await read_all(client, await waiting) == [b"x", b"x"]
+
+    run(scenario)
+
+
 def test_an_earlier_coordinator_is_named() -> None:
     async def scenario(cluster: Cluster, client: Client) -> None:
         await at_each_broker(client, "t")
@@ -481,6 +529,36 @@ def test_an_earlier_broker_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # Reading what is not there any more.
+
+
+def test_a_cut_of_which_retention_has_removed_something_is_not_read_in_part() -> None:
+    """What has come since the earlier cut is all there, and is read."""
+
+    async def scenario(cluster: Cluster, client: Client) -> None:
+        places = await at_each_broker(client, "t", retention_ms=60_000)
+        producer = await client.create_producer("t")
+        await commit(client, producer, places, b"1")
+        first = await client.cut("t")
+        await time_passes(30)
+        await commit(client, producer, places, b"2")
+        second = await client.cut("t")
+        logs = [
+            one.log
+            for node in cluster.brokers
+            for topic in node.server.topics.all()
+            for one in topic.partitions
+            if topic.record.topic == "t"
+        ]
+        await cluster.until(lambda: sum(log.first_offset for log in logs) == 2)
+        for cut in (first, second):
+            for one in places:
+                with pytest.raises(OutOfRange):
+                    await read(client, one, at=cut)
+        assert [await read(client, one, at=second, start=1) for one in places] == [[b"2"]] * 2
+        assert await read_all(client, second, since=first) == [b"2", b"2"]
+        assert await read_all(client, await client.cut("t")) == [b"2", b"2"]
+
+    run(scenario)
 
 
 def test_a_topic_that_was_made_again_is_another() -> None:
@@ -519,6 +597,32 @@ def test_a_restored_partition_is_not_what_it_was(monkeypatch: pytest.MonkeyPatch
         assert await read(client, places[1], at=cut) == [b"1"]
         with pytest.raises(InvalidArgument, match="restored between"):
             await read(client, places[0], at=again, since=cut)
+
+    run(scenario)
+
+
+def test_a_cut_of_another_cluster_is_refused() -> None:
+    """By its id, or else because it ends where this one has nothing."""
+
+    async def scenario(cluster: Cluster, client: Client) -> None:
+        places = await at_each_broker(client, "t")
+        producer = await client.create_producer("t")
+        await commit(client, producer, places, b"1")
+        taken = (await client.cut("t")).taken
+        topic = taken.topic("t")
+        longer = topic._replace(
+            partitions=tuple(
+                one._replace(end_offset=one.end_offset + 1) for one in topic.partitions
+            )
+        )
+        foreign = Cut(taken._replace(topics={"t": longer}))
+        for number in range(8):
+            with pytest.raises(OutOfRange, match="another cluster"):
+                await read(client, number, at=foreign)
+        client._runtime.cluster = client._runtime.cluster._replace(cluster_id="here")
+        with pytest.raises(InvalidArgument, match="'there'"):
+            await read(client, 0, at=Cut(taken._replace(cluster_id="there")))
+        assert await read(client, places[0], at=Cut(taken)) == [b"1"]
 
     run(scenario)
 

@@ -20,6 +20,7 @@ _READER = "client/magnetar/messaging/reader.py"
 _ENDS = "client/magnetar/transactions/end_requests.py"
 _TRANSACTION = "client/magnetar/transactions/transaction.py"
 _RECEIVER = "client/magnetar/messaging/partition_receiver.py"
+_BLOCKING = "client/magnetar/blocking/client.py"
 
 MUTANTS = (
     Mutant(
@@ -35,6 +36,13 @@ MUTANTS = (
         old="        return max(self.last + 1, stamp_at(time_ms))",
         new="        return stamp_at(time_ms)",
         mistake="Stamps are times: two commits of a millisecond are one, and clocks go back.",
+    ),
+    Mutant(
+        name="stamps-of-strangers-believed",
+        file=_CLOCK,
+        old="        if stamp > self.last and stamp > stamp_at(time_ms) + ahead:",
+        new="        if stamp > self.last and stamp > stamp_at(time_ms) + (ahead << 16):",
+        mistake="One message sets the clock of a coordinator ahead by centuries.",
     ),
     Mutant(
         name="later-cut-begins-at-the-end",
@@ -157,6 +165,27 @@ MUTANTS = (
         old="            if topic_id != end_id or _ledgers(before) != _ledgers(after):",
         new="            if topic_id != end_id:",
         mistake="Markers that were finished have gone with a broker's disk meanwhile.",
+    ),
+    Mutant(
+        name="cut-overlooks-a-coordinator-that-joins",
+        file=_TAKING,
+        old="        if not self._runtime.has_latest_members:",
+        new="        if not self._runtime.members_version:",
+        mistake="A broker that knows an earlier list names the coordinators: one is not asked.",
+    ),
+    Mutant(
+        name="cut-read-beyond-the-end",
+        file=_READER,
+        old="        if reply.end_offset < cut.end:",
+        new="        if reply.end_offset < cut.start:",
+        mistake="A cut of another cluster, or one that lost messages, is read as far as it goes.",
+    ),
+    Mutant(
+        name="blocking-reads-forget-the-cut",
+        file=_BLOCKING,
+        old=" end, follow_period_s=follow_period_s, at=at, since=since\n",
+        new=" end, follow_period_s=follow_period_s\n",
+        mistake="Programs without asyncio read the whole partition, and see torn transactions.",
     ),
     Mutant(
         name="cut-read-in-another-ledger",
