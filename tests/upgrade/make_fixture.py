@@ -77,6 +77,7 @@ async def converse(address: str, data: Path) -> tuple[bytes, dict[str, Any]]:
             [message.value.decode() async for message in client.read("orders", partition)]
             for partition in range(2)
         ]
+        cut = await client.cut("orders")
         await until(lambda: settled(client), 10)
         expected = {
             "values": values,
@@ -84,6 +85,7 @@ async def converse(address: str, data: Path) -> tuple[bytes, dict[str, Any]]:
             "aborted": str(aborted.txn_id),
             "open": str(opened.txn_id),
             "named_sequence": 5,
+            "cut": str(cut),
         }
         # Before the client says goodbye, which aborts what it has open.
         return stored(data), {

@@ -32,9 +32,9 @@ def test_there_are_fixtures_and_they_are_small() -> None:
         assert file.stat().st_size < FIXTURE_BYTES_MAX, file.name
 
 
-async def visible(client: Client) -> list[list[str]]:
+async def visible(client: Client, **how: Any) -> list[list[str]]:
     return [
-        [message.value.decode() async for message in client.read("orders", partition)]
+        [message.value.decode() async for message in client.read("orders", partition, **how)]
         for partition in range(2)
     ]
 
@@ -55,6 +55,11 @@ def test_stores_of_a_release_are_opened_and_used(version: str, tmp_path: Path) -
     async def use(address: str) -> None:
         async with await magnetar.connect(address) as client:
             assert await visible(client) == expected["values"]
+            # What earlier versions committed without stamps belongs to every cut.
+            before = await client.cut("orders")
+            assert await visible(client, at=before) == expected["values"]
+            if "cut" in expected:
+                assert await visible(client, at=expected["cut"]) == expected["values"]
             assert await status(client, expected["committed"]) == "COMMITTED"
             assert await status(client, expected["aborted"]) == "ABORTED"
             opened = TxnID.parse(expected["open"])
@@ -75,6 +80,10 @@ def test_stores_of_a_release_are_opened_and_used(version: str, tmp_path: Path) -
             found = await visible(client)
             assert found[0] == [*expected["values"][0], "new"]
             assert found[1] == [*expected["values"][1], "open"]
+            after = await client.cut("orders")
+            assert await visible(client, at=after) == found
+            assert await visible(client, at=after, since=before) == [["new"], ["open"]]
+            assert await visible(client, at=before) == expected["values"]
 
     def settle(standalone: Standalone) -> None:
         asyncio.run(asyncio.wait_for(use(standalone.ready()["broker"]["address"]), 60))
