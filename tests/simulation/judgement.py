@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tests.simulation import checks, group_programs, identity_programs
+from tests.simulation import checks, cut_programs, group_programs, identity_programs
 from tests.simulation.history import Cursor, Place
 from tests.simulation.nodes import ClientNode
 from tests.simulation.raw import BROKER, COORDINATOR, RawClient, send_command
@@ -196,6 +196,7 @@ class Judgement:
             checks.check_placed(self._history, answers.placed, first_offsets)
         checks.check_databases(self._history, self._world.databases, outcomes)
         checks.check_jobs(self._history, self._world.jobs, outcomes)
+        cut_programs.check_cuts(self._history, self._world.cuts)
         again = checks.sent_values(self._world.network.arrived_again)
         checks.check_wholes(self._history, first_offsets, arrived_again=again)
         checks.check_denied(self._history, arrived_again=again)

@@ -114,4 +114,5 @@ class Plan:
                 lag_seconds_max=random.choice((0.01, 0.1, 1.0)),
                 settling_ms=random.choice((200, 1_000)),
             )
+        plan.programs["surveyor"] = random.choice((0, 1))
         return plan

@@ -12,7 +12,13 @@ from random import Random
 from typing import Any, TextIO
 from zlib import crc32
 
-from tests.simulation import group_programs, identity_programs, raw_programs, sdk_programs
+from tests.simulation import (
+    cut_programs,
+    group_programs,
+    identity_programs,
+    raw_programs,
+    sdk_programs,
+)
 from tests.simulation.asked_wiretap import AskedWiretap
 from tests.simulation.chaos import Chaos
 from tests.simulation.client_wiretap import ClientWiretaps
@@ -68,6 +74,7 @@ PROGRAMS: dict[str, Callable[[World, ClientNode], Coroutine[Any, Any, None]]] = 
     "terminator": identity_programs.terminator,
     "member": group_programs.member,
     "consumer": sdk_programs.plain_consumer,
+    "surveyor": cut_programs.surveyor,
     "sloppy": raw_programs.sloppy,
     "observer": raw_programs.observer,
     "inspector": raw_programs.inspector,
@@ -176,6 +183,7 @@ class World:
         self.takeovers: dict[str, identity_programs.Takeover] = {}
         self.init_calls: dict[str, list[identity_programs.InitCall]] = {}
         self.jobs: dict[str, identity_programs.Job] = {}
+        self.cuts: list[cut_programs.SeenCut] = []
         # Of the plan's topics.
         self.topic_ids: dict[str, int] = {}
         self.writer_count = 0
