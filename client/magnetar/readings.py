@@ -108,19 +108,29 @@ class Readings:
                 yield columns
 
     async def read_ahead(
-        self, topic: str, partition: int, start: int, end: int, *, topic_id: int = 0
+        self,
+        topic: str,
+        partition: int,
+        start: int,
+        end: int,
+        *,
+        topic_id: int = 0,
+        cut: CutRange | None = None,
     ) -> AsyncGenerator[list[MessageColumns], None]:
         """Yield the messages of a range in bulk; see magnetar.messaging.read_ahead.
 
         Args:
             topic_id: the id of the topic; 0: any topic that has the name now.
+            cut: what a cut takes of the partition, as magnetar_core.cuts.range_at says; None:
+                everything.
         Raises:
             Gone: the topic of that name has another id.
+            OutOfRange: with a cut, not all that it has is there any more.
         """
         self._require_open()
         route = await self._cluster.route(topic)
         _require_id(route, topic_id)
-        async with aclosing(read_ahead(route, partition, start, end)) as pieces:
+        async with aclosing(read_ahead(route, partition, start, end, cut=cut)) as pieces:
             async for columns in pieces:
                 yield columns
 

@@ -20,6 +20,7 @@ from magnetar.message import Message, MessageColumns
 from magnetar.messaging.dead_letters import DeadLetterPolicy
 from magnetar.transactions.participants import TransactionPart
 from magnetar_core.batch import Codec
+from magnetar_core.cuts import CutRange
 
 
 class Client(Facade[AsyncClient]):
@@ -405,17 +406,27 @@ class Client(Facade[AsyncClient]):
         )
 
     def read_ahead(
-        self, topic: str, partition: int, start: int, end: int, *, topic_id: int = 0
+        self,
+        topic: str,
+        partition: int,
+        start: int,
+        end: int,
+        *,
+        topic_id: int = 0,
+        cut: CutRange | None = None,
     ) -> Iterator[list[MessageColumns]]:
         """Yield the messages of a range in bulk; see magnetar.messaging.read_ahead.
 
         Args:
             topic_id: the id of the topic; 0: any topic that has the name now.
+            cut: what a cut takes of the partition, as magnetar_core.cuts.range_at says; None:
+                everything.
         Raises:
             Gone: the topic of that name has another id.
+            OutOfRange: with a cut, not all that it has is there any more.
         """
         return self._loop.iterate(
-            self.inner.read_ahead(topic, partition, start, end, topic_id=topic_id)
+            self.inner.read_ahead(topic, partition, start, end, topic_id=topic_id, cut=cut)
         )
 
     def cut(self, topics: str | Sequence[str], *, timeout_s: float = 60.0) -> Cut:

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator
 from magnetar.link.topic_route import TopicRoute
 from magnetar.message import MESSAGE_BYTES_MAX_DEFAULT, MessageColumns
 from magnetar.messaging.reader import RangeReader
+from magnetar_core.cuts import CutRange
 from magnetar_core.errors import DataLoss, InvalidArgument, MagnetarError
 
 # Replies that wait for their reader, each of bytes_max at most, or of one batch.
@@ -26,6 +27,7 @@ async def read_ahead(
     replies_max: int = REPLIES_AHEAD_MAX,
     bytes_max: int = BYTES_MAX,
     message_bytes_max: int = MESSAGE_BYTES_MAX_DEFAULT,
+    cut: CutRange | None = None,
 ) -> AsyncGenerator[list[MessageColumns], None]:
     """Yield the messages of a range of offsets, in order, in the groups in which they came.
 
@@ -37,17 +39,22 @@ async def read_ahead(
         replies_max: how many replies to read ahead.
         bytes_max: how many bytes to ask for at once.
         message_bytes_max: the largest message to accept, in bytes.
+        cut: only what a cut takes of the partition. None: everything.
     Raises:
-        OutOfRange: retention has removed messages at or behind `start`.
+        OutOfRange: retention has removed messages at or behind `start`, or the partition was
+            restored since the cut.
         DataLoss: the partition ends before `end`.
         Gone: the topic was deleted, or was made anew.
         MessageTooLarge: a message exceeds message_bytes_max.
+        UnsupportedVersion: there is a cut, and a broker of an earlier version.
     """
     if not 0 <= partition < route.partition_count:
         raise InvalidArgument(f"{route.topic} has no partition {partition}")
     if start >= end:
         return
-    reading = RangeReader(route, partition, start, end, message_bytes_max=message_bytes_max)
+    reading = RangeReader(
+        route, partition, start, end, message_bytes_max=message_bytes_max, cut=cut
+    )
     ready: asyncio.Queue[list[MessageColumns] | None] = asyncio.Queue(replies_max)
 
     async def fetch() -> None:
