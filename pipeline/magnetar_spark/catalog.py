@@ -48,7 +48,7 @@ class Catalog:
     def extent(self) -> Extent:
         """Return the partitions of the query as they are now."""
         extent = Extent({}, {}, {})
-        for topic, partitions in self._chosen():
+        for topic, partitions in self.chosen():
             try:
                 found = self._client.admin.topics.list_offsets(topic, partitions=partitions)
             except TopicNotFound as error:
@@ -58,15 +58,19 @@ class Catalog:
             _add(extent, topic, found)
         return extent
 
-    def _chosen(self) -> list[tuple[str, tuple[int, ...]]]:
+    def chosen(self) -> list[tuple[str, tuple[int, ...]]]:
+        """Return the topics of the query, with the partitions that it names; none: all of them."""
         if self._topics.assigned is not None:
             return list(self._topics.assigned.items())
         if self._topics.pattern:
-            matches = re.compile(self._topics.pattern).fullmatch
-            return [
-                (one.topic, ()) for one in self._client.admin.topics.list() if matches(one.topic)
-            ]
+            listed = self._client.admin.topics.list()
+            return [(one.topic, ()) for one in listed if self.matches(one.topic)]
         return [(topic, ()) for topic in self._topics.names]
+
+    def matches(self, topic: str) -> bool:
+        """Return whether a topic belongs to the query by the query's pattern."""
+        pattern = self._topics.pattern
+        return bool(pattern) and re.fullmatch(pattern, topic) is not None
 
     def resolve(self, option: BoundOption, extent: Extent) -> Places:
         """Return the offsets that an option means now, for all partitions of the query.

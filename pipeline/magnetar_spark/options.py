@@ -48,6 +48,16 @@ _SOURCE_BOTH = (
     "columns",
 )
 _SOURCE_BATCH = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
+_CUT = ("cut", "since")
+# What a cut says by itself.
+_BOUNDS = (
+    "startingOffsets",
+    "startingTimestamp",
+    "startingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    *_SOURCE_BATCH,
+)
+NOW = "now"
 _SOURCE_STREAM = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 _SINK_BOTH = (
     SERVERS,
@@ -122,6 +132,8 @@ class SourceOptions:
         links: how servers are reached; None: as the environment of each process says.
         max_records: how many offsets a task reads at most; 0: no limit.
         columns: the columns to deliver; all if empty.
+        cut: the token of the cut to read, or NOW; None: from `starting` to `ending`.
+        since: the token of an earlier cut, whose messages are left out; None: without.
     """
 
     servers: tuple[str, ...]
@@ -137,6 +149,8 @@ class SourceOptions:
     min_offsets: int
     trigger_delay_ms: int
     links: Links | None = None
+    cut: str | None = None
+    since: str | None = None
 
 
 @dataclass(frozen=True)
@@ -183,9 +197,16 @@ def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOption
     kind, other = ("streaming", _SOURCE_BATCH) if streaming else ("batch", _SOURCE_STREAM)
     own = _SOURCE_STREAM if streaming else _SOURCE_BATCH
     options = _Options(given)
+    if streaming:
+        options.require_none(
+            _CUT,
+            "is for batches: a cut is one moment, and a streaming query goes on. Read it with"
+            " spark.read, and with 'since' what has come since an earlier cut",
+        )
     options.check_known(
-        (*_SOURCE_BOTH, *own), other, f"has no meaning in a {kind} query: leave it out"
+        (*_SOURCE_BOTH, *_CUT, *own), other, f"has no meaning in a {kind} query: leave it out"
     )
+    cut, since = _cut(options)
     starting = _bound(options, "starting", Bound.LATEST if streaming else Bound.EARLIEST)
     ending = _bound(options, "ending", Bound.LATEST)
     if not streaming and starting.bound is Bound.LATEST:
@@ -214,6 +235,8 @@ def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOption
         min_offsets=min_offsets,
         trigger_delay_ms=options.duration_ms("maxTriggerDelay", TRIGGER_DELAY_MS_DEFAULT),
         links=options.links(),
+        cut=cut,
+        since=since,
     )
 
 
@@ -273,6 +296,11 @@ class _Options:
                 raise OptionError(
                     f"unknown option {name!r}; there are: {', '.join(sorted(names.values()))}"
                 )
+
+    def require_none(self, names: Iterable[str], why: str) -> None:
+        for name in names:
+            if self.text(name) is not None:
+                raise OptionError(f"{name} {why}")
 
     def text(self, name: str) -> str | None:
         return self._given.get(name.lower())
@@ -403,6 +431,29 @@ def _topics(options: _Options) -> TopicChoice:
     )
 
 
+def _cut(options: _Options) -> tuple[str | None, str | None]:
+    """The cut, and the earlier one. Whoever plans the read looks into the tokens."""
+    cut, since = options.text("cut"), options.text("since")
+    if cut is None:
+        if since is not None:
+            raise OptionError("since names an earlier cut: name the later one with cut")
+        return None, None
+    options.require_none(
+        _BOUNDS,
+        "and cut contradict each other: a cut says where each partition begins and ends;"
+        " 'since', with an earlier cut, leaves out what that one has",
+    )
+    if not options.flag("failOnDataLoss", default=True):
+        raise OptionError(
+            "failOnDataLoss 'false' and cut contradict each other: a cut that lacks messages is"
+            " not one moment. Leave one of them out"
+        )
+    cut = NOW if cut.strip().lower() == NOW else cut
+    if since is not None and since.strip().lower() == NOW:
+        raise OptionError("since is the token of an earlier cut, and 'now' is none")
+    return cut, since
+
+
 def _bound(options: _Options, which: str, default: Bound) -> BoundOption:
     """The most particular one counts, as in Spark's Kafka source: a time, times, then offsets."""
     strategy = options.text("startingOffsetsByTimestampStrategy") or "error"
@@ -441,6 +492,7 @@ def _bound(options: _Options, which: str, default: Bound) -> BoundOption:
 __all__ = [
     "EARLIEST",
     "LATEST",
+    "NOW",
     "SERVERS",
     "Bound",
     "BoundOption",

@@ -7,21 +7,27 @@ Source: Spark, KafkaMicroBatchStream.rateLimit and KafkaOffsetRangeCalculator, w
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from magnetar_core.cuts import CutRange
 from magnetar_spark.offsets import Places, each
 
 
 @dataclass(frozen=True)
 class Range:
-    """The offsets of a partition from `start` to before `end`."""
+    """The offsets of a partition from `start` to before `end`.
+
+    Attributes:
+        cut: only what a cut takes of the partition; None: everything.
+    """
 
     topic: str
     topic_id: int
     partition: int
     start: int
     end: int
+    cut: CutRange | None = None
 
     @property
     def count(self) -> int:
@@ -69,9 +75,6 @@ def split(
         counts = [max(pair) for pair in zip(counts, shares, strict=True)]
     pieces: list[Range] = []
     for one, count in zip(some, counts, strict=True):
-        cuts = [one.start + one.count * number // count for number in range(count + 1)]
-        pieces += [
-            Range(one.topic, one.topic_id, one.partition, first, last)
-            for first, last in pairwise(cuts)
-        ]
+        bounds = [one.start + one.count * number // count for number in range(count + 1)]
+        pieces += [replace(one, start=first, end=last) for first, last in pairwise(bounds)]
     return pieces

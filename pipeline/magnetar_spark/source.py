@@ -25,6 +25,7 @@ from magnetar_core.errors import OutOfRange
 from magnetar_spark.arrow_out import RecordBatches
 from magnetar_spark.catalog import Catalog, Extent
 from magnetar_spark.clients import client_of, close_all, exit_on_sigterm
+from magnetar_spark.cut_ranges import ranges_at
 from magnetar_spark.errors import UNREADABLE, OffsetsLost, OptionError, said_first
 from magnetar_spark.offsets import METADATA, Places, StreamOffset, each, to_json
 from magnetar_spark.options import SourceOptions
@@ -46,7 +47,7 @@ def read(options: SourceOptions, partition: InputPartition) -> Iterator[pa.Recor
     Raises:
         MagnetarError: the servers cannot be reached, or refuse.
         OffsetsLost: retention, a deletion or a restore has removed messages, and failOnDataLoss is
-            on.
+            on; with a cut, it always is.
     """
     if isinstance(partition, RangePartition):  # Of nothing to read, Spark makes one of its own.
         with said_first():
@@ -65,7 +66,12 @@ def _read(options: SourceOptions, wanted: Range) -> Iterator[pa.RecordBatch]:
     while start < wanted.end:
         try:
             for pieces in client.read_ahead(
-                wanted.topic, wanted.partition, start, wanted.end, topic_id=wanted.topic_id
+                wanted.topic,
+                wanted.partition,
+                start,
+                wanted.end,
+                topic_id=wanted.topic_id,
+                cut=wanted.cut,
             ):
                 for columns in pieces:
                     start = columns.last_offset + 1
@@ -85,6 +91,11 @@ def report_loss(options: SourceOptions, what: str, error: Exception | None = Non
     Raises:
         OffsetsLost: failOnDataLoss is on; otherwise there is a warning.
     """
+    if options.cut is not None:
+        raise OffsetsLost(
+            f"{what}. The cut is not all there any more: aged out, or in a topic that was deleted"
+            " or restored. Take another cut"
+        ) from error
     if options.fail_on_data_loss:
         raise OffsetsLost(
             f"{what}. Some messages may be lost: aged out, or in a topic that was deleted or"
@@ -99,7 +110,7 @@ def _input_partitions(options: SourceOptions, ranges: Sequence[Range]) -> list[I
 
 
 class BatchReader(DataSourceReader):
-    """Reads between two offsets, which are fixed when Spark plans the query."""
+    """Reads between two offsets, or at a cut. Both are fixed when Spark plans the query."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -108,7 +119,11 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Return the range of each task."""
         options = self._options
-        catalog = Catalog(client_of(options.servers, options.links), options.topics)
+        client = client_of(options.servers, options.links)
+        catalog = Catalog(client, options.topics)
+        if options.cut is not None:
+            ranges = ranges_at(client, catalog, options.cut, options.since)
+            return _input_partitions(options, ranges)
         extent = catalog.extent()
         extent.require_topics()
         begin = catalog.resolve(options.starting, extent)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from magnetar_spark.errors import OptionError
-from magnetar_spark.options import Bound, sink_options, source_options
+from magnetar_spark.options import NOW, Bound, sink_options, source_options
 
 SERVERS = {"magnetar.bootstrap.servers": "127.0.0.1:6650"}
 SOURCE = {**SERVERS, "subscribe": "flights"}
@@ -109,6 +109,8 @@ def test_durations(text: str, expected_ms: int) -> None:
         ({**SOURCE, "maxTriggerDelay": "soon"}, "number with a unit"),
         ({**SOURCE, "failOnDataLoss": "yes"}, "'true' or 'false'"),
         ({**SOURCE, "includeHeaders": ""}, "'true' or 'false'"),
+        ({**SOURCE, "cut": "now"}, r"a streaming query goes on. Read it with spark\.read"),
+        ({**SOURCE, "SINCE": "cut1-A"}, "a streaming query goes on"),
     ],
 )
 def test_a_bad_streaming_source(given: dict[str, str], complaint: str) -> None:
@@ -149,11 +151,33 @@ def test_options_of_kafka_are_told_what_stands_in_their_place(name: str, advice:
         ({"endingTimestamp": "-1"}, "whole number"),
         ({"maxOffsetsPerTrigger": "5"}, "no meaning in a batch query"),
         ({"maxTriggerDelay": "5s"}, "no meaning in a batch query"),
+        ({"since": "cut1-A"}, "name the later one with cut"),
+        ({"cut": "now", "since": "NOW"}, "'now' is none"),
+        ({"cut": "now", "failOnDataLoss": "false"}, "not one moment"),
+        *(
+            ({"cut": "now", name: "earliest"}, f"{name} and cut contradict each other")
+            for name in (
+                "startingOffsets",
+                "startingTimestamp",
+                "startingOffsetsByTimestamp",
+                "startingOffsetsByTimestampStrategy",
+                "endingOffsets",
+                "endingTimestamp",
+                "endingOffsetsByTimestamp",
+            )
+        ),
     ],
 )
 def test_a_bad_batch_source(more: dict[str, str], complaint: str) -> None:
     with pytest.raises(OptionError, match=complaint):
         source_options({**SOURCE, **more}, streaming=False)
+
+
+def test_a_cut() -> None:
+    assert source_options(SOURCE, streaming=False).cut is None
+    assert source_options({**SOURCE, "CUT": " Now "}, streaming=False).cut == NOW
+    options = source_options({**SOURCE, "cut": "cut1-B", "since": "cut1-A"}, streaming=False)
+    assert (options.cut, options.since) == ("cut1-B", "cut1-A")
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ _OFFSETS = "pipeline/magnetar_spark/offsets.py"
 _OUT = "pipeline/magnetar_spark/arrow_out.py"
 _IN = "pipeline/magnetar_spark/arrow_in.py"
 _CATALOG = "pipeline/magnetar_spark/catalog.py"
+_CUT_RANGES = "pipeline/magnetar_spark/cut_ranges.py"
 
 MUTANTS = (
     Mutant(
@@ -24,11 +25,11 @@ MUTANTS = (
         name="pieces-lose-offsets",
         file=_PLANNING,
         old=(
-            "        cuts = [one.start + one.count * number // count for number in "
+            "        bounds = [one.start + one.count * number // count for number in "
             "range(count + 1)]"
         ),
         new=(
-            "        cuts = [one.start + one.count // count * number for number in "
+            "        bounds = [one.start + one.count // count * number for number in "
             "range(count + 1)]"
         ),
         mistake="A range that cannot be cut evenly loses its last offsets.",
@@ -172,5 +173,26 @@ MUTANTS = (
         old="                self.content += rows.content(topic)",
         new="                self.content = rows.content(topic)",
         mistake="Of a batch with several topics, or many rows, the last rows' content counts.",
+    ),
+    Mutant(
+        name="pieces-lose-their-cut",
+        file=_PLANNING,
+        old="replace(one, start=first, end=last)",
+        new="replace(one, start=first, end=last, cut=None)",
+        mistake="A batch read goes up to the ends of a cut, with what was committed later, too.",
+    ),
+    Mutant(
+        name="deleted-topic-matches-no-pattern",
+        file=_CUT_RANGES,
+        old="    chosen = sorted({*extent.topic_ids, *absent})",
+        new="    chosen = sorted(extent.topic_ids)",
+        mistake="A topic of the cut that was deleted is left out in silence.",
+    ),
+    Mutant(
+        name="life-of-a-topic-unchecked",
+        file=_CUT_RANGES,
+        old="        if extent.topic_ids.get(topic) != cut.taken.topic(topic).topic_id:",
+        new="        if topic not in extent.topic_ids:",
+        mistake="A batch at a cut is planned for a topic that was deleted and made anew.",
     ),
 )
