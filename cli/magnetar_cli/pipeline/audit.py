@@ -5,7 +5,13 @@ from __future__ import annotations
 import click
 
 from magnetar_cli.output import print_facts, print_json, print_table
-from magnetar_cli.pipeline.running import failures_told, job_options, job_session, spark_needed
+from magnetar_cli.pipeline.running import (
+    at_option,
+    failures_told,
+    job_options,
+    job_session,
+    spark_needed,
+)
 from magnetar_cli.pipeline.steps import Steps
 from magnetar_cli.types import Duration, json_option
 
@@ -37,6 +43,7 @@ _TOTALS = ("topics", "partitions", "messages", "transactions")
     show_default=True,
     help="How many findings of each kind to print; all are counted.",
 )
+@at_option
 @job_options
 @json_option
 def audit(
@@ -45,17 +52,18 @@ def audit(
     unique: str | None,
     min_open: int,
     limit: int,
+    at: str | None,
     master: str | None,
     as_json: bool,
 ) -> None:
     """Look for duplicates, gaps, torn transactions and orphans.
 
-    Reads TOPICS, or all there are, to the ends that they have now. Exit status: 0 when nothing was
-    found, 3 when something was.
+    Reads TOPICS, or all there are, to the ends that they have now, or with --at to those of a cut.
+    Exit status: 0 when nothing was found, 3 when something was.
     """
     with spark_needed():
         from magnetar_spark.jobs import audit as jobs
-    request = jobs.Request(servers, topics, unique, min_open, limit)
+    request = jobs.Request(servers, topics, unique, min_open, limit, at)
     spark = job_session("audit", master, servers)
     with failures_told(), Steps(lambda: jobs.tasks_done(spark)) as steps:
         report = jobs.audit(spark, request, steps.begin)
@@ -66,6 +74,7 @@ def audit(
             [
                 *((name, f"{getattr(report, name):,}") for name in _TOTALS),
                 *((f"{name} findings", f"{count:,}") for name, count in report.counts.items()),
+                *([("cut", report.cut)] if report.cut else []),
             ]
         )
         if report.findings:

@@ -7,7 +7,13 @@ from typing import Any
 import click
 
 from magnetar_cli.output import print_facts, print_json, print_table
-from magnetar_cli.pipeline.running import failures_told, job_options, job_session, spark_needed
+from magnetar_cli.pipeline.running import (
+    at_option,
+    failures_told,
+    job_options,
+    job_session,
+    spark_needed,
+)
 from magnetar_cli.progress import JobProgress
 from magnetar_cli.types import json_option
 
@@ -41,6 +47,7 @@ from magnetar_cli.types import json_option
     help="Leave out what retention removed before it was offloaded, or what cannot be read, and"
     " note it in the manifest.",
 )
+@at_option
 @job_options
 @json_option
 def offload(
@@ -51,19 +58,21 @@ def offload(
     compression: str,
     min_partitions: int,
     accept_loss: bool,
+    at: str | None,
     master: str | None,
     as_json: bool,
 ) -> None:
     """Write the committed messages of a topic to Parquet.
 
     DIRECTORY is a path, or any URL that Spark can write. Once more, it adds what is new. A run that
-    was killed is finished by the next one.
+    was killed is finished by the next one. With --at, it goes up to the ends of a cut.
     """
     with spark_needed():
         from magnetar_spark.jobs import offload as jobs
         from magnetar_spark.jobs.offload_goal import Request
     request = Request(
-        servers, topic, directory, rows_per_file, compression, min_partitions, accept_loss
+        *(servers, topic, directory, rows_per_file, compression, min_partitions, accept_loss),
+        at=at,
     )
     spark = job_session("offload", master, servers)
     with failures_told(), JobProgress("offloaded", "offsets") as progress:

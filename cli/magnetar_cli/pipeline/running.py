@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from magnetar_cli.commands.cut import token_of
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -38,6 +40,21 @@ def job_options(function: Callable[..., Any]) -> Callable[..., Any]:
         metavar="HOST:PORT",
         help="The brokers, with commas between them: `magnetar --broker` for spark-submit.",
     )(found)
+
+
+def at_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --at: the token of a cut, as it is or as @FILE, or "now"."""
+
+    def token(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
+        return token_of(text)
+
+    found: Callable[..., Any] = click.option(
+        "--at",
+        metavar="TOKEN",
+        callback=token,
+        help="One moment over all partitions: the token of `magnetar cut`, @FILE with it, or now.",
+    )(function)
+    return found
 
 
 def _default_broker() -> str:

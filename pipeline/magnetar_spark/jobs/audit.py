@@ -20,7 +20,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from magnetar import blocking
+from magnetar import Cut, blocking
 from magnetar.admin.transaction_descriptions import TransactionDescription, UnfinishedParticipant
 from magnetar.enums import TransactionStatus
 from magnetar_core.errors import TopicNotFound
@@ -31,7 +31,9 @@ from magnetar_spark.jobs.audit_source import checked_in, stored_in
 from magnetar_spark.jobs.audit_transactions import SEEN, Judge, judged
 from magnetar_spark.jobs.audit_unique import check_unique, shared
 from magnetar_spark.jobs.failures import JobError, one_line
+from magnetar_spark.jobs.job_cuts import cut_at, later_than
 from magnetar_spark.jobs.unfinished_transactions import unfinished_transactions
+from magnetar_spark.options import NOW
 from magnetar_spark.planning import Range
 
 ORPHAN_MS_DEFAULT = 10_000
@@ -50,6 +52,8 @@ class Request:
             milliseconds. A command that comes after the end of its transaction is open for a
             moment, until the coordinator hears of it.
         findings_max: how many findings of each kind to keep; all are counted.
+        at: audit what a cut has: its token, or "now"; None: all up to the present ends. Without
+            topics, a token means all topics of the cut.
     """
 
     servers: tuple[str, ...]
@@ -57,6 +61,7 @@ class Request:
     unique: str | None = None
     orphan_ms: int = ORPHAN_MS_DEFAULT
     findings_max: int = 1_000
+    at: str | None = None
 
 
 @dataclass(frozen=True)
@@ -66,6 +71,7 @@ class Report:
     Attributes:
         counts: the number of findings of each kind, including those that are not kept.
         transactions: how many transactions readers see.
+        cut: the token of the cut that was audited; empty: without.
     """
 
     topics: int
@@ -74,6 +80,7 @@ class Report:
     transactions: int
     counts: dict[str, int]
     findings: tuple[Finding, ...]
+    cut: str = ""
 
     @property
     def is_clean(self) -> bool:
@@ -126,6 +133,7 @@ def audit(
         TopicNotFound: the request names a topic that does not exist.
         MagnetarError: the servers cannot be reached.
         AuditFailed: a task failed, for these or other reasons.
+        JobError: the topics cannot be audited at this cut.
     """
     try:
         return _audit(spark, request, on_step)
@@ -145,18 +153,21 @@ def _audit(spark: SparkSession, request: Request, on_step: Callable[[str], None]
     if request.unique is not None:
         check_unique(spark, request.unique)
     client = client_of(request.servers)
-    topics = _topics(client, request.topics)
+    given = None if request.at in (None, NOW) else cut_at(client, request.at, request.topics)
+    topics = _topics(client, request.topics or (() if given is None else given.topics))
     tally = Tally(request.findings_max)
     places = _ranges(client, topics)
     on_step(f"listing what {len(places):,} partitions have in their sidecars")
     with _kept(stored_in(spark, request.servers, places)) as stored:
         stored.count()  # Now, before the ends are taken.
-        ranges = _ranges(client, topics)
+        cut = taken_now(client, topics) if request.at == NOW else given
+        later = None if cut is None else later_than(client, cut, topics)
+        ranges = _ranges(client, topics) if cut is None else _ranges_at(cut, topics)
         refusals = _refusals(client)
         tally.add(_of_refusal(*one) for one in refusals if one[1].partition.topic in topics)
         on_step(f"reading {sum(one.count for one in ranges):,} offsets")
         some = [one for one in ranges if one.count]
-        with _kept(checked_in(spark, request.servers, some)) as rows:
+        with _kept(checked_in(spark, request.servers, some, later)) as rows:
             messages = _sum(rows.where(F.col("kind") == audit_checks.SCANNED))
             on_step("bringing transactions together")
             judge = Judge(
@@ -174,7 +185,9 @@ def _audit(spark: SparkSession, request: Request, on_step: Callable[[str], None]
                 _add_told(tally, rows.unionByName(verdicts), request.findings_max)
     if request.unique is not None:
         on_step(f"looking for messages that share {request.unique}")
-        found, total = shared(spark, request.servers, request.unique, some, request.findings_max)
+        found, total = shared(
+            spark, request.servers, request.unique, some, request.findings_max, later
+        )
         tally.add(found)
         tally.add_untold(audit_checks.DUPLICATE, total - len(found))
     tally.add(_hanging_acks(client, ranges, request.orphan_ms))
@@ -185,6 +198,7 @@ def _audit(spark: SparkSession, request: Request, on_step: Callable[[str], None]
         transactions,
         tally.counts,
         tally.findings,
+        "" if cut is None else str(cut),
     )
 
 
@@ -231,6 +245,38 @@ def _ranges(client: blocking.Client, topics: dict[str, bool]) -> list[Range]:
             for one in found.partitions
         ]
     return ranges
+
+
+def taken_now(client: blocking.Client, topics: dict[str, bool]) -> Cut | None:
+    """Return a cut of topics; None if there are none.
+
+    Args:
+        topics: whether each was named, and so must be there. Others that are deleted meanwhile are
+            taken out of it.
+    Raises:
+        TopicNotFound: a topic that was named does not exist.
+        MagnetarError: as cut_at.
+    """
+    while topics:
+        try:
+            return cut_at(client, NOW, list(topics))
+        except TopicNotFound:
+            there = {one.topic for one in client.admin.topics.list()}
+            gone = [topic for topic in topics if topic not in there]
+            if not gone or any(topics[topic] for topic in gone):
+                raise
+            for topic in gone:
+                del topics[topic]
+    return None
+
+
+def _ranges_at(cut: Cut, topics: Iterable[str]) -> list[Range]:
+    """What a cut has of each partition."""
+    return [
+        Range(topic, cut.taken.topic(topic).topic_id, number, one.first_offset, one.end_offset)
+        for topic in topics
+        for number, one in enumerate(cut.taken.topic(topic).partitions)
+    ]
 
 
 def _add_told(tally: Tally, rows: DataFrame, findings_max: int) -> None:

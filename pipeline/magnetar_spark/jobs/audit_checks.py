@@ -50,7 +50,7 @@ class Row(NamedTuple):
             offset. For OPEN, the end of the log when the transaction began.
         last: the last offset, or NOWHERE. For a gap, the last missing offset. For STORED, the end
             of the log when the sidecar was listed; the marker lies before it.
-        messages: for SCANNED and PART, how many messages there are.
+        messages: for SCANNED and PART, how many messages count: at a cut, those that it has.
         txn_id: the transaction; empty without a transaction.
         entry_id: for PART, the entry id of the marker.
         start_ms: for OPEN, when the transaction began.
@@ -110,6 +110,7 @@ class PartitionWatch:
         """Check consecutive messages; for a message in parts, the offsets of all parts.
 
         Args:
+            messages: how many of them count.
             entry_id: for a transaction's messages, the entry id of the marker.
         """
         yield from self.lose(first, "no message has these offsets")

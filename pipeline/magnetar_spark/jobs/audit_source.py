@@ -9,8 +9,9 @@ with the source's columns.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import astuple
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -20,7 +21,7 @@ from pyspark.sql.types import DataType, IntegerType, LongType, StringType, Struc
 
 from magnetar import blocking
 from magnetar.message import MessageColumns
-from magnetar_core.errors import Gone, TopicNotFound
+from magnetar_core.errors import Gone, OutOfRange, TopicNotFound
 from magnetar_core.ids import TxnID
 from magnetar_core.list_limits import ROWS_MAX
 from magnetar_spark.arrow_out import RecordBatches
@@ -52,9 +53,19 @@ def _type(name: str) -> DataType:
 ROW_SCHEMA = StructType([StructField(name, _type(name)) for name in Row._fields])
 
 
-def checked_in(spark: SparkSession, servers: Sequence[str], ranges: Sequence[Range]) -> DataFrame:
-    """Return the rows that checks make of the ranges."""
-    return _load(spark, _EVIDENCE, servers, ranges)
+def checked_in(
+    spark: SparkSession,
+    servers: Sequence[str],
+    ranges: Sequence[Range],
+    later: Collection[str] | None = None,
+) -> DataFrame:
+    """Return the rows that checks make of the ranges.
+
+    Args:
+        later: transactions whose messages do not count, since a cut does not have them; then all
+            that the ranges have must be there. None: without a cut.
+    """
+    return _load(spark, _EVIDENCE, servers, ranges, later)
 
 
 def stored_in(spark: SparkSession, servers: Sequence[str], ranges: Sequence[Range]) -> DataFrame:
@@ -62,16 +73,33 @@ def stored_in(spark: SparkSession, servers: Sequence[str], ranges: Sequence[Rang
     return _load(spark, _STORED, servers, ranges)
 
 
-def messages_of(spark: SparkSession, servers: Sequence[str], ranges: Sequence[Range]) -> DataFrame:
-    """Return all readable messages of the ranges, with headers."""
-    return _load(spark, _MESSAGES, servers, ranges)
+def messages_of(
+    spark: SparkSession,
+    servers: Sequence[str],
+    ranges: Sequence[Range],
+    later: Collection[str] | None = None,
+) -> DataFrame:
+    """Return all readable messages of the ranges that count, with headers.
+
+    Args:
+        later: as for checked_in().
+    """
+    return _load(spark, _MESSAGES, servers, ranges, later)
 
 
 def _load(
-    spark: SparkSession, rows: str, servers: Sequence[str], ranges: Sequence[Range]
+    spark: SparkSession,
+    rows: str,
+    servers: Sequence[str],
+    ranges: Sequence[Range],
+    later: Collection[str] | None = None,
 ) -> DataFrame:
     spark.dataSource.register(AuditSource)
-    told = {"servers": list(servers), "ranges": [astuple(one) for one in ranges]}
+    told = {
+        "servers": list(servers),
+        "ranges": [astuple(one) for one in ranges],
+        "later": None if later is None else sorted(later),
+    }
     return spark.read.format(AuditSource.name()).options(rows=rows, told=json.dumps(told)).load()
 
 
@@ -104,10 +132,11 @@ class RangesPartition(InputPartition):
 class AuditReader(DataSourceReader):
     """Reads ranges, which it divides among tasks."""
 
-    def __init__(self, rows: str, told: dict[str, list[list[object]]]) -> None:
+    def __init__(self, rows: str, told: dict[str, Any]) -> None:
         self._rows = rows
         self._servers = tuple(str(one) for one in told["servers"])
-        self._ranges = [Range(*one) for one in told["ranges"]]  # type: ignore[arg-type]
+        self._ranges = [Range(*one) for one in told["ranges"]]
+        self._later = None if told["later"] is None else frozenset(told["later"])
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return the ranges of each task."""
@@ -127,11 +156,11 @@ class AuditReader(DataSourceReader):
         client = client_of(self._servers)
         for one in partition.ranges:
             if self._rows == _MESSAGES:
-                yield from _messages(client, one)
+                yield from _messages(client, one, self._later)
             elif self._rows == _STORED:
                 yield from _in_batches(list_sidecar(client, one))
             else:
-                yield from _in_batches(watch(client, one))
+                yield from _in_batches(watch(client, one, self._later))
 
 
 def packed(ranges: Iterable[Range]) -> list[list[Range]]:
@@ -147,24 +176,34 @@ def packed(ranges: Iterable[Range]) -> list[list[Range]]:
     return tasks
 
 
-def watch(client: blocking.Client, wanted: Range) -> Iterator[Row]:
-    """Read a range and return the rows that its checks make."""
+def watch(
+    client: blocking.Client, wanted: Range, later: Collection[str] | None = None
+) -> Iterator[Row]:
+    """Read a range and return the rows that its checks make.
+
+    Args:
+        later: as for checked_in().
+    Raises:
+        OutOfRange: there is a cut, and messages were removed since.
+    """
     watching = PartitionWatch(wanted)
     watching.skip(behind_cut_message(client, wanted))
     for piece in read_all(client, wanted):
         if isinstance(piece, Removed):
+            _require_none_removed(wanted, piece, later)
             watching.skip(piece.next_offset)
         elif isinstance(piece, Lost):
             yield from watching.lose(
                 piece.next_offset, piece.detail, is_damaged=piece.is_damaged, txn_id=piece.txn_id
             )
         else:
+            txn_id = str(piece.txn_id or "")
             yield from watching.see(
                 piece.first_offset,
                 piece.last_offset,
-                messages=len(piece),
+                messages=0 if later is not None and txn_id in later else len(piece),
                 entry_id=piece.batch.entry_id,
-                txn_id=str(piece.txn_id or ""),
+                txn_id=txn_id,
             )
     yield from watching.end()
 
@@ -200,11 +239,23 @@ def list_sidecar(client: blocking.Client, wanted: Range) -> Iterator[Row]:
             return
 
 
-def _messages(client: blocking.Client, wanted: Range) -> Iterator[pa.RecordBatch]:
+def _messages(
+    client: blocking.Client, wanted: Range, later: Collection[str] | None
+) -> Iterator[pa.RecordBatch]:
     made = RecordBatches(wanted.topic, wanted.partition, include_headers=True)
     for piece in read_all(client, wanted):
-        if isinstance(piece, MessageColumns):
+        if isinstance(piece, Removed):
+            _require_none_removed(wanted, piece, later)
+        elif isinstance(piece, MessageColumns) and str(piece.txn_id) not in (later or ()):
             yield made.of(piece)
+
+
+def _require_none_removed(wanted: Range, piece: Removed, later: Collection[str] | None) -> None:
+    if later is not None:
+        raise OutOfRange(
+            f"{wanted.topic} partition {wanted.partition}: messages before {piece.next_offset} were"
+            " removed since the cut was taken: take another one"
+        )
 
 
 def _in_batches(rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:

@@ -56,7 +56,8 @@ class Judge:
         while some := list(islice(transactions, TXNS_AT_ONCE)):
             by_txn = {one.txn_id: [Row(*row) for row in one.rows] for one in some}
             seen = sum(
-                any(row.kind == audit_checks.PART for row in rows) for rows in by_txn.values()
+                any(row.kind == audit_checks.PART and row.messages for row in rows)
+                for rows in by_txn.values()
             )
             yield Row(SEEN, "", 0, 0, messages=seen)
             yield from self._ended(client, by_txn)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from pyspark import StorageLevel
 from pyspark.errors import AnalysisException, ParseException, PySparkException
@@ -37,9 +37,14 @@ def shared(
     expression: str,
     ranges: Sequence[Range],
     findings_max: int,
+    later: Collection[str] | None = None,
 ) -> tuple[list[Finding], int]:
-    """Return the first findings, and how many there are."""
-    found = _shared(spark, servers, expression, ranges)
+    """Return the first findings, and how many there are.
+
+    Args:
+        later: as for audit_source.checked_in().
+    """
+    found = _shared(spark, servers, expression, ranges, later)
     found.persist(StorageLevel.DISK_ONLY)
     try:
         total = found.count()
@@ -61,7 +66,11 @@ def shared(
 
 
 def _shared(
-    spark: SparkSession, servers: tuple[str, ...], expression: str, ranges: Sequence[Range]
+    spark: SparkSession,
+    servers: tuple[str, ...],
+    expression: str,
+    ranges: Sequence[Range],
+    later: Collection[str] | None = None,
 ) -> DataFrame:
     """By topic and value.
 
@@ -69,7 +78,7 @@ def _shared(
     not fit its memory on disk.
     """
     return (
-        messages_of(spark, servers, ranges)
+        messages_of(spark, servers, ranges, later)
         .select(
             "topic",
             "partition",

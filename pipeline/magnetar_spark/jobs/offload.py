@@ -28,7 +28,7 @@ from magnetar_spark.jobs.manifest import (
     portions,
     without,
 )
-from magnetar_spark.jobs.offload_goal import Goal, Request, continued, goal_of
+from magnetar_spark.jobs.offload_goal import Goal, Request, continued, goal_at, goal_of
 from magnetar_spark.jobs.offload_log import NumberTaken, OffloadError, OffloadLog, staging_of
 from magnetar_spark.jobs.parquet_footers import Footer, read_footer
 from magnetar_spark.jobs.session import settings
@@ -99,7 +99,7 @@ class Report:
 def offload(
     spark: SparkSession, request: Request, on_progress: Callable[[Progress], None] | None = None
 ) -> Report:
-    """Offload a topic to its present end.
+    """Offload a topic to its present end, or to that of a cut.
 
     Args:
         spark: the session.
@@ -107,12 +107,16 @@ def offload(
         on_progress: called with the progress.
     Raises:
         OffloadError: the directory cannot be continued, offsets are lost, or a task failed.
+        JobError: the topic cannot be offloaded at this cut.
         DirectoryError: the file system refuses.
         TopicNotFound: the topic does not exist.
         MagnetarError: the servers cannot be reached.
     """
     client = client_of(request.servers)
-    goal = goal_of(client, request.topic)
+    if request.at is None:
+        goal = goal_of(client, request.topic)
+    else:
+        goal = goal_at(client, request.topic, request.at)
     directory = open_directory(spark, request.directory)
     log = OffloadLog(directory)
     before = log.latest()

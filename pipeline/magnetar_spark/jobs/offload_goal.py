@@ -9,6 +9,7 @@ from magnetar.admin.topic_descriptions import PartitionOffsets
 from magnetar.enums import TransactionStatus
 from magnetar_core.clock import SystemClock
 from magnetar_core.errors import Gone, OutOfRange
+from magnetar_spark.jobs.job_cuts import cut_at, later_than
 from magnetar_spark.jobs.manifest import Manifest, OffloadPartition
 from magnetar_spark.jobs.offload_log import OffloadError
 from magnetar_spark.jobs.unfinished_transactions import unfinished_transactions
@@ -27,6 +28,7 @@ class Request:
         tasks_min: with how many tasks to write at least, each to a separate file.
         accept_loss: whether to leave out messages that retention has removed before they were
             offloaded, and messages that cannot be read.
+        at: offload up to the ends of a cut: its token, or "now"; None: to the present ends.
     """
 
     servers: tuple[str, ...]
@@ -36,16 +38,22 @@ class Request:
     compression: str = "zstd"
     tasks_min: int = 1
     accept_loss: bool = False
+    at: str | None = None
 
 
 @dataclass(frozen=True)
 class Goal:
-    """What is to be offloaded; Manifest describes `unfinished`."""
+    """What is to be offloaded; Manifest describes `unfinished`.
+
+    Attributes:
+        is_cut: whether the ends are those of a cut, which may be older than the directory.
+    """
 
     cluster_id: str
     topic_id: int
     partitions: tuple[PartitionOffsets, ...]
     unfinished: tuple[str, ...]
+    is_cut: bool = False
 
     def ends(self) -> dict[int, int]:
         """The end offset of each partition."""
@@ -84,6 +92,28 @@ def goal_of(client: blocking.Client, topic: str) -> Goal:
     )
 
 
+def goal_at(client: blocking.Client, topic: str, at: str) -> Goal:
+    """Return the ends of a cut, and the transactions before them that are not in it.
+
+    Those that are in it lie before the ends as a whole.
+
+    Raises:
+        JobError: as cut_at and later_than.
+    """
+    cut = cut_at(client, at, [topic])
+    taken = cut.taken.topic(topic)
+    return Goal(
+        client.admin.cluster_info().cluster_id,
+        taken.topic_id,
+        tuple(
+            PartitionOffsets(number, one.ledger_id, one.first_offset, one.end_offset)
+            for number, one in enumerate(taken.partitions)
+        ),
+        tuple(sorted(later_than(client, cut, [topic]))),
+        is_cut=True,
+    )
+
+
 def continued(before: Manifest | None, goal: Goal, request: Request, run: str) -> Manifest:
     """Return the manifest to continue from: that of the directory, or a new manifest.
 
@@ -107,6 +137,8 @@ def continued(before: Manifest | None, goal: Goal, request: Request, run: str) -
             partitions=_anew(goal),
         )
     known = {one.partition: one for one in before.partitions}
+    if goal.is_cut:
+        _check_not_beyond(before, goal, request)
     # A partition that was not there then is new from its first message on.
     partitions = tuple(
         _behind_losses(
@@ -119,6 +151,17 @@ def continued(before: Manifest | None, goal: Goal, request: Request, run: str) -
     return replace(
         before, number=before.number + 1, run=run, written_at_ms=now_ms, partitions=partitions
     )
+
+
+def _check_not_beyond(before: Manifest, goal: Goal, request: Request) -> None:
+    ends = goal.ends()
+    for one in before.partitions:
+        if one.end_offset > ends.get(one.partition, 0):
+            raise OffloadError(
+                f"{request.directory} has partition {one.partition} up to {one.end_offset} already,"
+                f" and the cut ends at {ends.get(one.partition, 0)}: take a later cut, or choose"
+                " another directory"
+            )
 
 
 def _anew(goal: Goal) -> tuple[OffloadPartition, ...]:

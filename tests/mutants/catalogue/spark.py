@@ -12,6 +12,9 @@ _OUT = "pipeline/magnetar_spark/arrow_out.py"
 _IN = "pipeline/magnetar_spark/arrow_in.py"
 _CATALOG = "pipeline/magnetar_spark/catalog.py"
 _CUT_RANGES = "pipeline/magnetar_spark/cut_ranges.py"
+_JOB_CUTS = "pipeline/magnetar_spark/jobs/job_cuts.py"
+_AUDIT_SOURCE = "pipeline/magnetar_spark/jobs/audit_source.py"
+_GOAL = "pipeline/magnetar_spark/jobs/offload_goal.py"
 
 MUTANTS = (
     Mutant(
@@ -194,5 +197,33 @@ MUTANTS = (
         old="        if extent.topic_ids.get(topic) != cut.taken.topic(topic).topic_id:",
         new="        if topic not in extent.topic_ids:",
         mistake="A batch at a cut is planned for a topic that was deleted and made anew.",
+    ),
+    Mutant(
+        name="nothing-below-the-ends-is-in-the-cut",
+        file=_JOB_CUTS,
+        old="_STAMP_MAX, end, cut.taken.stamp)",
+        new="_STAMP_MAX, end, 0)",
+        mistake="Jobs leave out what was finished while a cut was taken, and was decided before.",
+    ),
+    Mutant(
+        name="later-messages-count",
+        file=_AUDIT_SOURCE,
+        old="                messages=0 if later is not None and txn_id in later else len(piece),",
+        new="                messages=len(piece),",
+        mistake="An audit at a cut counts what was committed while the cut was taken.",
+    ),
+    Mutant(
+        name="removed-from-a-cut-in-silence",
+        file=_AUDIT_SOURCE,
+        old="            _require_none_removed(wanted, piece, later)\n            watching",
+        new="            watching",
+        mistake="An audit at a cut counts less than the cut had, and does not say so.",
+    ),
+    Mutant(
+        name="offload-goes-back",
+        file=_GOAL,
+        old="        _check_not_beyond(before, goal, request)\n",
+        new="        pass\n",
+        mistake="An offload at an older cut says that the topic was restored.",
     ),
 )
