@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -30,7 +30,9 @@ SHARING_FOLDERS = ("cluster", "cli", "deploy")
 # One worker has them for all tests: three members of etcd are never idle.
 OUTSIDE_SERVERS = {"etcd_server", "object_server"}
 OUTSIDE = "outside"
-_outside_running: list[Any] = []
+# Those of this worker, by the name of their fixture; all end with the stack.
+_outside_servers: dict[str, object] = {}
+_outside_stack = ExitStack()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -65,13 +67,21 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """End the servers outside after the last test of their group.
 
-    Members of etcd take a thirtieth of a core, also when nobody asks them for anything.
+    Members of etcd take a thirtieth of a core, also when nobody asks them for anything. Tests of
+    other groups that want such a server, here or in another worker, have it started again.
     """
     in_group = item.config.getoption("loadgroup", False) and _is_outside(item)
     if in_group and not (nextitem is not None and _is_outside(nextitem)):
-        for server in _outside_running:
-            server.kill()
-        _outside_running.clear()
+        _end_outside_servers()
+
+
+def pytest_sessionfinish() -> None:
+    _end_outside_servers()
+
+
+def _end_outside_servers() -> None:
+    _outside_servers.clear()
+    _outside_stack.close()
 
 
 def _is_outside(item: pytest.Item) -> bool:
@@ -82,7 +92,8 @@ def _folder(item: pytest.Item) -> str:
     return item.path.relative_to(Path(__file__).parent).parts[0]
 
 
-def _started(directory: Path) -> Iterator[object]:
+@contextmanager
+def _object_server_in(directory: Path) -> Iterator[object]:
     pytest.importorskip("obstore", reason="make install: the extra object-store is missing")
     from tests.object_server import ObjectServer, program
 
@@ -96,25 +107,29 @@ def _started(directory: Path) -> Iterator[object]:
         server.kill()
 
 
-@pytest.fixture(scope="session")
-def object_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
+@pytest.fixture
+def object_server(tmp_path_factory: pytest.TempPathFactory) -> object:
     """An S3 server that many tests share."""
-    for server in _started(tmp_path_factory.mktemp("object-server")):
-        _outside_running.append(server)
-        yield server
+    if "object_server" not in _outside_servers:
+        directory = tmp_path_factory.mktemp("object-server")
+        running = _outside_stack.enter_context(_object_server_in(directory))
+        _outside_servers["object_server"] = running
+    return _outside_servers["object_server"]
 
 
 @pytest.fixture
 def own_object_server(tmp_path: Path) -> Iterator[object]:
     """An S3 server that the test may kill and freeze."""
-    yield from _started(tmp_path / "object-server")
-
-
-@pytest.fixture(scope="session")
-def etcd_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
-    """Three members of etcd that many tests share."""
-    from tests.etcd_server import started
-
-    for server in started(tmp_path_factory.mktemp("etcd")):
-        _outside_running.append(server)
+    with _object_server_in(tmp_path / "object-server") as server:
         yield server
+
+
+@pytest.fixture
+def etcd_server(tmp_path_factory: pytest.TempPathFactory) -> object:
+    """Three members of etcd that many tests share."""
+    if "etcd_server" not in _outside_servers:
+        from tests.etcd_server import started
+
+        running = contextmanager(started)(tmp_path_factory.mktemp("etcd"))
+        _outside_servers["etcd_server"] = _outside_stack.enter_context(running)
+    return _outside_servers["etcd_server"]
