@@ -18,11 +18,16 @@ from magnetar_broker.tails import Tails
 log = logging.getLogger(__name__)
 
 LOOK_INTERVAL_S: Final = 0.25
-# More is of no use: RocksDB flushes for the limit of its write-ahead log, 128 MiB.
+# A fast producer fills half of a small memory between two looks, and a busy machine is late with
+# them: so there is one after so much was appended, too.
+LOOK_GROWTH_BYTES: Final = 8 << 20
+# What the process has without any of them; memtables get a quarter of the rest. More than the most
+# is of no use: RocksDB flushes for the limit of its write-ahead log, 128 MiB.
+BASE_BYTES: Final = 128 << 20
 MEMTABLES_BYTES_MAX: Final = 96 << 20
 # Of memory_bytes. With less than the first left, tails do not grow, and freed memory goes back to
-# the operating system. With less than the second left, they shrink. Between two looks memtables and
-# batches under way grow by up to 35 MiB, seen at 70 MB/s on two cores.
+# the operating system. With less than the second left, they shrink: memtables and batches
+# under way grow between two looks.
 FULL_LEFT_BYTES: Final = 64 << 20
 SHRINK_LEFT_BYTES: Final = 40 << 20
 # With less than that left after memory was given back, they shrink although that frees little.
@@ -51,7 +56,7 @@ class StoreShares(NamedTuple):
 def store_shares(memory_bytes: int) -> StoreShares:
     """Return what the store gets of the memory of a process."""
     return StoreShares(
-        memtables_bytes=min(MEMTABLES_BYTES_MAX, memory_bytes * 3 // 16),
+        memtables_bytes=min(MEMTABLES_BYTES_MAX, (memory_bytes - BASE_BYTES) // 4),
         block_cache_bytes=memory_bytes // 16,
         object_cache_bytes=memory_bytes // 8,
     )
@@ -101,6 +106,8 @@ class Memory:
     ) -> None:
         self.memory_bytes = memory_bytes
         self.tails = Tails(tails_bytes_max)
+        if resident_bytes is not None:
+            self.tails.after_each(LOOK_GROWTH_BYTES, self._look)
         # At the latest look.
         self.resident_bytes = 0
         self._tails_bytes_max = tails_bytes_max
@@ -131,6 +138,10 @@ class Memory:
         if now_s < self._next_look_s:
             return self._next_look_s - now_s
         self._next_look_s = now_s + LOOK_INTERVAL_S
+        self._look()
+        return LOOK_INTERVAL_S
+
+    def _look(self) -> None:
         assert self._measure is not None
         self.resident_bytes = resident_bytes = self._measure()
         held_bytes = self.tails.byte_count
@@ -140,7 +151,6 @@ class Memory:
             self._returned_at_bytes = resident_bytes
             self._is_returned = True
         self._tell(resident_bytes, held_bytes)
-        return LOOK_INTERVAL_S
 
     def _fit_tails(self, resident_bytes: int) -> None:
         """Let tails grow into what is free, or shrink them by what is missing.

@@ -6,7 +6,9 @@ entry on: its readers then read from the store. A lower limit takes the oldest e
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
+from collections.abc import Callable
 from heapq import heapify, heappop, heapreplace
 from typing import Protocol
 
@@ -36,6 +38,14 @@ class Tails:
         self.byte_count = 0
         # The size of each tail; the tail with the latest append comes last.
         self._sizes: OrderedDict[Tail, int] = OrderedDict()
+        self._appended_bytes = 0
+        self._growth_bytes = math.inf
+        self._on_growth: Callable[[], None] = lambda: None
+
+    def after_each(self, growth_bytes: int, call: Callable[[], None]) -> None:
+        """Have a function called each time that so many bytes were appended; it may limit()."""
+        self._growth_bytes = growth_bytes
+        self._on_growth = call
 
     def check(self) -> None:
         """Check the invariants."""
@@ -49,6 +59,10 @@ class Tails:
         self._sizes.move_to_end(tail)
         self.byte_count += byte_count
         self._make_room()
+        self._appended_bytes += byte_count
+        if self._appended_bytes >= self._growth_bytes:
+            self._appended_bytes = 0
+            self._on_growth()
 
     def limit(self, bytes_max: int) -> None:
         """Change the limit; of what is above it, the oldest entries are dropped.

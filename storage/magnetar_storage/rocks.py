@@ -138,7 +138,7 @@ class RocksStore:
             # RocksDB insists on opening all existing families, in use or not.
             names = set(families) | _existing_families(directory)
             options = {
-                name: payload_family_options(cache)
+                name: payload_family_options(cache, memtables_bytes)
                 if name in payload_families
                 else row_family_options(cache)
                 for name in sorted(names)

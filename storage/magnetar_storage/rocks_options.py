@@ -21,8 +21,10 @@ WAL_BYTES_MAX: Final = 128 << 20
 MEMTABLES_BYTES: Final = 96 << 20
 # Larger ones make the replay of the log longer, and bring nothing.
 ROW_MEMTABLE_BYTES: Final = 8 << 20
-# A payload's memtable holds whole values until its flush moves them to a blob file.
-PAYLOAD_MEMTABLE_BYTES: Final = 32 << 20
+# A payload's memtable holds whole values until its flush moves them to a blob file. Up to three
+# of a family are in memory, two of which are being flushed: with more, writes wait.
+PAYLOAD_MEMTABLE_BYTES_MAX: Final = 32 << 20
+MEMTABLES_OF_FAMILY: Final = 3
 
 # Values above this go to blob files, so that compaction moves their keys only.
 BLOB_BYTES_MIN: Final = 4 << 10
@@ -90,21 +92,26 @@ def row_family_options(cache: rocksdict.Cache) -> rocksdict.Options:
     options = rocksdict.Options(raw_mode=True)
     options.set_block_based_table_factory(blocks)
     options.set_write_buffer_size(ROW_MEMTABLE_BYTES)
-    options.set_max_write_buffer_number(3)
+    options.set_max_write_buffer_number(MEMTABLES_OF_FAMILY)
     options.set_compression_type(rocksdict.DBCompressionType.lz4())
     return options
 
 
-def payload_family_options(cache: rocksdict.Cache) -> rocksdict.Options:
+def payload_family_options(
+    cache: rocksdict.Cache, memtables_bytes: int = MEMTABLES_BYTES
+) -> rocksdict.Options:
     """Return the options of a family of messages.
 
     Large values go to blob files, stored as they are.
 
+    Args:
+        memtables_bytes: of all families. Those of this one take no more, however slow the disk is.
 
     Clients compress batches, so the store does not.
     """
     options = row_family_options(cache)
-    options.set_write_buffer_size(PAYLOAD_MEMTABLE_BYTES)
+    memtable_bytes = min(PAYLOAD_MEMTABLE_BYTES_MAX, memtables_bytes // MEMTABLES_OF_FAMILY)
+    options.set_write_buffer_size(memtable_bytes)
     options.set_enable_blob_files(True)
     options.set_min_blob_size(BLOB_BYTES_MIN)
     options.set_blob_file_size(BLOB_FILE_BYTES)

@@ -87,7 +87,7 @@ def test_a_broker_gives_its_store_a_part_of_its_memory(
     )
     assert rows.config.store_memory_cache_bytes == cache_bytes
     assert rows.config.store == "s3://bucket/prefix"
-    assert rows.memtables_bytes == 48 << 20
+    assert rows.memtables_bytes == 32 << 20
     assert rows.block_cache_bytes == 16 << 20
 
 
