@@ -42,7 +42,7 @@ def test_it_begins_above_one_share_and_ends_below_another(
 @pytest.fixture
 def store_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Of a store with small files, so that there are many."""
-    monkeypatch.setattr(rocks_options, "PAYLOAD_MEMTABLE_BYTES", 1 << 20)
+    monkeypatch.setattr(rocks_options, "PAYLOAD_MEMTABLE_BYTES_MAX", 1 << 20)
     monkeypatch.setattr(rocks_options, "BLOB_FILE_BYTES", 1 << 20)
     monkeypatch.setattr(blob_garbage, "STORED_BYTES_MIN", 8 << 20)
     monkeypatch.setattr(rocks_background, "LOOK_INTERVAL_SECONDS", 0.0)

@@ -94,7 +94,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Row
     """What a kill leaves of a store with several logs, tables and blob files."""
     directory = tmp_path_factory.mktemp("killed")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rocks_options, "PAYLOAD_MEMTABLE_BYTES", 1 << 20)
+        patch.setattr(rocks_options, "PAYLOAD_MEMTABLE_BYTES_MAX", 1 << 20)
         rows = asyncio.run(fill(directory / "data", directory / "left"))
         assert len(numbered(str(directory / "left"), LOG)) > 2
         yield directory / "left", rows

@@ -117,7 +117,7 @@ def left(
 ) -> Left:
     several_logs = request.param == "several logs"
     if several_logs:
-        monkeypatch.setattr(rocks_options, "PAYLOAD_MEMTABLE_BYTES", 1 << 19)
+        monkeypatch.setattr(rocks_options, "PAYLOAD_MEMTABLE_BYTES_MAX", 1 << 19)
     return asyncio.run(fill(tmp_path, several_logs=several_logs))
 
 
