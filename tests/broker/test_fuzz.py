@@ -11,7 +11,7 @@ from tests.core.fuzzing import fuzz
 
 from magnetar_core.wire import topic_pb2 as topic_wire
 
-COUNT, SOAK_COUNT = 30_000, 100_000
+COUNT, SOAK_COUNT = 10_000, 100_000
 
 
 @pytest.mark.parametrize(

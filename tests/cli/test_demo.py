@@ -28,7 +28,7 @@ from magnetar import (
 from magnetar_cli.demo import killer, verify
 from magnetar_cli.demo.journal import Journal
 from magnetar_cli.demo.processes import WORKER as WORKER_COMMAND
-from magnetar_cli.demo.worker import SUBSCRIPTION
+from magnetar_cli.demo.worker import INPUT, SUBSCRIPTION
 from magnetar_cli.pipeline.requirements import missing
 from magnetar_flights import flights
 from magnetar_spark.jobs.java import java_version
@@ -327,6 +327,8 @@ def test_a_cluster_that_is_there_is_used_and_left_alive_also_without_java(
     with running_standalone(servers_directory) as servers:
         # Somebody else's: open all the time, and none of the demo's business.
         servers.run("topics", "create", "theirs")
+        # An earlier demo's.
+        servers.run("topics", "create", INPUT)
         with blocking.connect(servers.environ["MAGNETAR_BROKER"]) as client:
             theirs = client.begin_transaction(timeout_s=600)
             client.create_producer("theirs").send(b"theirs", txn=theirs)
@@ -345,9 +347,14 @@ def test_a_cluster_that_is_there_is_used_and_left_alive_also_without_java(
                     check=False,
                 )
 
+            refused = demo("--no-spark", environ=servers.environ)
+            assert refused.returncode == 1
+            assert "--replace deletes the demo's topics" in refused.stderr
+            assert "theirs" not in refused.stderr
+
             without_java = servers.environ | {"PATH": str(tmp_path / "nothing")}
             without_java.pop("JAVA_HOME", None)
-            done = demo(environ=without_java)
+            done = demo("--replace", environ=without_java)
             assert done.returncode == 0, done.stdout + done.stderr
             assert "Spark is left out: no " in done.stdout
             (row,) = [line for line in done.stdout.splitlines() if "from Spark" in line]
@@ -357,14 +364,6 @@ def test_a_cluster_that_is_there_is_used_and_left_alive_also_without_java(
             assert "FAILS" not in done.stdout
             assert {one: servers.ready()[one]["pid"] for one in pids} == pids
             theirs.commit()
-
-        refused = demo("--no-spark", environ=servers.environ)
-        assert refused.returncode == 1
-        assert "--replace deletes the demo's topics" in refused.stderr
-        assert "theirs" not in refused.stderr
-        again = demo("--no-spark", "--replace", environ=servers.environ)
-        assert again.returncode == 0, again.stdout + again.stderr
-        assert "FAILS" not in again.stdout
         assert any(line.startswith("theirs") for line in servers.lines("topics", "list"))
     assert list(below.iterdir()) == []
 

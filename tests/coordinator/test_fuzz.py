@@ -12,7 +12,7 @@ from tests.virtual_time import run
 from magnetar_core.ids import PartitionName
 from magnetar_core.wire import common_pb2 as common
 
-COUNT, SOAK_COUNT = 30_000, 100_000
+COUNT, SOAK_COUNT = 10_000, 100_000
 
 
 @pytest.mark.parametrize(

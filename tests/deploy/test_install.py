@@ -58,7 +58,9 @@ def pip(python: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [
             *(sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(python)),
-            *("install", "--quiet", "--constraint", str(ROOT / "constraints.txt"), *arguments),
+            # Most of what they bring is never loaded.
+            *("install", "--quiet", "--no-compile"),
+            *("--constraint", str(ROOT / "constraints.txt"), *arguments),
         ],
         env=environment(),
         capture_output=True,

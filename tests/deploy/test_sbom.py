@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 import sbom
-from cyclonedx.schema import SchemaVersion
-from cyclonedx.validation.json import JsonStrictValidator
 from packaging.utils import canonicalize_name
 
 from magnetar_core.version import VERSION
@@ -21,6 +19,10 @@ def bill() -> dict[str, Any]:
 
 
 def test_it_has_the_form_of_cyclonedx(bill: dict[str, Any]) -> None:
+    # They take a second to load, in each worker that collects the tests.
+    from cyclonedx.schema import SchemaVersion
+    from cyclonedx.validation.json import JsonStrictValidator
+
     validator = JsonStrictValidator(SchemaVersion.V1_6)
     assert validator.validate_str(json.dumps(bill)) is None
     # One component suffices to see that the validator refuses anything: a whole bill takes seconds.

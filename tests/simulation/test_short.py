@@ -88,12 +88,12 @@ def test_every_scenario_holds(scenario: str) -> None:
 
 def test_the_same_seed_gives_the_same_trace() -> None:
     """In this process and in others, whatever order their sets have."""
-    seeds = list(range(30))
+    seeds = list(range(10))
     digests = {tuple(run_history(seed).digest for seed in seeds)}
     root = Path(__file__).parents[2]
     for hash_seed in ("1", "2"):
         done = subprocess.run(
-            [sys.executable, "-m", "tests.simulation", "--short", "--digest", "--seeds", "0-29"],
+            [sys.executable, "-m", "tests.simulation", "--short", "--digest", "--seeds", "0-9"],
             cwd=root,
             env={**os.environ, "PYTHONHASHSEED": hash_seed},
             capture_output=True,

@@ -14,7 +14,7 @@ from tests.simulation.world import World
 
 pytestmark = pytest.mark.sim
 
-SEEDS = seeds_from_env("SIM_SEEDS", count=12)
+SEEDS = seeds_from_env("SIM_SEEDS", count=11)
 FAMILY_SEEDS = range(2)
 not_when_replaying = pytest.mark.skipif("SIM_SEEDS" in os.environ, reason="replaying seeds")
 

@@ -14,6 +14,10 @@ SETTINGS = {
     # Tasks get several record batches.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20",
     "spark.sql.streaming.stopTimeout": "20s",
+    # Plans run for less time than compiling them takes: an eighth of all processor time. Programs
+    # that run as users' do compile theirs.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.python.daemon.module": "tests.spark.daemon",
 }
 

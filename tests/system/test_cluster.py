@@ -33,7 +33,7 @@ from magnetar_core.placement import shard_of
 
 BROKERS, COORDINATORS, PARTITIONS = 3, 2, 6
 # Each with a message for every partition.
-ROUNDS, SOAK_ROUNDS = 60, 600
+ROUNDS, SOAK_ROUNDS = 40, 600
 BATCH_MAX = 20
 FIRST, COORDINATOR = ("brokers", 0), ("coordinators", 0)
 EVERYTHING = [("brokers", number) for number in range(BROKERS)]

@@ -17,8 +17,8 @@ from magnetar_coordinator.transaction_table import TransactionTable
 from magnetar_core.hybrid_clock import HybridClock
 
 CUTS = 8
-# How many seeds may pass a planted bug until one notices.
-PLANTED_SEEDS_MAX = 12
+# One of them notices each planted bug; nearly always the first does.
+PLANTED_SEEDS = range(4, 16)
 
 
 def audit(seed: int) -> int:
@@ -93,7 +93,7 @@ def test_planted_bugs_are_found(
     plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(monkeypatch)
-    for seed in range(PLANTED_SEEDS_MAX):
+    for seed in PLANTED_SEEDS:
         try:
             audit(seed)
         except Violation:
