@@ -166,9 +166,11 @@ def test_ranges_are_cut_anywhere(world: World) -> None:
     """In the middle of a transaction, and of a message that was sent in parts."""
     topic, directory = world.new(filled=False)
     world.client.admin.topics.create(topic)
-    producer = world.client.create_producer(topic)
+    producer = world.client.create_producer(
+        topic, whole_bytes_max=64 << 10, batch_bytes_max=64 << 10
+    )
     producer.send_many([b"a", b"b"])
-    producer.send(b"large" + bytes(LARGE_BYTES))
+    producer.send(b"large" + bytes(200 << 10))
     producer.send(b"c")
     report = world.offload(topic, directory, rows_per_file=1, compression="none")
     seen = world.seen(topic)
