@@ -6,14 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.client.cuts.planted import everything_read, nothing_awaited
 from tests.simulation.cut_programs import SeenCut, check_cuts
 from tests.simulation.history import History, Violation
 from tests.simulation.plan import Plan
 from tests.simulation.world import World
 
 from magnetar import Cut
-from magnetar.messaging.reader import RangeReader
-from magnetar_coordinator.transaction_table import TransactionTable
 from magnetar_core import cuts
 from magnetar_core.cuts import PartitionCut, TopicCut
 from magnetar_core.ids import TxnID
@@ -102,20 +101,7 @@ def test_cuts_hold_while_servers_fail(seed: int) -> None:
     assert any(seen.messages for seen in run.cuts)
 
 
-def _nothing_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(TransactionTable, "unfinished_up_to", lambda self, stamp: [])
-
-
-def _everything_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    init = RangeReader.__init__
-
-    def without_cut(self: RangeReader, *args: Any, **how: Any) -> None:
-        init(self, *args, **{**how, "cut": None})
-
-    monkeypatch.setattr(RangeReader, "__init__", without_cut)
-
-
-@pytest.mark.parametrize("plant", [_nothing_awaited, _everything_read])
+@pytest.mark.parametrize("plant", [nothing_awaited, everything_read])
 def test_planted_bugs_are_found(
     plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from tests.client.cuts.cluster import Cluster, run
+from tests.client.cuts.planted import everything_read, nothing_awaited
 from tests.client.cuts.transfers import Violation, audited
 
 from magnetar import Client
-from magnetar.messaging.reader import RangeReader
 from magnetar_broker.entries import MarkerEntry
 from magnetar_coordinator.metadata_store import TransactionMetadataStore
-from magnetar_coordinator.transaction_table import TransactionTable
 from magnetar_core.hybrid_clock import HybridClock
 
 CUTS = 8
@@ -50,19 +48,6 @@ def _nothing_heard(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(HybridClock, "hear", lambda self, stamp, time_ms: None)
 
 
-def _nothing_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(TransactionTable, "unfinished_up_to", lambda self, stamp: [])
-
-
-def _everything_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    init = RangeReader.__init__
-
-    def without_cut(self: RangeReader, *args: Any, **how: Any) -> None:
-        init(self, *args, **{**how, "cut": None})
-
-    monkeypatch.setattr(RangeReader, "__init__", without_cut)
-
-
 def _no_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TransactionMetadataStore, "reserve_stamps", lambda self, stamp: None)
 
@@ -87,7 +72,7 @@ def _no_stamps_stored(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     "plant",
-    [_nothing_heard, _nothing_awaited, _everything_read, _no_bound, _no_stamps_stored],
+    [_nothing_heard, nothing_awaited, everything_read, _no_bound, _no_stamps_stored],
 )
 def test_planted_bugs_are_found(
     plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
