@@ -101,3 +101,15 @@ def wait_for() -> Callable[[Path], None]:
         wait_until(path.exists, 60)
 
     return wait
+
+
+@pytest.fixture(scope="module")
+def shared_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The broker of servers that the tests of a module share."""
+    from magnetar_spark.clients import close_all
+
+    running = Servers(tmp_path_factory.mktemp("servers"))
+    running.start()
+    yield running.address
+    close_all()
+    running.stop()

@@ -34,6 +34,16 @@ class Bank:
         self._producers = [self.client.create_producer(topic) for topic in TOPICS]
         self.transfers = 0
 
+    @classmethod
+    @contextmanager
+    def of_a_test(cls, address: str) -> Iterator[Bank]:
+        """Its topics are deleted afterwards: other tests use these servers."""
+        made = cls(address)
+        yield made
+        for topic in TOPICS:
+            made.client.admin.topics.delete(topic, force=True)
+        made.close()
+
     def transfer(self, amount: int = 1) -> None:
         taken, added = self._producers
         number = self.transfers

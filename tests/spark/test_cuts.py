@@ -9,11 +9,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.spark.cut_world import PARTITIONS, TOPICS, Bank, changed, rows_of, values, with_ends_of
-from tests.system.processes import Servers
+from tests.spark.cut_world import PARTITIONS, Bank, changed, rows_of, values, with_ends_of
 
 from magnetar_spark.catalog import Catalog
-from magnetar_spark.clients import close_all
 from magnetar_spark.cut_ranges import ranges_at
 from magnetar_spark.errors import OffsetsLost, OptionError
 from magnetar_spark.options import NOW, source_options
@@ -24,22 +22,10 @@ pytestmark = pytest.mark.chaos
 ROUNDS = 30
 
 
-@pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    servers = Servers(tmp_path_factory.mktemp("servers"))
-    servers.start()
-    yield servers.address
-    close_all()
-    servers.stop()
-
-
 @pytest.fixture
-def bank(address: str) -> Iterator[Bank]:
-    made = Bank(address)
-    yield made
-    for topic in TOPICS:
-        made.client.admin.topics.delete(topic, force=True)
-    made.close()
+def bank(shared_address: str) -> Iterator[Bank]:
+    with Bank.of_a_test(shared_address) as made:
+        yield made
 
 
 def test_sums_never_change_while_money_moves(bank: Bank) -> None:

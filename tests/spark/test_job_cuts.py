@@ -6,11 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 from tests.spark.cut_world import TOPICS, Bank, changed, with_ends_of
-from tests.system.processes import Servers
 
 from magnetar import Cut
 from magnetar_core.errors import OutOfRange, TopicNotFound
-from magnetar_spark.clients import close_all
 from magnetar_spark.jobs.audit import taken_now
 from magnetar_spark.jobs.audit_checks import PART, SCANNED
 from magnetar_spark.jobs.audit_source import watch
@@ -24,22 +22,10 @@ from magnetar_spark.planning import Range
 pytestmark = pytest.mark.chaos
 
 
-@pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    servers = Servers(tmp_path_factory.mktemp("servers"))
-    servers.start()
-    yield servers.address
-    close_all()
-    servers.stop()
-
-
 @pytest.fixture
-def bank(address: str) -> Iterator[Bank]:
-    made = Bank(address)
-    yield made
-    for topic in TOPICS:
-        made.client.admin.topics.delete(topic, force=True)
-    made.close()
+def bank(shared_address: str) -> Iterator[Bank]:
+    with Bank.of_a_test(shared_address) as made:
+        yield made
 
 
 def last_transaction(bank: Bank) -> str:
