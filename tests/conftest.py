@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -30,7 +30,7 @@ SHARING_FOLDERS = ("cluster", "cli", "deploy")
 # One worker has them for all tests: three members of etcd are never idle.
 OUTSIDE_SERVERS = {"etcd_server", "object_server"}
 OUTSIDE = "outside"
-# Those of this worker, by the name of their fixture; all end with the stack.
+# Those that run in this worker, by name; all end with the stack.
 _outside_servers: dict[str, object] = {}
 _outside_stack = ExitStack()
 
@@ -110,11 +110,7 @@ def _object_server_in(directory: Path) -> Iterator[object]:
 @pytest.fixture
 def object_server(tmp_path_factory: pytest.TempPathFactory) -> object:
     """An S3 server that many tests share."""
-    if "object_server" not in _outside_servers:
-        directory = tmp_path_factory.mktemp("object-server")
-        running = _outside_stack.enter_context(_object_server_in(directory))
-        _outside_servers["object_server"] = running
-    return _outside_servers["object_server"]
+    return _shared("object-server", _object_server_in, tmp_path_factory)
 
 
 @pytest.fixture
@@ -127,9 +123,18 @@ def own_object_server(tmp_path: Path) -> Iterator[object]:
 @pytest.fixture
 def etcd_server(tmp_path_factory: pytest.TempPathFactory) -> object:
     """Three members of etcd that many tests share."""
-    if "etcd_server" not in _outside_servers:
-        from tests.etcd_server import started
+    from tests.etcd_server import started
 
-        running = contextmanager(started)(tmp_path_factory.mktemp("etcd"))
-        _outside_servers["etcd_server"] = _outside_stack.enter_context(running)
-    return _outside_servers["etcd_server"]
+    return _shared("etcd", contextmanager(started), tmp_path_factory)
+
+
+def _shared(
+    name: str,
+    server_in: Callable[[Path], AbstractContextManager[object]],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> object:
+    """Return the server of this worker; start one if none runs, or it has ended with its group."""
+    if name not in _outside_servers:
+        running = server_in(tmp_path_factory.mktemp(name))
+        _outside_servers[name] = _outside_stack.enter_context(running)
+    return _outside_servers[name]
