@@ -12,7 +12,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from statistics import median
 
+from tests.namespaces.cut_checks import CutAgain, Position, TakenCut, Told, check_cuts
 from tests.namespaces.records import ABORT, NO_EFFECT, OK, UNKNOWN, Record, place_of
 from tests.simulation import checks
 from tests.simulation.history import Cursor, History, Place, Sent, TransactionRecord, Violation
@@ -30,10 +32,12 @@ class Summary:
     Attributes:
         counts: of what happened.
         longest_outage_s: the longest time in which no commit was answered.
+        cut_s: how long it took to take a cut; the median, and the longest.
     """
 
     counts: dict[str, int]
     longest_outage_s: float
+    cut_s: tuple[float, float]
 
 
 def check(records: Sequence[Record]) -> Summary:
@@ -84,6 +88,10 @@ class _Replay:
         self._finished_at: dict[TxnID, float] = {}
         self._counts: Counter[str] = Counter()
         self._commits_at: list[float] = []
+        self._commit_asked_at: dict[TxnID, float] = {}
+        self._confirmed_at: dict[Position, float] = {}
+        self._cuts: list[TakenCut] = []
+        self._cuts_again: list[CutAgain] = []
         self._handlers: dict[str, Callable[[Record], None]] = {
             "begun": self._begun,
             "send": self._send,
@@ -95,6 +103,8 @@ class _Replay:
             "attach": self._attach,
             "delivered": self._delivered,
             "read": self._read,
+            "cut": self._cut,
+            "cut again": self._cut_again,
             "status": self._status,
             "log": self._log,
             "cursor": self._cursor,
@@ -123,6 +133,7 @@ class _Replay:
         else:
             expected = [self.history.sent[value.encode()] for value in record["values"]]
             self.history.ask_commit(txn, expected=expected)
+            self._commit_asked_at.setdefault(txn.txn_id, self.now)
 
     def _ended(self, record: Record) -> None:
         txn, outcome, history = self._txn(record), record["outcome"], self.history
@@ -175,6 +186,7 @@ class _Replay:
             self.history.confirm(message, asked_at=float(record["asked_at"]), offset=offset)
             if offset is not None:
                 self._known(message.place).note(self.now, int(offset) + 1)
+                self._confirmed_at[message.place, int(offset)] = self.now
         elif record["outcome"] == NO_EFFECT and message.txn is None:
             message.denied = record["error"]
 
@@ -203,6 +215,27 @@ class _Replay:
     def _saw(self, place: Place, offset: int, value: str, txn: str | None) -> None:
         txn_id = None if txn is None else TxnID.parse(txn)
         self.history.saw(*place, offset, value.encode(), txn_id)
+
+    def _cut(self, record: Record) -> None:
+        self._cuts.append(
+            TakenCut(
+                record["token"],
+                record["since"],
+                float(record["asked_at"]),
+                float(record["took_s"]),
+                self._saw_all(record["rows"]),
+            )
+        )
+        self._counts["cuts"] += 1
+
+    def _cut_again(self, record: Record) -> None:
+        self._cuts_again.append(CutAgain(record["token"], self._saw_all(record["rows"])))
+        self._counts["cuts read again"] += 1
+
+    def _saw_all(self, rows: Sequence[tuple[str, int, int, str, str | None]]) -> list[Position]:
+        for topic, partition, offset, value, txn in rows:
+            self._saw((topic, partition), offset, value, txn)
+        return [((topic, partition), offset) for topic, partition, offset, _, _ in rows]
 
     def _log(self, record: Record) -> None:
         place = place_of(record)
@@ -257,6 +290,8 @@ class _Replay:
         self._check_orders_again()
         self._check_drained()
         self._check_sums()
+        told = Told(self._committed_at, self._commit_asked_at, self._confirmed_at)
+        check_cuts(history, self._cuts, self._cuts_again, told)
 
     def _check_visible_in_time(self) -> None:
         """Invariant 2: who reads after a commit has been finished sees all of it."""
@@ -333,7 +368,12 @@ class _Replay:
         counts = {**self._counts, **self.history.counts}
         counts["plain messages"] = sum(one.txn is None for one in self.history.sent.values())
         gaps = [later - before for before, later in pairwise(self._commits_at)]
-        return Summary(dict(sorted(counts.items())), round(max(gaps, default=0.0), 2))
+        took_s = [one.took_s for one in self._cuts] or [0.0]
+        return Summary(
+            dict(sorted(counts.items())),
+            round(max(gaps, default=0.0), 2),
+            (round(median(took_s), 3), round(max(took_s), 2)),
+        )
 
 
 def _cursor(topic: str, partition: int) -> Cursor:

@@ -45,6 +45,14 @@ def _relaid(records: Sequence[Record], place: Place, log: Sequence[_Entry]) -> l
             end = moved(record["start"] + len(record["messages"]))
             messages = [[at, log[at].value, log[at].txn] for at in range(start, end)]
             return {**record, "start": start, "messages": messages}
+        if record["kind"] in ("cut", "cut again"):
+            rows = [
+                # Values are used once, so those of other partitions stay where they are.
+                [topic, partition, offsets.get(value, offset), value, txn]
+                for topic, partition, offset, value, txn in record["rows"]
+                if (topic, partition) != place or value in offsets
+            ]
+            return {**record, "rows": rows}
         if record["kind"] == "log" and place_of(record) == place:
             return {**record, "end": len(log)}
         if record["kind"] == "sent" and record["offset"] is not None:

@@ -1,4 +1,4 @@
-"""A process of clients: tellers who transfer between accounts, or readers of the accounts.
+"""A process of clients: tellers who transfer between accounts, readers, or one who takes cuts.
 
     python -m tests.namespaces.load tellers --name c1 --servers broker-a:6650 --history c1.jsonl ...
 
@@ -11,21 +11,26 @@ import argparse
 import asyncio
 import itertools
 import signal
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import Path
-from random import Random
 from typing import Any
 
+from tests.namespaces.crew import (
+    ACCOUNT_PARTITIONS,
+    ACCOUNTS,
+    ORDER_PARTITIONS,
+    ORDERS,
+    TELLERS,
+    Crew,
+)
 from tests.namespaces.records import ABORT, COMMIT, NO_EFFECT, OK, UNKNOWN, Recorder
-from tests.waiting import pace
+from tests.namespaces.survey import survey
 
 import magnetar
 from magnetar import Client, ClientConfig, Consumer, Message, MessageId, Producer, Transaction
 from magnetar_core.error_kinds import ErrorKind
 from magnetar_core.errors import InvalidTxnState, MagnetarError, OutcomeUnknown
 
-ACCOUNTS, ORDERS, TELLERS = "accounts", "orders", "tellers"
-ACCOUNT_PARTITIONS, ORDER_PARTITIONS = 12, 4
 # A teller takes a new consumer after so many transfers.
 SESSION_TRANSFERS = 25
 TXN_TIMEOUT_S = 20.0
@@ -33,28 +38,6 @@ COMMIT_ATTEMPTS = 8
 RECEIVE_S = 3.0
 # Short, so that outages leave outcomes unknown.
 CONFIG = ClientConfig(commit_timeout_ms=4_000, operation_timeout_ms=15_000)
-# Values begin with a number that is used once: tests.simulation.history.
-NUMBERS_PER_PROCESS = 10_000_000
-
-
-class Crew:
-    """What the clients of a process share."""
-
-    def __init__(self, name: str, recorder: Recorder, seed: int, pause_s: float) -> None:
-        self.name = name
-        self.recorder = recorder
-        self.random = Random(f"{seed}/{name}")
-        self.pause_s = pause_s
-        self.stopping = asyncio.Event()
-        number = int("".join(filter(str.isdigit, name)))
-        self._numbers = itertools.count(number * NUMBERS_PER_PROCESS)
-
-    def value(self, text: str) -> str:
-        return f"m{next(self._numbers)}.{text}"
-
-    async def pause(self) -> None:
-        """Take the time that users take."""
-        await pace(self.random.uniform(0.5, 1.5) * self.pause_s)
 
 
 class Teller:
@@ -274,20 +257,19 @@ async def run(role: str, crew: Crew, servers: str, count: int) -> None:
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, crew.stopping.set)
     async with await magnetar.connect(servers, config=CONFIG) as client:
-        programs: list[Coroutine[Any, Any, None]] = [
-            Teller(crew, client, number).run()
-            if role == "tellers"
-            else read_accounts(crew, client, number)
-            for number in range(count)
-        ]
+        programs: dict[str, Callable[[int], Coroutine[Any, Any, None]]] = {
+            "tellers": lambda number: Teller(crew, client, number).run(),
+            "readers": lambda number: read_accounts(crew, client, number),
+            "surveyor": lambda number: survey(crew, client),
+        }
         async with asyncio.TaskGroup() as group:
-            for program in programs:
-                group.create_task(program)
+            for number in range(1 if role == "surveyor" else count):
+                group.create_task(programs[role](number))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("role", choices=("tellers", "readers"))
+    parser.add_argument("role", choices=("tellers", "readers", "surveyor"))
     parser.add_argument("--name", required=True, help="with a number that no other process has")
     parser.add_argument("--servers", required=True)
     parser.add_argument("--history", required=True, type=Path)

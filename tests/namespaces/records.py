@@ -11,6 +11,9 @@
     delivered  session, topic, partition, subscription, offset, value, txn
     reading    topic, partition, start          a reader is about to read from a place
     read       the same, began_at, messages     to the end of then
+    asking for a cut
+    cut        token, since, asked_at, took_s, rows    taken, and read from the cut before it
+    cut again  token, rows                      all that an earlier cut has
     trouble    session, error                   a client gives up what it was about to do
     status     txn, status                      as the coordinator says in the end
     log        topic, partition, first, end     offsets in the end

@@ -6,6 +6,14 @@ from random import Random
 
 import pytest
 from tests.namespaces.checker import Violation, check
+from tests.namespaces.cut_damages import (
+    CUT_DAMAGES,
+    changed_cut,
+    late_commit,
+    late_input,
+    torn_cut,
+    twice_in_cuts,
+)
 from tests.namespaces.damages import (
     DAMAGES,
     Damage,
@@ -39,6 +47,11 @@ FOUND_AS: dict[Damage, str] = {
     message_gone: "invariant 2",
     seen_too_early: "invariant 3",
     changed_decision: "invariant 7",
+    torn_cut: "invariant cut: .* is (torn|missing)",
+    late_commit: "invariant cut: .* (was committed before it|is a cause of)",
+    late_input: "invariant cut: .* (was made from|was confirmed before it)",
+    twice_in_cuts: "invariant cut: .* comes again",
+    changed_cut: "invariant cut: another reader",
 }
 
 
@@ -47,11 +60,14 @@ class Story:
 
     def __init__(self, seed: int, transfers: int = 30) -> None:
         self.random = Random(seed)
+        self.survey_random = Random(seed)
         self.records: list[Record] = []
         self.logs: dict[tuple[str, int], list[tuple[str, str | None]]] = {
             **{("accounts", partition): [] for partition in range(4)},
             **{("orders", partition): [] for partition in range(2)},
         }
+        # How far each partition was at each cut; the first has nothing.
+        self.cuts = [dict.fromkeys(self.logs, 0)]
         self.left: list[tuple[int, int]] = []
         self.statuses: dict[str, int] = {}
         self.number = 0
@@ -60,6 +76,9 @@ class Story:
         for at in range(transfers):
             self.transfer(f"t{self.random.randrange(3)}", at)
             self.read(self.random.randrange(4))
+            if at % 5 == 4:
+                self.cut()
+                self.cut_again()
         self.end()
 
     def note(self, kind: str, **facts: object) -> float:
@@ -173,12 +192,42 @@ class Story:
             messages=messages,
         )
 
+    def cut(self) -> None:
+        """Also of what was committed only after it was asked for, by chance."""
+        since = self.cuts[-1]
+        asked_at = self.note("asking for a cut") - self.survey_random.randrange(10)
+        self.cuts.append({place: len(log) for place, log in self.logs.items()})
+        number = len(self.cuts) - 1
+        self.note(
+            "cut",
+            token=f"cut {number}",
+            since=f"cut {number - 1}" if number > 1 else None,
+            asked_at=asked_at,
+            took_s=0.1,
+            rows=self._rows(since, self.cuts[-1]),
+        )
+
+    def cut_again(self) -> None:
+        number = self.survey_random.randrange(1, len(self.cuts))
+        rows = self._rows(self.cuts[0], self.cuts[number])
+        self.note("cut again", token=f"cut {number}", rows=rows)
+
+    def _rows(
+        self, since: dict[tuple[str, int], int], at: dict[tuple[str, int], int]
+    ) -> list[list[object]]:
+        return [
+            [*place, offset, *log[offset]]
+            for place, log in self.logs.items()
+            for offset in range(since[place], at[place])
+        ]
+
     def end(self) -> None:
         for txn, status in self.statuses.items():
             self.note("status", txn=txn, status=status)
         for (topic, partition), log in self.logs.items():
             self.read(partition, topic, 0)
             self.note("log", topic=topic, partition=partition, first=0, end=len(log))
+        self.cut_again()
         self.note("attach", session="auditor", topic="orders", subscription="tellers")
         for partition, offset in self.left:
             self.deliver("auditor", partition, offset)
@@ -201,9 +250,11 @@ def test_a_sound_history_has_no_violation(seed: int) -> None:
     summary = check(Story(seed).records)
     assert summary.counts["commit: ok"] > 5
     assert summary.counts["transactions"] == 30
+    assert summary.counts["cuts"] == 6
+    assert summary.counts["cuts read again"] == 7
 
 
-@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
+@pytest.mark.parametrize("damage", [*DAMAGES, *CUT_DAMAGES], ids=lambda damage: damage.__name__)
 def test_each_damaged_history_is_found(damage: Damage) -> None:
     found = 0
     for seed in SEEDS:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import faulthandler
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from math import inf
 from pathlib import Path
@@ -16,15 +16,19 @@ from random import Random
 
 import pytest
 from tests.namespaces.checker import Violation, check
-from tests.namespaces.damages import DAMAGES
+from tests.namespaces.cut_damages import CUT_DAMAGES
+from tests.namespaces.damages import DAMAGES, Damage
+from tests.namespaces.records import Record
 from tests.namespaces.run import missing, run
 
 # To repeat a run: its faults, and what each client does. Times differ a little.
 SEED_VARIABLE = "NAMESPACES_SEED"
 ENDING_S_MAX = 5.0
 DAMAGES_FOUND_MIN = 5
+CUT_DAMAGES_FOUND_MIN = 3
 # On machines of all kinds; a run that does nothing proves nothing.
 COMMITS_MIN = 20
+CUTS_MIN = 20
 
 Figure = Callable[[str, object], None]
 
@@ -62,12 +66,19 @@ def test_transfers_hold_what_is_promised_while_everything_fails_in_turn(
     assert report.longest_ending_s < ending_s_max
     assert report.settled_s < ending_s_max
 
-    random = Random(seed)
+    assert summary.counts["cuts"] >= CUTS_MIN
+
+    assert _found(DAMAGES, recorded.records, Random(seed)) >= DAMAGES_FOUND_MIN
+    assert _found(CUT_DAMAGES, recorded.records, Random(seed)) >= CUT_DAMAGES_FOUND_MIN
+
+
+def _found(damages: Sequence[Damage], records: Sequence[Record], random: Random) -> int:
+    """Do each damage that can be done, which the checker has to find; returns how many."""
     found = 0
-    for damage in DAMAGES:
-        damaged = damage(recorded.records, random)
+    for damage in damages:
+        damaged = damage(records, random)
         if damaged is not None:
             with pytest.raises(Violation):
                 check(damaged)
             found += 1
-    assert found >= DAMAGES_FOUND_MIN
+    return found

@@ -15,13 +15,20 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tests.namespaces import load
 from tests.namespaces.chaos import Chaos
+from tests.namespaces.crew import (
+    ACCOUNT_PARTITIONS,
+    ACCOUNTS,
+    ORDER_PARTITIONS,
+    ORDERS,
+    TELLERS,
+)
 from tests.namespaces.faults import plan
-from tests.namespaces.load import ACCOUNTS, ORDERS, TELLERS, note_delivery, read_to_end
+from tests.namespaces.load import note_delivery, read_to_end
 from tests.namespaces.machines import CLIENTS, Machines
 from tests.namespaces.records import Recorder, read_records
 from tests.namespaces.services import ROOT, environment, read_services
+from tests.namespaces.survey import rows_at
 from tests.waiting import pace, until
 
 import magnetar
@@ -34,6 +41,9 @@ AFTERWARDS_S = 10.0
 POLL_S = 0.1
 STATUS_S = 300.0
 QUIET_S = 2.0
+ROLES = {"c1": "tellers", "c2": "tellers", "c3": "tellers", "c4": "readers", "c5": "surveyor"}
+# Of all cuts, so many are read again when everything is over.
+CUTS_AGAIN = 10
 ENDING = (TransactionStatus.COMMITTING, TransactionStatus.ABORTING)
 
 
@@ -63,7 +73,7 @@ class Clients:
         self, machines: Machines, directory: Path, servers: str, seed: int, pause_s: float
     ) -> None:
         self._processes: list[subprocess.Popen[bytes]] = []
-        for role, name in (*(("tellers", f"c{n}") for n in (1, 2, 3)), ("readers", "c4")):
+        for name, role in ROLES.items():
             arguments = [
                 *(sys.executable, "-m", "tests.namespaces.load", role, "--name", name),
                 *("--servers", servers, "--history", str(directory / f"{name}.jsonl")),
@@ -86,7 +96,7 @@ class Clients:
         for one in self._processes:
             one.send_signal(signal.SIGTERM)
         statuses = [one.wait(STATUS_S) for one in self._processes]
-        assert not any(statuses), f"clients failed, see c1.log to c4.log: {statuses}"
+        assert not any(statuses), f"clients failed, see c1.log to c5.log: {statuses}"
 
 
 class Ending:
@@ -134,8 +144,8 @@ async def run(directory: Path, seed: int, seconds: float, pause_s: float) -> Non
         machines.start_all()
         servers = ",".join(f"{name}:6650" for name in machines.of_kind("broker"))
         client = await magnetar.connect(servers)
-        await client.admin.topics.create(ACCOUNTS, partitions=load.ACCOUNT_PARTITIONS)
-        await client.admin.topics.create(ORDERS, partitions=load.ORDER_PARTITIONS)
+        await client.admin.topics.create(ACCOUNTS, partitions=ACCOUNT_PARTITIONS)
+        await client.admin.topics.create(ORDERS, partitions=ORDER_PARTITIONS)
         clients = Clients(machines, directory, servers, seed, pause_s)
         planned = plan(
             seed,
@@ -186,7 +196,7 @@ async def none_live(client: Client, ending: Ending) -> bool:
 
 
 async def read_everything(recorder: Recorder, client: Client, directory: Path) -> None:
-    """Write down what there is in the end: outcomes, logs, and what subscriptions have left."""
+    """Write down what there is in the end: outcomes, logs, cuts, what subscriptions have left."""
     records = await asyncio.to_thread(lambda: read_records(directory.glob("c*.jsonl")))
     begun = [TxnID.parse(one["txn"]) for one in records if one["kind"] == "begun"]
     statuses = await client.admin.transactions.statuses(begun)
@@ -202,6 +212,9 @@ async def read_everything(recorder: Recorder, client: Client, directory: Path) -
                 first=one.first_offset,
                 end=one.end_offset,
             )
+    tokens = [one["token"] for one in records if one["kind"] == "cut"]
+    for token in tokens[:: -(-len(tokens) // CUTS_AGAIN) or 1]:
+        recorder.note("cut again", token=token, rows=await rows_at(client, token))
     await drain(recorder, client)
     for partition in (await client.admin.topics.describe(ORDERS)).partitions:
         for cursor in partition.subscriptions:
