@@ -16,6 +16,7 @@ import pytest
 from tests.cli.running import running_standalone, stop, wait_until_gone
 from tests.cli.running_cluster import skip_without_programs
 from tests.environment import own_environment
+from tests.spark.conftest import SOON
 from tests.waiting import wait_until
 
 from magnetar import (
@@ -208,7 +209,7 @@ def test_nothing_is_lost_and_nothing_counts_twice(csv_file: Path, tmp_path: Path
         [*DEMO, "--flights", str(csv_file), "--limit", "2500", "--seed", "3"],
         capture_output=True,
         text=True,
-        env=own_environment(tmp_path),
+        env=own_environment(tmp_path) | {"JAVA_TOOL_OPTIONS": SOON},
         timeout=500,
         check=False,
     )

@@ -87,21 +87,17 @@ def test_every_scenario_holds(scenario: str) -> None:
 
 
 def test_the_same_seed_gives_the_same_trace() -> None:
-    """In this process and in others, whatever order their sets have."""
-    seeds = list(range(10))
-    digests = {tuple(run_history(seed).digest for seed in seeds)}
-    root = Path(__file__).parents[2]
-    for hash_seed in ("1", "2"):
-        done = subprocess.run(
-            [sys.executable, "-m", "tests.simulation", "--short", "--digest", "--seeds", "0-9"],
-            cwd=root,
-            env={**os.environ, "PYTHONHASHSEED": hash_seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        digests.add(tuple(done.stdout.split()))
-    assert len(digests) == 1
+    """In this process and in another, whatever order their sets have."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.simulation", "--short", "--digest", "--seeds", "0-9"],
+        cwd=Path(__file__).parents[2],
+        # This process has one by chance.
+        env={**os.environ, "PYTHONHASHSEED": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == [run_history(seed).digest for seed in range(10)]
 
 
 def test_a_script_is_data() -> None:

@@ -14,7 +14,7 @@ from tests.simulation.world import World
 
 pytestmark = pytest.mark.sim
 
-SEEDS = seeds_from_env("SIM_SEEDS", count=11)
+SEEDS = seeds_from_env("SIM_SEEDS", count=8)
 FAMILY_SEEDS = range(2)
 not_when_replaying = pytest.mark.skipif("SIM_SEEDS" in os.environ, reason="replaying seeds")
 
@@ -60,17 +60,14 @@ def test_a_seed_holds_enough_to_mean_something() -> None:
 # With several brokers, and with owners that change.
 @pytest.mark.parametrize("seed", [4, 2])
 def test_the_same_seed_gives_the_same_trace(seed: int) -> None:
-    """In this process, after others, and in new processes, whatever order their sets have."""
-    digests = {World(seed).run().digest}
-    root = Path(__file__).parents[2]
-    for hash_seed in ("1", "2"):
-        done = subprocess.run(
-            [sys.executable, "-m", "tests.simulation.run", "--digest", "--seeds", str(seed)],
-            cwd=root,
-            env={**os.environ, "PYTHONHASHSEED": hash_seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        digests.add(done.stdout.strip())
-    assert len(digests) == 1
+    """In this process, after others, and in a new one, whatever order their sets have."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.simulation.run", "--digest", "--seeds", str(seed)],
+        cwd=Path(__file__).parents[2],
+        # This process has one by chance.
+        env={**os.environ, "PYTHONHASHSEED": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == World(seed).run().digest

@@ -17,7 +17,7 @@ from tests.object_server import ObjectServer
 from tests.system.conftest import Figure
 from tests.system.members import Members, Watcher, shards_of, started
 from tests.system.programs import run, values
-from tests.waiting import until
+from tests.waiting import pace, until
 
 import magnetar
 from magnetar import Client
@@ -26,6 +26,8 @@ from magnetar_core.errors import InvalidTxnState
 
 PARTITIONS = 6
 PATIENCE_S = 90.0
+# Owners wait for leases of seconds, and all the time users would take what processors there are.
+PAUSE_S = 0.03
 RECEIVING = ("consume", "group")
 MEMBERS = {"a": BROKER, "b": BROKER, "x": COORDINATOR, "y": COORDINATOR}
 
@@ -118,6 +120,7 @@ class Users:
             while not self._stopping or name in RECEIVING:
                 await work(self.done[name])
                 self.done[name] += 1
+                await pace(PAUSE_S)
 
         self._tasks.append(asyncio.get_running_loop().create_task(keep_on(), name=name))
 
