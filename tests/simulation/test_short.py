@@ -91,7 +91,7 @@ def test_the_same_seed_gives_the_same_trace() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tests.simulation", "--short", "--digest", "--seeds", "0-9"],
         cwd=Path(__file__).parents[2],
-        # This process has one by chance.
+        # Its sets have another order: the hash seed of this process is random.
         env={**os.environ, "PYTHONHASHSEED": "1"},
         capture_output=True,
         text=True,

@@ -64,7 +64,7 @@ def test_the_same_seed_gives_the_same_trace(seed: int) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tests.simulation.run", "--digest", "--seeds", str(seed)],
         cwd=Path(__file__).parents[2],
-        # This process has one by chance.
+        # Its sets have another order: the hash seed of this process is random.
         env={**os.environ, "PYTHONHASHSEED": "1"},
         capture_output=True,
         text=True,
