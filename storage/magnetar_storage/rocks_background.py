@@ -1,13 +1,19 @@
-"""Background work of RocksDB: when it collects garbage, and when it must pause.
+"""Background work of RocksDB: when it collects garbage, lets go of its logs, and must pause.
 
 A compaction that meets a damaged block fails, and RocksDB repeats it a second later, for ever. So
 after a failure all compactions rest for a while: rows are still written and read, from more files.
+
+When the write-ahead logs reach their limit, RocksDB flushes only the families that hold the oldest
+log. Families that fill at different rates drift apart, until each log is held by somebody: after an
+hour of small transactions the logs took their whole limit at all times. So all families are flushed
+together a little earlier, and all logs but the newest go.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 import rocksdict
@@ -17,11 +23,16 @@ from magnetar_storage.blob_garbage import (
     AGE_CUTOFF_LEAVING,
     is_to_collect,
 )
+from magnetar_storage.rocks_options import WAL_BYTES_MAX
+from magnetar_storage.store_files import logs_bytes
 
 log = logging.getLogger(__name__)
 
 LOOK_INTERVAL_SECONDS: Final = 1.0
 REST_SECONDS: Final = 600.0
+LOGS_BYTES_HELD_MAX: Final = WAL_BYTES_MAX // 4 * 3
+# A log goes when the flushes have ended, and is not asked for again meanwhile.
+RELEASE_INTERVAL_SECONDS: Final = 10.0
 _ERRORS: Final = "rocksdb.background-errors"
 # RocksDB slows writes down, or stops them, when compactions fall behind. While they rest, it must
 # not.
@@ -31,6 +42,7 @@ _RESTING: Final = {
     "level0_stop_writes_trigger": "1000000",
 }
 _WORKING: Final = {"disable_auto_compactions": "false"}
+_FLUSHING: Final = "rocksdb.num-immutable-mem-table"
 
 
 class Background:
@@ -54,6 +66,7 @@ class Background:
         self._collecting: set[int] = set()
         self._resting_until: float | None = None
         self._next_look = 0.0
+        self._next_release = 0.0
 
     def look(self, now_seconds: float) -> None:
         """Check all families, from time to time."""
@@ -62,6 +75,7 @@ class Background:
         self._next_look = now_seconds + LOOK_INTERVAL_SECONDS
         self._look_at_errors(now_seconds)
         self._look_at_garbage()
+        self._look_at_logs(now_seconds)
 
     def close(self) -> None:
         """Drop the references to the families: RocksDB is closed when nobody holds them."""
@@ -101,3 +115,17 @@ class Background:
                 cutoff = AGE_CUTOFF_COLLECTING if wanted else AGE_CUTOFF_LEAVING
                 rows.set_options({"blob_garbage_collection_age_cutoff": str(cutoff)})
                 self._collecting ^= {place}
+
+    def _look_at_logs(self, now_seconds: float) -> None:
+        if now_seconds < self._next_release:
+            return
+        if logs_bytes(self._database.path()) < LOGS_BYTES_HELD_MAX:
+            return
+        self._next_release = now_seconds + RELEASE_INTERVAL_SECONDS
+        for rows in self._families:
+            # A family with two memtables to flush would wait for the first of them, and syncs
+            # would wait with it.
+            if not rows.property_int_value(_FLUSHING):
+                # `_look_at_errors` hears of a flush that fails.
+                with suppress(Exception):
+                    rows.flush(False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -28,6 +29,16 @@ def numbered(directory: str, pattern: re.Pattern[str]) -> list[tuple[int, Path]]
     """Return the files whose names match, with their numbers."""
     found = [(pattern.fullmatch(name), name) for name in os.listdir(directory)]
     return sorted((int(one[1]), Path(directory, name)) for one, name in found if one is not None)
+
+
+def logs_bytes(directory: str) -> int:
+    """Return the size of all write-ahead logs, in bytes."""
+    total = 0
+    for _, path in numbered(directory, LOG):
+        # RocksDB deletes logs in threads of its own.
+        with suppress(FileNotFoundError):
+            total += path.stat().st_size
+    return total
 
 
 def log_path(directory: str, number: int) -> Path:

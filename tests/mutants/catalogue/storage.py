@@ -8,6 +8,7 @@ _COMMIT = "storage/magnetar_storage/group_commit.py"
 _MEMORY = "storage/magnetar_storage/memory.py"
 _TABLE = "storage/magnetar_storage/memory_table.py"
 _ROCKS = "storage/magnetar_storage/rocks.py"
+_BACKGROUND = "storage/magnetar_storage/rocks_background.py"
 _READS = "storage/magnetar_storage/rocks_reads.py"
 _LATE = "storage/magnetar_storage/late_sync.py"
 _LOST = "storage/magnetar_storage/lost_changes.py"
@@ -15,6 +16,20 @@ _CHECK = "storage/magnetar_storage/directory_check.py"
 _IDENTITY = "storage/magnetar_storage/store_identity.py"
 
 MUTANTS = (
+    Mutant(
+        name="logs-let-go-of-by-payloads-alone",
+        file=_BACKGROUND,
+        old="        for rows in self._families:\n            # A family with two",
+        new="        for rows in self._payload_families:\n            # A family with two",
+        mistake="Only the families that fill are flushed: one at rest holds the logs.",
+    ),
+    Mutant(
+        name="logs-let-go-of-at-every-look",
+        file=_BACKGROUND,
+        old="        self._next_release = now_seconds + RELEASE_INTERVAL_SECONDS\n",
+        new="",
+        mistake="While the flushes last, the logs are as large as before: all is flushed again.",
+    ),
     Mutant(
         name="end-of-log-after-sync",
         file=_ROCKS,
