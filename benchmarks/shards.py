@@ -65,7 +65,7 @@ async def measure(directory: Path, shards: int, partitions: int) -> Measured:
         await asyncio.gather(*map(watch.opened, shares(watch.view, BROKER)[first.name]))
         idle_bytes = psutil.Process(first.pid).memory_info().rss
         async with await magnetar.connect(cluster.variables["MAGNETAR_BROKER"]) as client:
-            await _fill(client, partitions)
+            await fill(client, partitions)
         resident_bytes = psutil.Process(first.pid).memory_info().rss
         os.kill(first.pid, signal.SIGKILL)
         second = await cluster.add(BROKER)
@@ -80,19 +80,24 @@ async def measure(directory: Path, shards: int, partitions: int) -> Measured:
         await cluster.stop()
 
 
-async def _fill(client: magnetar.Client, partitions: int) -> None:
-    """Make topics with so many partitions in all, and send a message to each of these."""
-    number = 0
+async def fill(client: magnetar.Client, partitions: int) -> list[str]:
+    """Make topics with so many partitions in all, and send a message to each of these.
+
+    Returns:
+        The topics.
+    """
+    topics: list[str] = []
     while partitions > 0:
         count = min(partitions, TOPIC_PARTITIONS_MAX)
-        topic = f"topic-{number}"
+        topic = f"topic-{len(topics)}"
         await client.admin.topics.create(topic, partitions=count)
         async with await client.create_producer(topic, linger_ms=0) as producer:
             for start in range(0, count, SENDS_AT_ONCE):
                 some = range(start, min(start + SENDS_AT_ONCE, count))
                 await asyncio.gather(*(producer.send(VALUE, partition=one) for one in some))
         partitions -= count
-        number += 1
+        topics.append(topic)
+    return topics
 
 
 @click.command()
