@@ -26,7 +26,7 @@ from magnetar import (
     TxnID,
     blocking,
 )
-from magnetar_cli.demo import killer, verify
+from magnetar_cli.demo import killer, survey, verify
 from magnetar_cli.demo.journal import Journal
 from magnetar_cli.demo.processes import WORKER as WORKER_COMMAND
 from magnetar_cli.demo.worker import INPUT, SUBSCRIPTION
@@ -102,6 +102,35 @@ def test_output_belongs_to_exactly_the_committed_transactions() -> None:
     assert not verify.check_transactions({one, two}, [verify.Found(txn_ids={one})]).holds
     assert not verify.check_transactions({one}, [verify.Found(txn_ids={one, two})]).holds
     assert not verify.check_transactions(set(), [verify.Found(without_txn_count=1)]).holds
+
+
+ONE, TWO = TxnID.of(0, 1, 1), TxnID.of(0, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "answered_at_s", "complaint"),
+    [
+        ([(5.0, {ONE: 2}), (6.0, {TWO: 3})], {ONE: 4.0, TWO: 5.5}, ""),
+        # Answered after the cut was asked for: it may have it.
+        ([(5.0, {ONE: 2, TWO: 3})], {ONE: 4.0, TWO: 5.5}, ""),
+        ([(5.0, {ONE: 2, TWO: 1}), (6.0, {TWO: 2})], {ONE: 4.0}, f"in two cuts: {TWO}"),
+        (
+            [(5.0, {ONE: 2}), (6.0, {TWO: 3})],
+            {TWO: 4.5},
+            f"answered before a cut, not in it: {TWO}",
+        ),
+        ([(5.0, {ONE: 2}), (6.0, {})], {ONE: 4.0}, f"committed, in no cut: {TWO}"),
+        ([(5.0, {ONE: 2, TWO: 3, None: 1})], {}, "in a cut, not committed: None"),
+    ],
+)
+def test_cuts_split_the_commits_in_before_and_after(
+    pieces: list[tuple[float, dict[TxnID | None, int]]],
+    answered_at_s: dict[TxnID, float],
+    complaint: str,
+) -> None:
+    read = [survey.Piece(asked_at_s, Counter(messages)) for asked_at_s, messages in pieces]
+    check = survey.check_cuts(read, {ONE, TWO}, answered_at_s)
+    assert check.differences == ((complaint,) if complaint else ())
 
 
 @pytest.mark.parametrize(("backlog", "pending"), [(1, 0), (0, 1), (0, 0)])
@@ -218,6 +247,8 @@ def test_nothing_is_lost_and_nothing_counts_twice(csv_file: Path, tmp_path: Path
     assert done.stdout.count("killed the broker") == 1
     assert done.stdout.count("killed the coordinator") == 1
     assert "0 open" not in done.stdout
+    (cuts,) = [line for line in done.stdout.splitlines() if survey.CLAIM in line]
+    assert "0 transactions torn, 0 late" in cuts
     assert "FAILS" not in done.stdout
     without = missing()
     if without is None:

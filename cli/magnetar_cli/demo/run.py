@@ -33,6 +33,7 @@ from magnetar_cli.demo.processes import Crew
 from magnetar_cli.demo.report import Display, SparkTotals, Stage, Totals, print_report
 from magnetar_cli.demo.servers import Cluster, Servers, Standalone
 from magnetar_cli.demo.spark import WINDOWS, SparkPart
+from magnetar_cli.demo.survey import Surveyor, check_cuts
 from magnetar_cli.demo.verify import Check
 from magnetar_cli.demo.worker import CANCELLATIONS, DELAYS, INPUT, SUBSCRIPTION, Settings
 from magnetar_cli.link_options import new_transport
@@ -122,6 +123,7 @@ class _Demo:
         self._journal = Journal()
         self._kills: list[Kill] = []
         self._kill_count = 0
+        self._surveyor = Surveyor(client, (DELAYS, CANCELLATIONS))
 
     async def run(self, lines: list[bytes]) -> bool:
         display = self._display
@@ -143,6 +145,8 @@ class _Demo:
                     expected, self._options.flights, self._options.limit
                 )
                 checks, output_count = await self._checks(direct, committed, stage)
+            with display.stage("Reading from cut to cut", output_count) as stage:
+                checks.append(await self._check_cuts(committed, stage))
             if self._servers is not None:
                 checks += await self._servers.checks()
             spark_checks, spark_totals = await self._spark(spark, count)
@@ -200,14 +204,18 @@ class _Demo:
         )
         self._kill_count = killer.count
         killing = asyncio.create_task(killer.run(count, self._on_kill))
+        surveying = asyncio.create_task(self._surveyor.run())
         try:
             for _ in range(self._options.workers):
                 await crew.add()
             await self._until_done(crew, killing, stage)
             await killing
+            if surveying.done():
+                surveying.result()
         finally:
             killing.cancel()
-            await asyncio.gather(killing, return_exceptions=True)
+            surveying.cancel()
+            await asyncio.gather(killing, surveying, return_exceptions=True)
             await crew.stop()
 
     async def _until_done(self, crew: Crew, killing: asyncio.Task[None], stage: Stage) -> None:
@@ -276,6 +284,13 @@ class _Demo:
             ),
         ]
         return checks, delays.messages.total() + cancellations.messages.total()
+
+    async def _check_cuts(self, committed: set[TxnID], stage: Stage) -> Check:
+        await self._surveyor.take()
+        pieces = await self._surveyor.read(stage.advance)
+        entries = self._journal.entries.items()
+        answered = {one: entry.committed_at_s for one, entry in entries if entry.committed_at_s}
+        return check_cuts(pieces, committed, answered)
 
     @asynccontextmanager
     async def _spark_started(self, count: int) -> AsyncIterator[SparkPart | str]:
