@@ -7,7 +7,6 @@ Source: Spark, Structured Streaming Programming Guide, Handling Late Data and Wa
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,12 +25,12 @@ from magnetar_spark.jobs.checkpoint import Checkpoint
 from magnetar_spark.jobs.failures import JobError, one_line
 from magnetar_spark.jobs.progress import ROWS, WINDOWS, Batch, Summary, batch_of
 from magnetar_spark.jobs.session import settings
+from magnetar_spark.jobs.watching import watch
 from magnetar_spark.options import SERVERS
 from magnetar_spark.schema import HEADERS_TYPE
 from magnetar_spark.sink import QUERY_ID
 
 FORMAT = MagnetarDataSource.name()
-POLL_S = 0.1
 STOP_TIMEOUT = "30s"
 # Headers of what did not fit in: why, and where it was read.
 REASON, SOURCE = "magnetar.reason", "magnetar.source"
@@ -288,31 +287,12 @@ def _watch(
     query: StreamingQuery, job: _Job, stop: threading.Event, on_batch: Callable[[Batch], None]
 ) -> Summary:
     summary = Summary()
-    told = -1
 
-    def tell() -> None:
-        nonlocal summary, told
-        last = query.lastProgress
-        if last is None or last.batchId <= told:
-            return
-        for one in query.recentProgress:
-            if one.batchId > told:
-                told = one.batchId
-                batch = batch_of(json.loads(one.json), job.late(told))
-                summary = summary.plus(batch)
-                on_batch(batch)
+    def tell(progress: dict[str, Any]) -> None:
+        nonlocal summary
+        batch = batch_of(progress, job.late(progress["batchId"]))
+        summary = summary.plus(batch)
+        on_batch(batch)
 
-    try:
-        while query.isActive and not stop.is_set():
-            tell()
-            stop.wait(POLL_S)
-        if not stop.is_set():
-            query.awaitTermination()  # Raises what ended it.
-    except PySparkException:
-        # Ctrl-C is heard by Spark's other processes as well, and the query may see them go.
-        if not stop.is_set():
-            raise
-    finally:
-        query.stop()
-        tell()
+    watch(query, stop, tell)
     return summary

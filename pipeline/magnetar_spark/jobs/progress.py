@@ -80,10 +80,15 @@ def batch_of(progress: Mapping[str, Any], late: int | None) -> Batch:
         late_groups=sum(
             one.get("numRowsDroppedByWatermark", 0) for one in progress.get("stateOperators", ())
         ),
-        behind=sum(_behind(one) for one in progress.get("sources", ())),
+        behind=behind(progress),
         watermark=progress.get("eventTime", {}).get("watermark", ""),
         elapsed_s=progress.get("durationMs", {}).get("triggerExecution", 0) / 1_000,
     )
+
+
+def behind(progress: Mapping[str, Any]) -> int:
+    """Return how many offsets a query had not read when a batch ended, by Spark's report."""
+    return sum(_behind(one) for one in progress.get("sources", ()))
 
 
 def _behind(source: Mapping[str, Any]) -> int:

@@ -1,0 +1,165 @@
+"""`magnetar pipeline transform`: turns a topic into another by a SQL query."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+
+import click
+
+from magnetar_cli.output import print_facts, print_json
+from magnetar_cli.pipeline.running import failures_told, job_options, job_session, spark_needed
+from magnetar_cli.progress import JobProgress
+from magnetar_cli.types import Duration, json_option
+
+# Of a run in which no value could be decoded.
+ALL_BAD_STATUS = 3
+
+
+@click.command()
+@click.argument("source", metavar="INPUT")
+@click.argument("output")
+@click.option(
+    "--format",
+    "payload_format",
+    type=click.Choice(["json", "avro", "protobuf", "text"]),
+    required=True,
+    help="How values are written.",
+)
+@click.option(
+    "--schema",
+    metavar="PATH",
+    help="Of JSON: columns in SQL, `id BIGINT NOT NULL, name STRING`. Of Avro: a schema (.avsc). Of"
+    " Protobuf: descriptors, as protoc --descriptor_set_out writes them. Or a directory with such a"
+    " file for each topic: INPUT.ddl, INPUT.avsc, INPUT.desc.",
+)
+@click.option("--message", metavar="NAME", help="Of Protobuf: the message's full name.")
+@click.option(
+    "--framing",
+    type=click.Choice(["none", "confluent"]),
+    default="none",
+    show_default=True,
+    help="Of Avro: whether values begin with the number of their writer's schema, which is then"
+    " NUMBER.avsc beside the schema.",
+)
+@click.option(
+    "--query",
+    metavar="SQL",
+    default="SELECT * FROM input",
+    show_default=True,
+    help="What becomes of each row, or @FILE with it.",
+)
+@click.option(
+    "--checkpoint",
+    required=True,
+    metavar="DIRECTORY",
+    help="How far the job has come. Started again with the same, it goes on.",
+)
+@click.option("--errors", metavar="TOPIC", help="For values that cannot be decoded.")
+@click.option(
+    "--accept-all-bad", is_flag=True, help="Also if that is every value of the first batch."
+)
+@click.option("--follow", is_flag=True, help="Go on until Ctrl-C, not only to the present end.")
+@click.option(
+    "--interval",
+    type=Duration(),
+    default="1s",
+    show_default=True,
+    help="With --follow: between the starts of batches.",
+)
+@click.option(
+    "--starting-offsets",
+    metavar="earliest|latest|JSON",
+    default="earliest",
+    show_default=True,
+    help='Where a new checkpoint begins; {"orders": {"0": 23}} for offsets by partition.',
+)
+@click.option(
+    "--offsets-per-batch",
+    type=click.IntRange(1),
+    default=100_000,
+    show_default=True,
+    help="How many messages one transaction has, about, at most.",
+)
+@job_options
+@json_option
+def transform(
+    servers: tuple[str, ...],
+    source: str,
+    output: str,
+    query: str,
+    errors: str | None,
+    follow: bool,
+    interval: int,
+    master: str | None,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """Turn the messages of INPUT into messages of OUTPUT by a SQL query, exactly once.
+
+    The query sees the view `input`: the columns of the values, and `_message`, a struct with key,
+    value, headers, topic, partition, offset, timestamp, event_time and txn_id. Its columns are the
+    fields of a JSON object, which is the new value. Columns `_key`, `_headers`, `_event_time` and
+    `_value` are these parts of the new message; what is not among them stays as it was if the query
+    also gives `_message`, as SELECT * does.
+
+    Exit status: 0, or 3 when no value that was read could be decoded.
+    """
+    with spark_needed():
+        from magnetar_spark.jobs import transform as jobs
+    request = jobs.Request(
+        servers=servers,
+        input=source,
+        output=output,
+        checkpoint=given["checkpoint"],
+        payload_format=given["payload_format"],
+        schema_path=given["schema"],
+        message_name=given["message"],
+        framed=given["framing"] == "confluent",
+        sql=_text_of(query),
+        error_topic=errors,
+        accepts_all_bad=given["accept_all_bad"],
+        starting_offsets=given["starting_offsets"],
+        offsets_per_batch_max=given["offsets_per_batch"],
+        interval_ms=interval if follow else None,
+    )
+    spark = job_session("transform", master, servers)
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # An exception would break a conversation with the JVM in its middle.
+        signal.signal(number, lambda *_: stop.set())
+    with failures_told(), JobProgress("transformed", "messages") as progress:
+
+        def show(now: Any) -> None:
+            progress.show(now.read, now.read + now.behind, f"{now.bad:,} bad" if now.bad else "")
+
+        report = jobs.transform(spark, request, stop=stop, on_batch=show)
+    if as_json:
+        print_json(report)
+    else:
+        print_facts(
+            [
+                ("batches", f"{report.batches:,}"),
+                ("messages read", f"{report.read:,}"),
+                ("messages written", f"{report.written:,}"),
+                (f"bad, to {errors}" if errors else "bad", f"{report.bad:,}"),
+            ]
+        )
+    if stop.is_set() and not follow:
+        raise click.Abort
+    if report.is_all_bad:
+        click.echo(f"no value could be decoded: all are in {errors}", err=True)
+        raise click.exceptions.Exit(ALL_BAD_STATUS)
+
+
+def _text_of(query: str) -> str:
+    if not query.startswith("@"):
+        return query
+    try:
+        return Path(query[1:]).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.BadParameter(
+            f"cannot read {query[1:]}: {error}", param_hint="--query"
+        ) from None

@@ -1,0 +1,347 @@
+"""Values in Avro and Protobuf become records, or say why not; whatever comes from the wire."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import struct
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from fastavro import parse_schema, schemaless_writer
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from grpc_tools import protoc
+from hypothesis import given
+from hypothesis import strategies as st
+
+from magnetar_spark.errors import OptionError
+from magnetar_spark.payloads.avro_payload import AvroPayload, avro_payload
+from magnetar_spark.payloads.formats import payload_of
+from magnetar_spark.payloads.payload import Decoder, decoded_array
+from magnetar_spark.payloads.protobuf_payload import ProtobufPayload, protobuf_payload
+
+PRICE = {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}
+BUYER = {"type": "record", "name": "Buyer", "fields": [{"name": "name", "type": "string"}]}
+ORDER: dict[str, Any] = {
+    "type": "record",
+    "name": "shop.Order",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "count", "type": "int"},
+        {"name": "item", "type": ["null", "string"], "default": None},
+        {"name": "price", "type": PRICE},
+        {"name": "day", "type": {"type": "int", "logicalType": "date"}},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "token", "type": {"type": "string", "logicalType": "uuid"}},
+        {"name": "state", "type": {"type": "enum", "name": "State", "symbols": ["NEW", "PAID"]}},
+        {"name": "before", "type": "State"},
+        {"name": "tags", "type": {"type": "array", "items": "string"}},
+        {"name": "counts", "type": {"type": "map", "values": "long"}},
+        {"name": "buyer", "type": BUYER},
+    ],
+}
+RECORD = {
+    "id": 7,
+    "count": -1,
+    "item": None,
+    "price": Decimal("2.50"),
+    "day": date(2026, 11, 24),
+    "at": datetime(2026, 11, 24, 12, tzinfo=UTC),
+    "token": "not checked: it is text here",
+    "state": "PAID",
+    "before": "NEW",
+    "tags": ["hot"],
+    "counts": {"cups": 2},
+    "buyer": {"name": "Ada"},
+}
+PROTO = """
+syntax = "proto3";
+package shop;
+import "google/protobuf/timestamp.proto";
+message Order {
+  enum State { NEW = 0; PAID = 1; }
+  message Line { string item = 1; uint32 cups = 2; }
+  int64 id = 1;
+  optional string note = 2;
+  string plain = 3;
+  uint64 large = 4;
+  State state = 5;
+  repeated Line lines = 6;
+  map<string, Line> by_name = 7;
+  google.protobuf.Timestamp at = 8;
+  bytes raw = 9;
+  oneof paid { double cash = 10; Line voucher = 11; }
+}
+"""
+
+
+def written(schema: dict[str, Any], record: object) -> bytes:
+    data = BytesIO()
+    schemaless_writer(data, parse_schema(schema), record)
+    return data.getvalue()
+
+
+def saved(directory: Path, name: str, schema: object) -> Path:
+    path = directory / name
+    path.write_text(json.dumps(schema))
+    return path
+
+
+def decoded(payload: Decoder, *values: bytes) -> list[Any]:
+    """As a task does it, with a payload that came from the driver."""
+    again = pickle.loads(pickle.dumps(payload))
+    found: list[Any] = decoded_array(again, pa.array(values, pa.binary())).to_pylist()
+    return found
+
+
+@pytest.fixture(scope="module")
+def orders(tmp_path_factory: pytest.TempPathFactory) -> AvroPayload:
+    return avro_payload(saved(tmp_path_factory.mktemp("schema"), "order.avsc", ORDER), framed=False)
+
+
+def test_avro_becomes_columns(orders: AvroPayload) -> None:
+    assert orders.schema.simpleString() == (
+        "struct<id:bigint,count:int,item:string,price:decimal(9,2),day:date,at:timestamp,"
+        "token:string,state:string,before:string,tags:array<string>,counts:map<string,bigint>,"
+        "buyer:struct<name:string>>"
+    )
+    assert [one.name for one in orders.schema if one.nullable] == ["item"]
+    (found,) = decoded(orders, written({**ORDER, "fields": raw_fields()}, RECORD))
+    assert found == {
+        "record": {**RECORD, "counts": [("cups", 2)]},
+        "error": None,
+    }
+
+
+def raw_fields() -> list[Any]:
+    """Of the writer, whose token is plain text."""
+    return [{**one, "type": "string"} if one["name"] == "token" else one for one in ORDER["fields"]]
+
+
+def test_what_is_no_avro_of_the_schema_says_so(orders: AvroPayload) -> None:
+    sound = written({**ORDER, "fields": raw_fields()}, RECORD)
+    found = decoded(orders, b"", sound[:-1], sound + b"\0", b'{"id": 7}', sound)
+    assert [one["record"] is None for one in found] == [True] * 4 + [False]
+    assert [one["error"] is None for one in found] == [False] * 4 + [True]
+    assert found[2]["error"] == "not Avro of the schema: 1 bytes are left"
+
+
+def test_a_number_that_is_too_large_for_its_type_spoils_no_other(tmp_path: Path) -> None:
+    narrow = {"type": "record", "name": "One", "fields": [{"name": "count", "type": "int"}]}
+    wide = {"type": "record", "name": "One", "fields": [{"name": "count", "type": "long"}]}
+    payload = avro_payload(saved(tmp_path, "one.avsc", narrow), framed=False)
+    values = [written(wide, {"count": count}) for count in (1, 1 << 40, 2)]
+    found = decoded(payload, *values)
+    assert [one["record"] for one in found] == [{"count": 1}, None, {"count": 2}]
+    assert found[1]["error"].startswith("a value does not fit in its type")
+
+
+@given(st.lists(st.binary(max_size=60), max_size=5), st.integers(0, 60), st.integers(1, 255))
+def test_no_bytes_break_avro(
+    orders: AvroPayload, values: list[bytes], at: int, change: int
+) -> None:
+    damaged = bytearray(written({**ORDER, "fields": raw_fields()}, RECORD))
+    damaged[at % len(damaged)] ^= change
+    for one in decoded(orders, *values, bytes(damaged)):
+        assert (one["record"] is None) == (one["error"] is not None)
+
+
+def test_framed_values_name_their_writers_schema(tmp_path: Path) -> None:
+    one = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}]}
+    two = {**one, "fields": [*one["fields"], {"name": "item", "type": "string"}]}
+    reader = {
+        **one,
+        "fields": [
+            {"name": "id", "type": "long"},
+            {"name": "item", "type": "string", "default": "?"},
+        ],
+    }
+    saved(tmp_path, "1.avsc", one)
+    saved(tmp_path, "2.avsc", two)
+    payload = avro_payload(saved(tmp_path, "orders.avsc", reader), framed=True)
+    found = decoded(
+        payload,
+        struct.pack(">bI", 0, 1) + written(one, {"id": 1}),
+        struct.pack(">bI", 0, 2) + written(two, {"id": 2, "item": "tea"}),
+        struct.pack(">bI", 0, 3) + written(one, {"id": 3}),
+        written(two, {"id": 2, "item": "tea"}),
+        b"\0\0",
+    )
+    assert [each["record"] for each in found[:2]] == [
+        {"id": 1, "item": "?"},
+        {"id": 2, "item": "tea"},
+    ]
+    assert found[2]["error"] == "its schema 3 is not among those given"
+    assert [each["error"][:21] for each in found[3:]] == ["no number of a schema"] * 2
+
+
+RECURSIVE = {
+    "type": "record",
+    "name": "Tree",
+    "fields": [{"name": "left", "type": ["null", "Tree"]}],
+}
+
+
+def of_field(kind: object) -> dict[str, Any]:
+    return {"type": "record", "name": "One", "fields": [{"name": "it", "type": kind}]}
+
+
+@pytest.mark.parametrize(
+    ("schema", "complaint"),
+    [
+        ("no object", "no schema of Avro"),
+        ({"type": "record", "name": "One", "fields": []}, "names no column"),
+        ({"type": "long"}, "no schema of a record"),
+        (RECURSIVE, "Tree contains itself"),
+        (of_field(["int", "string"]), "no type for the union int, string"),
+        (of_field({"type": "array", "items": "null"}), "items without content"),
+        (
+            of_field({"type": "bytes", "logicalType": "decimal", "precision": 39}),
+            "38 digits at most",
+        ),
+    ],
+)
+def test_schemas_that_cannot_be_columns(tmp_path: Path, schema: object, complaint: str) -> None:
+    with pytest.raises(OptionError, match=complaint):
+        payload_of("avro", topic="one", schema_path=str(saved(tmp_path, "one.avsc", schema)))
+
+
+@pytest.fixture(scope="module")
+def descriptors(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compiled(tmp_path_factory.mktemp("proto"), PROTO)
+
+
+def compiled(directory: Path, source: str, *, imports: bool = True) -> Path:
+    (directory / "order.proto").write_text(source)
+    path = directory / "order.desc"
+    include = Path(protoc.__file__).parent / "_proto"
+    given = [f"-I{directory}", f"-I{include}", f"--descriptor_set_out={path}", "order.proto"]
+    assert protoc.main(["protoc", *(["--include_imports"] if imports else []), *given]) == 0
+    return path
+
+
+def new_order(descriptors: Path) -> Any:
+    """A message of the class that a producer would have."""
+    pool = descriptor_pool.DescriptorPool()
+    for file in descriptor_pb2.FileDescriptorSet.FromString(descriptors.read_bytes()).file:
+        pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("shop.Order"))()
+
+
+def test_protobuf_becomes_columns(descriptors: Path) -> None:
+    payload = protobuf_payload(descriptors, None)
+    line = "struct<item:string,cups:bigint>"
+    assert payload.schema.simpleString() == (
+        "struct<id:bigint,note:string,plain:string,large:decimal(20,0),state:string,"
+        f"lines:array<{line}>,by_name:map<string,{line}>,at:timestamp,raw:binary,cash:double,"
+        f"voucher:{line}>"
+    )
+    order = new_order(descriptors)
+    order.id = -7
+    order.large = (1 << 64) - 1
+    order.state = 1
+    order.lines.add(item="tea", cups=2)
+    order.by_name["first"].item = "cake"
+    order.at.FromJsonString("2026-11-24T12:00:00.000001Z")
+    order.raw = b"\xff"
+    order.voucher.cups = (1 << 32) - 1
+    (found,) = decoded(payload, order.SerializeToString())
+    assert found == {
+        "record": {
+            "id": -7,
+            "note": None,
+            "plain": "",
+            "large": Decimal((1 << 64) - 1),
+            "state": "PAID",
+            "lines": [{"item": "tea", "cups": 2}],
+            "by_name": [("first", {"item": "cake", "cups": 0})],
+            "at": datetime(2026, 11, 24, 12, 0, 0, 1, tzinfo=UTC),
+            "raw": b"\xff",
+            "cash": None,
+            "voucher": {"item": "", "cups": (1 << 32) - 1},
+        },
+        "error": None,
+    }
+
+
+def test_an_enum_may_be_newer_than_the_schema(descriptors: Path) -> None:
+    order = new_order(descriptors)
+    order.state = 9
+    (found,) = decoded(protobuf_payload(descriptors, "shop.Order"), order.SerializeToString())
+    assert found["record"]["state"] == "9"
+
+
+@given(st.lists(st.binary(max_size=40), min_size=1, max_size=5))
+def test_no_bytes_break_protobuf(descriptors: Path, values: list[bytes]) -> None:
+    payload: ProtobufPayload = protobuf_payload(descriptors, None)
+    for one in decoded_array(payload, pa.array(values, pa.binary())).to_pylist():
+        assert (one["record"] is None) == (one["error"] is not None)
+
+
+def test_a_moment_that_no_clock_shows_is_an_error(descriptors: Path) -> None:
+    order = new_order(descriptors)
+    order.at.seconds = 1 << 60
+    (found,) = decoded(protobuf_payload(descriptors, None), order.SerializeToString())
+    assert found["record"] is None
+    assert "shop.Order" in found["error"]
+
+
+def test_descriptors_that_cannot_be_used(tmp_path: Path, descriptors: Path) -> None:
+    with pytest.raises(OptionError, match=r"no message shop\.Bill"):
+        protobuf_payload(descriptors, "shop.Bill")
+    with pytest.raises(OptionError, match="is source: compile it with protoc"):
+        protobuf_payload(descriptors.with_suffix(".proto"), None)
+    with pytest.raises(OptionError, match="--include_imports"):
+        protobuf_payload(compiled(tmp_path, PROTO, imports=False), None)
+    two = 'syntax = "proto3"; message One {} message Two { Two again = 1; }'
+    several = compiled(tmp_path, two)
+    with pytest.raises(OptionError, match=r"name one of the messages .*: One, Two"):
+        protobuf_payload(several, None)
+    with pytest.raises(OptionError, match="Two contains itself"):
+        protobuf_payload(several, "Two")
+    several.write_bytes(b"\xff")
+    with pytest.raises(OptionError, match="no whole set of descriptors"):
+        protobuf_payload(several, "Two")
+
+
+def test_a_directory_has_a_schema_for_each_topic(tmp_path: Path) -> None:
+    saved(tmp_path, "orders.avsc", of_field("long"))
+    found = payload_of("avro", topic="orders", schema_path=str(tmp_path))
+    assert found.schema.simpleString() == "struct<it:bigint>"
+    for topic, kind, complaint in (
+        ("bills", "avro", r"has no bills\.avsc"),
+        ("orders", "protobuf", r"has no orders\.desc or orders\.pb"),
+    ):
+        with pytest.raises(OptionError, match=complaint):
+            payload_of(kind, topic=topic, schema_path=str(tmp_path))
+    (tmp_path / "orders.desc").touch()
+    (tmp_path / "orders.pb").touch()
+    with pytest.raises(OptionError, match="more than one"):
+        payload_of("protobuf", topic="orders", schema_path=str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ({"payload_format": "avro", "schema_path": None}, "need a schema"),
+        ({"payload_format": "avro", "schema_path": "/nowhere"}, "no schema at /nowhere"),
+        ({"payload_format": "text", "schema_path": "/nowhere"}, "text has no schema"),
+        ({"payload_format": "json", "schema_path": None, "framed": True}, "in Avro only"),
+        ({"payload_format": "avro", "schema_path": None, "message_name": "One"}, "Protobuf only"),
+    ],
+)
+def test_what_does_not_go_together(given: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(OptionError, match=complaint):
+        payload_of(topic="orders", **given)
+
+
+def test_a_huge_file_is_no_schema(tmp_path: Path) -> None:
+    path = tmp_path / "one.avsc"
+    path.write_bytes(b" " * ((4 << 20) + 1))
+    with pytest.raises(OptionError, match="more than 4,194,304 bytes"):
+        avro_payload(path, framed=False)
