@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 from pyspark.sql import Column
-from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
+from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
@@ -60,7 +60,8 @@ def decoded_by(decoder: Decoder) -> Callable[[Column], Column]:
     def decode(values: pa.Array) -> pa.Array:
         return decoded_array(decoder, values)
 
-    function: Callable[[Column], Column] = arrow_udf(decode, kind, ArrowUDFType.SCALAR)
+    # Its type hints say which kind of function it is, which the stubs do not know.
+    function: Callable[[Column], Column] = arrow_udf(decode, kind)  # type: ignore[call-overload]
     return function
 
 
