@@ -11,7 +11,8 @@ from magnetar.admin.topic_descriptions import TopicOffsets
 from magnetar_core.errors import Gone, TopicNotFound
 from magnetar_spark.errors import OptionError
 from magnetar_spark.offsets import EARLIEST, LATEST, Places, each
-from magnetar_spark.options import Bound, BoundOption, TopicChoice
+from magnetar_spark.options.bounds import Bound, BoundOption
+from magnetar_spark.options.source import TopicChoice
 
 
 @dataclass(frozen=True)

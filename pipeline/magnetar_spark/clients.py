@@ -25,7 +25,7 @@ from magnetar.errors import ClientClosed
 from magnetar_core.errors import MagnetarError
 from magnetar_core.grpc_transport import GrpcTransport
 from magnetar_core.security.link_security import LinkConfig
-from magnetar_spark.options import Links
+from magnetar_spark.options.given import Links
 
 log = logging.getLogger("magnetar.spark")
 

@@ -14,7 +14,7 @@ from magnetar.cuts.cut import range_of
 from magnetar_core.errors import InvalidArgument, TopicNotFound, UnsupportedVersion
 from magnetar_spark.catalog import Catalog
 from magnetar_spark.errors import OptionError
-from magnetar_spark.options import NOW
+from magnetar_spark.options.source import NOW
 from magnetar_spark.planning import Range
 
 # How often a pattern is looked up again, when a topic that matches is deleted meanwhile.

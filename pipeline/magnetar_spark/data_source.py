@@ -13,7 +13,8 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from magnetar_spark.errors import OptionError, said_first
-from magnetar_spark.options import schema_options, sink_options, source_options
+from magnetar_spark.options.sink import sink_options
+from magnetar_spark.options.source import schema_options, source_options
 from magnetar_spark.schema import check_sink_schema, check_source_schema, source_schema
 
 if TYPE_CHECKING:

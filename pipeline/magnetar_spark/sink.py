@@ -36,7 +36,7 @@ from magnetar_spark.arrow_in import LargeMessage, Router, Rows, gathered
 from magnetar_spark.clients import client_of
 from magnetar_spark.content import Content
 from magnetar_spark.errors import SinkError, said_first
-from magnetar_spark.options import SinkOptions
+from magnetar_spark.options.sink import SinkOptions
 from magnetar_spark.work import (
     Work,
     begin,

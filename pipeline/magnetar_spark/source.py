@@ -28,7 +28,7 @@ from magnetar_spark.clients import client_of, close_all, exit_on_sigterm
 from magnetar_spark.cut_ranges import ranges_at
 from magnetar_spark.errors import UNREADABLE, OffsetsLost, OptionError, said_first
 from magnetar_spark.offsets import METADATA, Places, StreamOffset, each, to_json
-from magnetar_spark.options import SourceOptions
+from magnetar_spark.options.source import SourceOptions
 from magnetar_spark.planning import Range, limited, new_count, split
 
 log = logging.getLogger("magnetar.spark")

@@ -15,7 +15,7 @@ from magnetar import blocking
 from magnetar_core.errors import SequenceCommitted, SequenceTooOld
 from magnetar_spark.content import Content
 from magnetar_spark.errors import SinkError
-from magnetar_spark.options import SinkOptions
+from magnetar_spark.options.sink import SinkOptions
 
 log = logging.getLogger("magnetar.spark")
 

@@ -86,7 +86,12 @@ class Scene:
         return self._clients[-1]
 
     async def broker(self, name: str, body: Any, form: str = "unary") -> Any:
-        return await self.client(name, BROKER).ask(body, form)
+        """Ask the broker, as clients do: again while it has not heard of a transaction yet."""
+        client = self.client(name, BROKER)
+        while True:
+            told = await client.ask(body, form)
+            if not (isinstance(told, common.ServerError) and told.code == common.LOG_UNAVAILABLE):
+                return told
 
     async def coordinator(self, name: str, body: Any, form: str = "unary") -> Any:
         return await self.client(name, COORDINATOR).ask(body, form)

@@ -13,7 +13,7 @@ from tests.waiting import wait_until
 
 from magnetar import Cut, blocking
 from magnetar_core import cuts
-from magnetar_spark.options import source_options
+from magnetar_spark.options.source import source_options
 from magnetar_spark.source import BatchReader
 
 SERVERS = "magnetar.bootstrap.servers"

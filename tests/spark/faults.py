@@ -25,7 +25,8 @@ from tests.waiting import wait_until
 from magnetar.link.session import LinkSession
 from magnetar_core.errors import MagnetarError
 from magnetar_spark import MagnetarDataSource, sink
-from magnetar_spark.options import SinkOptions, SourceOptions, sink_options, source_options
+from magnetar_spark.options.sink import SinkOptions, sink_options
+from magnetar_spark.options.source import SourceOptions, source_options
 from magnetar_spark.sink import StreamWriter, TaskMessage
 from magnetar_spark.source import StreamReader
 

@@ -10,7 +10,7 @@ import pytest
 from magnetar import blocking
 from magnetar_spark.catalog import Catalog, Extent
 from magnetar_spark.errors import OptionError
-from magnetar_spark.options import source_options
+from magnetar_spark.options.source import source_options
 
 EXTENT = Extent(first={"in": {0: 3, 1: 0}}, end={"in": {0: 7, 1: 0}}, topic_ids={"in": 1})
 

@@ -14,7 +14,7 @@ from tests.spark.cut_world import PARTITIONS, Bank, changed, rows_of, values, wi
 from magnetar_spark.catalog import Catalog
 from magnetar_spark.cut_ranges import ranges_at
 from magnetar_spark.errors import OffsetsLost, OptionError
-from magnetar_spark.options import NOW, source_options
+from magnetar_spark.options.source import NOW, source_options
 from magnetar_spark.source import RangePartition
 
 pytestmark = pytest.mark.chaos

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from magnetar_spark.errors import OptionError
-from magnetar_spark.options import NOW, Bound, sink_options, source_options
+from magnetar_spark.options.bounds import Bound
+from magnetar_spark.options.sink import sink_options
+from magnetar_spark.options.source import NOW, source_options
 
 SERVERS = {"magnetar.bootstrap.servers": "127.0.0.1:6650"}
 SOURCE = {**SERVERS, "subscribe": "flights"}

@@ -199,7 +199,13 @@ def of_field(kind: object) -> dict[str, Any]:
         ({"type": "long"}, "no schema of a record"),
         (RECURSIVE, "Tree contains itself"),
         (of_field(["int", "string"]), "no type for the union int, string"),
-        (of_field({"type": "array", "items": "null"}), "items without content"),
+        *(
+            (of_field({"type": "array", "items": one}), "items without content")
+            for one in (
+                *("null", {"type": "fixed", "name": "None", "size": 0}),
+                {**of_field("null"), "name": "Two"},
+            )
+        ),
         (
             of_field({"type": "bytes", "logicalType": "decimal", "precision": 39}),
             "38 digits at most",

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar_spark.offsets import METADATA, Places, StreamOffset, to_places
-from magnetar_spark.options import source_options
+from magnetar_spark.options.source import source_options
 from magnetar_spark.planning import Range, limited, new_count, split
 from magnetar_spark.source import RangePartition, StreamReader
 

@@ -14,7 +14,7 @@ from tests.cli.running import Standalone, running_standalone
 from magnetar import blocking
 from magnetar_spark.clients import close_all
 from magnetar_spark.jobs import audit, offload, offload_goal, restore
-from magnetar_spark.options import SERVERS
+from magnetar_spark.options.given import SERVERS
 
 pytestmark = pytest.mark.chaos
 

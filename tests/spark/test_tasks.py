@@ -17,7 +17,7 @@ from magnetar.enums import TransactionAction
 from magnetar_core.ids import TxnID
 from magnetar_spark.clients import close_all
 from magnetar_spark.errors import SinkError
-from magnetar_spark.options import SinkOptions, sink_options
+from magnetar_spark.options.sink import SinkOptions, sink_options
 from magnetar_spark.sink import TaskMessage, commit_tasks, write_task
 from magnetar_spark.work import Work
 

@@ -155,7 +155,8 @@ NOT_ORDERS = [
 
 
 def test_what_is_no_order_goes_elsewhere(world: World) -> None:
-    name = world.topics(order(0), *NOT_ORDERS)
+    # It ignores fields that the schema does not have, whatever their names.
+    name = world.topics(order(0, **{"@corrupt": "tea"}), *NOT_ORDERS)
     count = len(NOT_ORDERS)
     assert world.run(name) == Report(batches=1, read=count + 1, written=1, bad=count)
     assert [one["id"] for one in world.output(name)] == [0]
@@ -276,6 +277,8 @@ def test_a_batch_that_comes_again_is_written_once(world: World) -> None:
     forget_last_batch(world, name)
     with pytest.raises(TransformFailed, match="committed with other rows"):
         world.run(name, sql="SELECT id FROM input")
+    world.run(name, sql="SELECT id FROM input", accepts_committed=True)
+    assert (len(world.output(name)), len(world.read(f"{name}-bad"))) == (6, 1)
 
 
 def forget_last_batch(world: World, name: str) -> None:
@@ -317,6 +320,38 @@ def test_a_row_that_the_query_cannot_do_ends_the_job(world: World) -> None:
     world.run(name, sql=sql.replace("CAST", "try_cast"))
     found = sorted(world.output(name), key=lambda one: one["id"])
     assert found == [{"id": 0, "number": None}, {"id": 1, "number": 7}]
+
+
+def test_two_jobs_write_to_one_topic(world: World) -> None:
+    one, two = world.topics(order(1)), world.topics(order(2))
+    world.run(one)
+    assert world.run(two, output=f"{one}-out").written == 1
+    assert sorted(each["id"] for each in world.output(one)) == [1, 2]
+
+
+def test_keys_keep_their_order(world: World) -> None:
+    name = world.topics()
+    with world.client.create_producer(name) as producer:
+        for number in range(60):
+            producer.enqueue(order(number), b"key %d" % (number % 4))
+    world.run(name, offsets_per_batch_max=14)
+    found = [one for partition in range(2) for one in world.client.read(f"{name}-out", partition)]
+    for key in range(4):
+        ids = [json.loads(one.value)["id"] for one in found if one.key == b"key %d" % key]
+        assert ids == list(range(key, 60, 4))
+
+
+def test_lost_messages_end_the_job_unless_that_is_accepted(world: World) -> None:
+    name = world.topics(*map(order, range(4)))
+    world.run(name)
+    world.send(name, map(order, range(4, 8)))
+    world.client.admin.topics.delete(name)
+    world.client.admin.topics.create(name, partitions=2)
+    world.send(name, [order(8), order(9)])
+    with pytest.raises(TransformFailed, match="OffsetsLost"):
+        world.run(name)
+    world.run(name, accepts_loss=True)
+    assert sorted(one["id"] for one in world.output(name)) == [0, 1, 2, 3, 8, 9]
 
 
 def test_a_checkpoint_belongs_to_its_topics(world: World) -> None:

@@ -262,7 +262,7 @@ def test_tasks_of_several_principals_write_in_the_transaction_of_their_work(
     pyarrow = pytest.importorskip("pyarrow")
     sink = pytest.importorskip("magnetar_spark.sink")
     clients = pytest.importorskip("magnetar_spark.clients")
-    options = pytest.importorskip("magnetar_spark.options")
+    options = pytest.importorskip("magnetar_spark.options.sink")
     works = pytest.importorskip("magnetar_spark.work")
     tls = secured.tls("executor")
 
@@ -293,7 +293,7 @@ def test_tasks_of_several_principals_write_in_the_transaction_of_their_work(
 
 def test_spark_takes_the_same_files_as_options(secured: Secured, tmp_path: Path) -> None:
     clients = pytest.importorskip("magnetar_spark.clients")
-    options = pytest.importorskip("magnetar_spark.options")
+    options = pytest.importorskip("magnetar_spark.options.sink")
     tls, token = secured.tls("executor"), tmp_path / "token"
     token.write_text(secured.token("alice"))
     read = options.sink_options(secured.spark_options(tls, token), streaming=False)

@@ -83,6 +83,22 @@ ALL_BAD_STATUS = 3
     show_default=True,
     help="How many messages one transaction has, about, at most.",
 )
+@click.option(
+    "--transaction-timeout",
+    type=Duration(),
+    default="10m",
+    show_default=True,
+    help="A batch that takes longer is aborted; servers allow 15m by default.",
+)
+@click.option(
+    "--accept-loss", is_flag=True, help="Go on without messages that retention has removed."
+)
+@click.option(
+    "--accept-committed",
+    is_flag=True,
+    help="If the last batch is committed, and comes again with other rows since the query was"
+    " changed: leave it as it is.",
+)
 @job_options
 @json_option
 def transform(
@@ -97,7 +113,7 @@ def transform(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Turn the messages of INPUT into messages of OUTPUT by a SQL query, exactly once.
+    """Turn INPUT into OUTPUT by a SQL query, exactly once.
 
     The query sees the view `input`: the columns of the values, and `_message`, a struct with key,
     value, headers, topic, partition, offset, timestamp, event_time and txn_id. Its columns are the
@@ -105,7 +121,7 @@ def transform(
     `_value` are these parts of the new message; what is not among them stays as it was if the query
     also gives `_message`, as SELECT * does.
 
-    Exit status: 0, or 3 when no value that was read could be decoded.
+    Exit status: 0, 1 when the job failed, 3 when no value that was read could be decoded.
     """
     with spark_needed():
         from magnetar_spark.jobs import transform as jobs
@@ -121,6 +137,9 @@ def transform(
         sql=_text_of(query),
         error_topic=errors,
         accepts_all_bad=given["accept_all_bad"],
+        accepts_loss=given["accept_loss"],
+        accepts_committed=given["accept_committed"],
+        transaction_timeout_ms=given["transaction_timeout"],
         starting_offsets=given["starting_offsets"],
         offsets_per_batch_max=given["offsets_per_batch"],
         interval_ms=interval if follow else None,

@@ -26,7 +26,7 @@ from magnetar_spark.jobs.failures import JobError, one_line
 from magnetar_spark.jobs.progress import ROWS, WINDOWS, Batch, Summary, batch_of
 from magnetar_spark.jobs.session import settings
 from magnetar_spark.jobs.watching import watch
-from magnetar_spark.options import SERVERS
+from magnetar_spark.options.given import SERVERS
 from magnetar_spark.schema import HEADERS_TYPE
 from magnetar_spark.sink import QUERY_ID
 

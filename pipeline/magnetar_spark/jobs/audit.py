@@ -33,7 +33,7 @@ from magnetar_spark.jobs.audit_unique import check_unique, shared
 from magnetar_spark.jobs.failures import JobError, one_line
 from magnetar_spark.jobs.job_cuts import cut_at, later_than
 from magnetar_spark.jobs.unfinished_transactions import unfinished_transactions
-from magnetar_spark.options import NOW
+from magnetar_spark.options.source import NOW
 from magnetar_spark.planning import Range
 
 ORPHAN_MS_DEFAULT = 10_000

@@ -20,7 +20,7 @@ from magnetar_core.errors import (
     UnsupportedVersion,
 )
 from magnetar_spark.jobs.failures import JobError
-from magnetar_spark.options import NOW
+from magnetar_spark.options.source import NOW
 
 _STAMP_MAX: Final = (1 << 64) - 1
 

@@ -32,7 +32,7 @@ from magnetar_spark.jobs.offload_log import OffloadError, OffloadLog, RestoreLog
 from magnetar_spark.jobs.session import settings
 from magnetar_spark.jobs.split_points import SplitPoint, Splitter, between
 from magnetar_spark.jobs.unfinished_transactions import unfinished_transactions
-from magnetar_spark.options import SERVERS
+from magnetar_spark.options.given import SERVERS
 from magnetar_spark.planning import new_count
 from magnetar_spark.registration import register
 from magnetar_spark.schema import HEADERS_TYPE, source_schema

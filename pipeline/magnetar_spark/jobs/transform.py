@@ -26,7 +26,8 @@ from magnetar_spark.jobs.progress import behind
 from magnetar_spark.jobs.session import settings
 from magnetar_spark.jobs.transform_query import MESSAGE, RESERVED, TransformQuery
 from magnetar_spark.jobs.watching import watch
-from magnetar_spark.options import SERVERS
+from magnetar_spark.options.given import SERVERS
+from magnetar_spark.options.sink import TRANSACTION_TIMEOUT_MS_DEFAULT
 from magnetar_spark.payloads.formats import payload_of
 from magnetar_spark.payloads.payload import ERROR, RECORD, Payload
 from magnetar_spark.schema import HEADERS_TYPE, source_schema
@@ -55,6 +56,10 @@ class Request:
         sql: the query; see `TransformQuery`.
         error_topic: for values that cannot be decoded; None: the first one ends the job.
         accepts_all_bad: whether the first batch may consist of such values alone.
+        accepts_loss: whether to go on without messages that retention has removed.
+        accepts_committed: whether a batch that is committed counts as it is when it comes again
+            with other rows.
+        transaction_timeout_ms: a batch that takes longer is aborted.
         starting_offsets: "earliest", "latest" or JSON; of a new checkpoint.
         offsets_per_batch_max: about so many.
         interval_ms: between the starts of batches; None: what is there now, and no more.
@@ -71,6 +76,9 @@ class Request:
     sql: str = QUERY_DEFAULT
     error_topic: str | None = None
     accepts_all_bad: bool = False
+    accepts_loss: bool = False
+    accepts_committed: bool = False
+    transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS_DEFAULT
     starting_offsets: str = "earliest"
     offsets_per_batch_max: int = 100_000
     interval_ms: int | None = None
@@ -183,6 +191,7 @@ class _Job:
                 startingOffsets=request.starting_offsets,
                 maxOffsetsPerTrigger=str(request.offsets_per_batch_max),
                 includeHeaders="true",
+                failOnDataLoss=_flag(not request.accepts_loss),
             )
             .load()
         )
@@ -231,6 +240,8 @@ class _Job:
             output.write.format(FORMAT).options(
                 **{SERVERS: ",".join(request.servers)},
                 includeHeaders="true",
+                transactionTimeout=f"{request.transaction_timeout_ms}ms",
+                failOnReplayMismatch=_flag(not request.accepts_committed),
                 txnAppId=f"transform/{query_id}",
                 txnVersion=str(batch),
             ).mode("append").save()
@@ -258,6 +269,10 @@ class _Job:
             f" was written. Look whether they are {request.payload_format} of this schema; with"
             f" --accept-all-bad they go to {request.error_topic}"
         )
+
+
+def _flag(value: bool) -> str:
+    return "true" if value else "false"
 
 
 def _good(frame: DataFrame) -> DataFrame:

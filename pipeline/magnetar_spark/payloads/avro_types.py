@@ -125,12 +125,25 @@ class AvroTypes:
         raise OptionError(f"{self._path}: Spark has no type for the union {_short(schema)}")
 
     def _item(self, schema: Any) -> DataType:
-        # A few bytes could declare any number of items that take none.
-        if schema == "null" or (
-            isinstance(schema, dict) and schema["type"] == "record" and not schema["fields"]
-        ):
+        found = self._type(schema)
+        if not self._takes_bytes(schema):
+            # A few bytes could declare any number of them.
             raise OptionError(f"{self._path}: an array of items without content")
-        return self._type(schema)
+        return found
+
+    def _takes_bytes(self, schema: Any) -> bool:
+        if isinstance(schema, list):
+            return True  # The number of the branch.
+        if isinstance(schema, str):
+            return schema != "null" and (
+                schema not in self._named or self._takes_bytes(self._named[schema])
+            )
+        kind = schema["type"]
+        if kind in ("record", "error"):
+            return any(self._takes_bytes(one["type"]) for one in schema["fields"])
+        if kind == "fixed":
+            return bool(schema["size"])
+        return self._takes_bytes(kind)
 
     def _decimal(self, schema: dict[str, Any]) -> DecimalType:
         precision = schema["precision"]

@@ -29,6 +29,7 @@ from tests.mutants.catalogue import (
     several_brokers,
     spark,
     storage,
+    transforms,
 )
 from tests.mutants.mutant import Mutant
 
@@ -58,5 +59,6 @@ CATALOGUE: tuple[Mutant, ...] = (
     *client_routing.MUTANTS,
     *client_owners.MUTANTS,
     *spark.MUTANTS,
+    *transforms.MUTANTS,
     *cli.MUTANTS,
 )

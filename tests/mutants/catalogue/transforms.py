@@ -1,0 +1,80 @@
+"""Mistakes in the transform of any topic, and in what decodes values."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+_JOB = "pipeline/magnetar_spark/jobs/transform.py"
+_QUERY = "pipeline/magnetar_spark/jobs/transform_query.py"
+_PAYLOAD = "pipeline/magnetar_spark/payloads/payload.py"
+_JSON = "pipeline/magnetar_spark/payloads/json_payload.py"
+_AVRO = "pipeline/magnetar_spark/payloads/avro_payload.py"
+_AVRO_TYPES = "pipeline/magnetar_spark/payloads/avro_types.py"
+
+MUTANTS = (
+    Mutant(
+        name="second-object-of-a-value",
+        file=_JSON,
+        old="    return F.coalesce(in_array & in_object, F.lit(False))",
+        new="    return F.coalesce(in_object | in_array, F.lit(False))",
+        mistake="What follows a JSON object is dropped if it can continue an array.",
+    ),
+    Mutant(
+        name="required-columns-are-not",
+        file=_JSON,
+        old="            if not field.nullable:",
+        new="            if field.nullable is None:",
+        mistake="Spark is trusted to look after NOT NULL.",
+    ),
+    Mutant(
+        name="bytes-behind-a-datum",
+        file=_AVRO,
+        old="        if data.tell() != len(value):",
+        new="        if data.tell() > len(value):",
+        mistake="Bytes that are left after a datum are of no interest.",
+    ),
+    Mutant(
+        name="items-of-no-bytes",
+        file=_AVRO_TYPES,
+        old='            return any(self._takes_bytes(one["type"]) for one in schema["fields"])',
+        new='            return bool(schema["fields"])',
+        mistake="A record with a field takes bytes, whatever the field is.",
+    ),
+    Mutant(
+        name="numbers-that-do-not-fit-vanish",
+        file=_PAYLOAD,
+        old='            errors[number] = f"a value does not fit in its type: {raised}"',
+        new='            _ = f"a value does not fit in its type: {raised}"',
+        mistake="A record that no column can hold is left out, and nobody is told.",
+    ),
+    Mutant(
+        name="all-bad-is-a-matter-of-the-error-topic",
+        file=_JOB,
+        old="            bad < read or batch > 0 or request.accepts_all_bad",
+        new="            bad <= read or batch > 0 or request.accepts_all_bad",
+        mistake="With an error topic there is nothing to fail for.",
+    ),
+    Mutant(
+        name="only-what-is-good-is-written",
+        file=_JOB,
+        old="                output = output.unionByName(_bad(frame, request.error_topic))",
+        new=(
+            "                output = output.unionByName(_bad(frame, request.error_topic).limit(0))"
+        ),
+        mistake="Bad values are counted, and go nowhere.",
+    ),
+    Mutant(
+        name="batches-of-a-topic",
+        file=_JOB,
+        old='txnAppId=f"transform/{query_id}"',
+        new='txnAppId=f"transform/{request.output}"',
+        mistake="Two jobs that write to one topic take each other's batches for their own.",
+    ),
+    Mutant(
+        name="subqueries-look-at-all-rows",
+        file=_QUERY,
+        old="not in _ROW_BY_ROW or not node.subqueries().isEmpty():",
+        new="not in _ROW_BY_ROW:",
+        mistake="A subquery in a condition is part of the condition.",
+    ),
+)
