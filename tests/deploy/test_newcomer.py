@@ -61,7 +61,7 @@ def test_the_pages_about_spark(install: Install, tmp_path: Path) -> None:
     begin = (ROOT / "docs" / "spark.md").read_text()
     assert "`pip install 'magnetar[server,spark]'`" in begin
     assert f"`{SERVERS}`" in begin
-    programs = install("[server,spark]")
+    programs = install("[server,spark,tables]")
     with servers(programs, tmp_path) as address:
         (_, program), *_ = (one for one in blocks(begin) if one[0] == "python")
         program = program.replace(DEFAULT_ADDRESS, address)
@@ -83,7 +83,7 @@ def follow_jobs(programs: Path, directory: Path, address: str) -> None:
         elif language == "python":
             run(programs / "python", "-c", text, cwd=directory)
     # All jobs but the restore are in blocks.
-    for job in ("audit", "offload", "transform"):
+    for job in ("audit", "offload", "tables", "transform"):
         assert any(f"magnetar pipeline {job} " in one for one in followed)
     (restore,) = re.findall(r"`(magnetar pipeline restore DIRECTORY/[^`]+)`", page)
     restore = restore.replace("DIRECTORY", str(directory / "offloaded"))

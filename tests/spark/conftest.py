@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -24,6 +25,7 @@ SOON = (
     " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 )
 WITHOUT_PANDAS = Path(__file__).parent / "without_pandas"
+_hidden_pandas: dict[str, ModuleType] = {}
 
 
 @pytest.fixture(scope="session")
@@ -41,6 +43,8 @@ def python_of_spark(tmp_path_factory: pytest.TempPathFactory) -> None:
     they nor we find pandas, which the extra for Spark does not bring.
     """
     sys.path.insert(0, str(WITHOUT_PANDAS))
+    # What tests of tables import brings it, before this.
+    _hidden_pandas.update(_take_pandas())
     from magnetar_spark.jobs.spark_home import home_without_archive
 
     # They start in a third of the time that a user's take.
@@ -53,6 +57,21 @@ def python_of_spark(tmp_path_factory: pytest.TempPathFactory) -> None:
     path = [WITHOUT_PANDAS, ROOT / "pipeline", ROOT, os.environ.get("PYTHONPATH", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(str(one) for one in path if one)
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+
+
+def _take_pandas() -> dict[str, ModuleType]:
+    names = [name for name in sys.modules if name.partition(".")[0] == "pandas"]
+    return {name: sys.modules.pop(name) for name in names}
+
+
+@pytest.fixture(scope="module")
+def pandas(python_of_spark: None) -> Iterator[None]:
+    """For tests of what brings it: the extra for tables."""
+    sys.modules.update(_hidden_pandas)
+    sys.path.remove(str(WITHOUT_PANDAS))
+    yield
+    _hidden_pandas.update(_take_pandas())
+    sys.path.insert(0, str(WITHOUT_PANDAS))
 
 
 def environment_of_a_user(*, pandas: bool = False) -> dict[str, str]:

@@ -17,8 +17,8 @@ from magnetar_cli.commands.cut import token_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# What Spark brings: without it there are no jobs.
-PACKAGES = ("pyspark", "pyarrow", "numpy")
+# Without these there are no jobs, or not all of them: by package, the extra that brings it.
+PACKAGES = {"pyspark": "spark", "pyarrow": "spark", "numpy": "spark", "pyiceberg": "tables"}
 
 
 def job_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -65,14 +65,16 @@ def _default_broker() -> str:
 
 @contextmanager
 def spark_needed() -> Iterator[None]:
-    """Report a missing Spark, around imports of magnetar_spark."""
+    """Report a missing Spark or Iceberg, around imports of magnetar_spark."""
     try:
         yield
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] not in PACKAGES:
+        extra = PACKAGES.get((error.name or "").partition(".")[0])
+        if extra is None:
             raise
+        needed = "tables need Iceberg" if extra == "tables" else "jobs need Spark"
         raise click.ClickException(
-            f"no module {error.name}: jobs need Spark: pip install 'magnetar[spark]'"
+            f"no module {error.name}: {needed}: pip install 'magnetar[{extra}]'"
         ) from None
 
 

@@ -10,40 +10,16 @@ from typing import Any
 import click
 
 from magnetar_cli.output import print_facts, print_json
+from magnetar_cli.pipeline.payloads import ALL_BAD_STATUS, payload_of_request, payload_options
 from magnetar_cli.pipeline.running import failures_told, job_options, job_session, spark_needed
 from magnetar_cli.progress import JobProgress
 from magnetar_cli.types import Duration, json_option
-
-# Of a run in which no value could be decoded.
-ALL_BAD_STATUS = 3
 
 
 @click.command()
 @click.argument("source", metavar="INPUT")
 @click.argument("output")
-@click.option(
-    "--format",
-    "payload_format",
-    type=click.Choice(["json", "avro", "protobuf", "text"]),
-    required=True,
-    help="How values are written.",
-)
-@click.option(
-    "--schema",
-    metavar="PATH",
-    help="Of JSON: columns in SQL, `id BIGINT NOT NULL, name STRING`. Of Avro: a schema (.avsc). Of"
-    " Protobuf: descriptors, as protoc --descriptor_set_out writes them. Or a directory with such a"
-    " file for each topic: INPUT.ddl, INPUT.avsc, INPUT.desc.",
-)
-@click.option("--message", metavar="NAME", help="Of Protobuf: the message's full name.")
-@click.option(
-    "--framing",
-    type=click.Choice(["none", "confluent"]),
-    default="none",
-    show_default=True,
-    help="Of Avro: whether values begin with the number of their writer's schema, which is then"
-    " NUMBER.avsc beside the schema.",
-)
+@payload_options
 @click.option(
     "--query",
     metavar="SQL",
@@ -130,10 +106,7 @@ def transform(
         input=source,
         output=output,
         checkpoint=given["checkpoint"],
-        payload_format=given["payload_format"],
-        schema_path=given["schema"],
-        message_name=given["message"],
-        framed=given["framing"] == "confluent",
+        **payload_of_request(given),
         sql=_text_of(query),
         error_topic=errors,
         accepts_all_bad=given["accept_all_bad"],

@@ -1,0 +1,49 @@
+"""Options of jobs that decode values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from magnetar_cli.types import with_options
+
+# Of a run in which no value could be decoded.
+ALL_BAD_STATUS = 3
+
+payload_options: Callable[[Callable[..., Any]], Callable[..., Any]] = with_options(
+    click.option(
+        "--format",
+        "payload_format",
+        type=click.Choice(["json", "avro", "protobuf", "text"]),
+        required=True,
+        help="How values are written.",
+    ),
+    click.option(
+        "--schema",
+        metavar="PATH",
+        help="Of JSON: columns in SQL, `id BIGINT NOT NULL, name STRING`. Of Avro: a schema"
+        " (.avsc). Of Protobuf: descriptors, as protoc --descriptor_set_out writes them. Or a"
+        " directory with such a file for each topic: TOPIC.ddl, TOPIC.avsc, TOPIC.desc.",
+    ),
+    click.option("--message", metavar="NAME", help="Of Protobuf: the message's full name."),
+    click.option(
+        "--framing",
+        type=click.Choice(["none", "confluent"]),
+        default="none",
+        show_default=True,
+        help="Of Avro: whether values begin with the number of their writer's schema, which is then"
+        " NUMBER.avsc beside the schema.",
+    ),
+)
+
+
+def payload_of_request(given: dict[str, Any]) -> dict[str, Any]:
+    """Return what a job's request has of these options."""
+    return {
+        "payload_format": given["payload_format"],
+        "schema_path": given["schema"],
+        "message_name": given["message"],
+        "framed": given["framing"] == "confluent",
+    }

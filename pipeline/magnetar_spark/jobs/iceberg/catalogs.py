@@ -1,0 +1,56 @@
+"""Opens the catalog that tables are in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pyiceberg.catalog import Catalog, load_catalog
+
+from magnetar_spark.errors import OptionError
+from magnetar_spark.jobs.failures import one_line
+
+# In a warehouse of its own, a directory on this machine.
+CATALOG_FILE = "catalog.db"
+
+
+@dataclass(frozen=True)
+class CatalogChoice:
+    """Which catalog.
+
+    Attributes:
+        name: as pyiceberg's configuration has it; None: its default one.
+        properties: in addition to the configuration, or instead of it.
+        warehouse: a directory on this machine with a catalog of its own; None: as told otherwise.
+    """
+
+    name: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    warehouse: str | None = None
+
+
+def open_catalog(choice: CatalogChoice) -> Catalog:
+    """Open a catalog.
+
+    Raises:
+        OptionError: there is none.
+    """
+    if choice.warehouse is not None:
+        if choice.name is not None:
+            raise OptionError("a warehouse has a catalog of its own: name one of them")
+        directory = Path(choice.warehouse).absolute()
+        directory.mkdir(parents=True, exist_ok=True)
+        own = {
+            "type": "sql",
+            "uri": f"sqlite:///{directory / CATALOG_FILE}",
+            "warehouse": directory.as_uri(),
+        }
+        return load_catalog("warehouse", **{**own, **choice.properties})
+    try:
+        return load_catalog(choice.name, **choice.properties)
+    except Exception as error:  # Each kind of catalog has errors of its own.
+        raise OptionError(
+            f"the catalog {choice.name or 'default'!r} cannot be opened: {one_line(str(error))}."
+            " Name a directory with --warehouse, or a catalog of ~/.pyiceberg.yaml with --catalog"
+        ) from error

@@ -1,0 +1,425 @@
+"""Brings Iceberg tables of topics to a cut: one moment over all of them.
+
+What a table has is told by its own snapshots, so there is no checkpoint. A run reads what the new
+cut has and the table's cut has not, writes files, and commits them.
+Source: docs/design/0018-tables.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from py4j.protocol import Py4JJavaError
+from pyiceberg.catalog import Catalog
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from magnetar import Cut
+from magnetar_spark.clients import client_of
+from magnetar_spark.data_source import MagnetarDataSource
+from magnetar_spark.errors import OffsetsLost, OptionError
+from magnetar_spark.jobs.failures import one_line
+from magnetar_spark.jobs.iceberg.catalogs import CatalogChoice, open_catalog
+from magnetar_spark.jobs.iceberg.columns import RESERVED, bad_schema, record_schema
+from magnetar_spark.jobs.iceberg.compaction import StoredFile, groups
+from magnetar_spark.jobs.iceberg.data_files import WrittenFile, discard, target_of
+from magnetar_spark.jobs.iceberg.lineage import goals, is_before, tag_of
+from magnetar_spark.jobs.iceberg.table import TablesFailed, TopicTable
+from magnetar_spark.jobs.iceberg.tasks import BAD, RECORDS, Written, write_messages, write_together
+from magnetar_spark.jobs.job_cuts import cut_at
+from magnetar_spark.jobs.session import settings
+from magnetar_spark.options.given import SERVERS
+from magnetar_spark.options.source import NOW
+from magnetar_spark.payloads.formats import payload_of
+from magnetar_spark.payloads.payload import Payload
+from magnetar_spark.sink import new_run_token
+
+SETTINGS = {
+    # Times in values have nothing to do with where this runs.
+    "spark.sql.session.timeZone": "UTC",
+    # Large messages by the thousand would not fit into a worker.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",
+}
+FILE_BYTES = 256 << 20
+NAMESPACE = "magnetar"
+_DAY_MS = 24 * 3600 * 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """Which tables to bring where.
+
+    Attributes:
+        servers: brokers, "host:port".
+        payload_format, schema_path, message_name, framed: see `payload_of`; of all topics.
+        namespace: of all tables, with dots between its parts. A table has its topic's name.
+        at: the token of a cut; NOW: take one.
+        keeps_bad: whether values that cannot be decoded go to a table TOPIC_bad. Otherwise the
+            first one ends the job, unless there is such a table already.
+        accepts_all_bad: whether a new table's messages may all be such values.
+        file_bytes: about how large a file is at most.
+        tasks_min: with how many tasks to write at least, if there are messages for them.
+        kept_ms: for how long the tag of a cut keeps its snapshots from expiring.
+    """
+
+    servers: tuple[str, ...]
+    topics: tuple[str, ...]
+    payload_format: str
+    schema_path: str | None = None
+    message_name: str | None = None
+    framed: bool = False
+    catalog: CatalogChoice = field(default_factory=CatalogChoice)
+    namespace: str = NAMESPACE
+    at: str = NOW
+    keeps_bad: bool = False
+    accepts_all_bad: bool = False
+    file_bytes: int = FILE_BYTES
+    tasks_min: int = 1
+    kept_ms: int = 7 * _DAY_MS
+
+
+@dataclass(frozen=True)
+class TableReport:
+    """What a run has done to a table.
+
+    Attributes:
+        new_rows: how many it has added.
+        new_files: how many files they are in.
+        joined_files: how many small files it has written together.
+        snapshot_id: of the last commit that brought it to a cut; None: it was there.
+    """
+
+    table: str
+    topic: str
+    new_rows: int = 0
+    new_files: int = 0
+    joined_files: int = 0
+    snapshot_id: int | None = None
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a run has done.
+
+    Attributes:
+        cut: the token of the cut at which all tables are.
+        tag: the name of their snapshots' tag.
+        read: how many messages it read; with a run before that was killed, some of them again.
+        bad: how many of them could not be decoded.
+    """
+
+    cut: str
+    tag: str
+    read: int
+    bad: int
+    tables: tuple[TableReport, ...]
+
+    @property
+    def is_all_bad(self) -> bool:
+        """Whether it read something, and could decode nothing."""
+        return 0 < self.read == self.bad
+
+
+def tables(
+    spark: SparkSession,
+    request: Request,
+    on_progress: Callable[[str, int, int], None] = lambda *_: None,
+) -> Report:
+    """Bring a table for each topic to a cut.
+
+    Args:
+        on_progress: hears what is done now, how many topics are done, and of how many.
+    Raises:
+        OptionError: the request makes no sense, or a table has other columns.
+        TablesFailed: tables are not at the cut. Those that are stay there.
+        JobError: the job cannot work at this cut.
+        TopicNotFound: a topic is not there.
+        MagnetarError: the servers cannot be reached.
+    """
+    if len(set(request.topics)) < len(request.topics):
+        raise OptionError("a topic is named twice")
+    client = client_of(request.servers)
+    for topic in request.topics:
+        client.admin.topics.list_offsets(topic)
+    run = _Run(spark, request, open_catalog(request.catalog), on_progress)
+    run.open(client.admin.cluster_info().cluster_id)
+    cut = cut_at(client, request.at, request.topics)
+    try:
+        with settings(spark, SETTINGS):
+            for goal in goals([(one.topic, one.cut) for one in run.tables], cut):
+                run.bring(goal, is_last=goal == cut)
+            run.join_small_files()
+    except (PySparkException, Py4JJavaError) as error:
+        raise TablesFailed(_said(one_line(str(error)))) from error
+    return run.report(cut)
+
+
+def _said(text: str) -> str:
+    """What went wrong in Spark, and what to do."""
+    if text.startswith((OffsetsLost.__name__, OptionError.__name__)):
+        return (
+            f"what has come since a table's cut cannot be read: {text.partition(': ')[2]}. Nothing"
+            " of this run counts. Tables of another --namespace begin with what is there now"
+        )
+    return f"a task failed: {text}"
+
+
+@dataclass
+class _Topic:
+    """A topic, and its tables: of records, and perhaps one of what could not be decoded."""
+
+    name: str
+    payload: Payload
+    records: TopicTable
+    bad: TopicTable | None = None
+
+    @property
+    def tables(self) -> list[TopicTable]:
+        """Both, in the order of their commits."""
+        return [self.records] if self.bad is None else [self.bad, self.records]
+
+
+@dataclass
+class _Pass:
+    """What is written of a topic for tables that are at the same cut."""
+
+    topic: _Topic
+    tables: list[TopicTable]
+    since: Cut | None
+    written: Written = field(default_factory=Written)
+
+    @property
+    def is_first(self) -> bool:
+        """Whether the table of records has no rows yet."""
+        return self.since is None and self.topic.records in self.tables
+
+    @property
+    def must_move(self) -> bool:
+        """Whether tables go to a new cut without a new row.
+
+        A table has to have a cut. And while its cut was taken, transactions may have ended: their
+        messages would be looked at again, and retention may have removed them then.
+        """
+        return self.since is None or any(
+            one.begun_offset < one.end_offset
+            for one in self.since.taken.topic(self.topic.name).partitions
+        )
+
+
+class _Run:
+    """A run of the job."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        request: Request,
+        catalog: Catalog,
+        on_progress: Callable[[str, int, int], None],
+    ) -> None:
+        self._spark = spark
+        self._request = request
+        self._catalog = catalog
+        self._on_progress = on_progress
+        self._run = new_run_token()
+        self._topics: list[_Topic] = []
+        self._reports: dict[str, TableReport] = {}
+        self._read = self._bad = 0
+
+    @property
+    def tables(self) -> list[TopicTable]:
+        return [table for topic in self._topics for table in topic.tables]
+
+    def open(self, cluster_id: str) -> None:
+        """Look at all tables, and make those that are not there, with all columns.
+
+        Raises:
+            OptionError: a schema cannot be used, or a table has other columns.
+            TablesFailed: a table is not this job's.
+        """
+        request = self._request
+        schemas = {}
+        for name in request.topics:
+            payload = payload_of(
+                request.payload_format,
+                topic=name,
+                schema_path=request.schema_path,
+                message_name=request.message_name,
+                framed=request.framed,
+                reserved=RESERVED,
+            )
+            schemas[name] = record_schema(payload.schema)
+            self._topics.append(_Topic(name, payload, self._table(name, name, RECORDS)))
+        # Nothing is made or changed before it is known of all whether it can be.
+        for topic in self._topics:
+            topic.records.load()
+            topic.records.check_schema(schemas[topic.name])
+            bad = self._table(topic.name, f"{topic.name}_{BAD}", BAD)
+            bad.load()
+            if bad.is_there or request.keeps_bad:
+                topic.bad = bad
+        for topic in self._topics:
+            topic.records.prepare(schemas[topic.name], cluster_id)
+            if topic.bad is not None:
+                topic.bad.prepare(bad_schema(), cluster_id)
+        for table in self.tables:
+            target_of(table.table, request.file_bytes)
+            self._reports[table.name] = TableReport(table.name, table.topic)
+
+    def _table(self, topic: str, name: str, rows: str) -> TopicTable:
+        return TopicTable(self._catalog, (*self._request.namespace.split("."), name), topic, rows)
+
+    def bring(self, goal: Cut, *, is_last: bool) -> None:
+        """Bring tables to a cut: first all files, then all commits.
+
+        Args:
+            is_last: whether tables that have no cut yet begin with this one.
+        Raises:
+            TablesFailed: a table cannot be brought there, or what was read must not go into it.
+        """
+        passes = [one for topic in self._topics for one in _passes(topic, goal, is_last)]
+        try:
+            for done, one in enumerate(passes):
+                self._on_progress(f"reading {one.topic.name}", done, len(passes))
+                one.written = self._write(one, goal)
+                self._judge(one)
+        except BaseException:
+            for one in passes:
+                _discard(one)
+            raise
+        if is_last and not any(one.written.read or one.must_move for one in passes):
+            return
+        for one in passes:
+            self._read += one.written.read
+            self._bad += one.written.bad
+        # One of bad values before that of records: a run that is killed in between loses none.
+        for one in passes:
+            for table in one.tables:
+                self._on_progress(f"committing {table.name}", len(passes), len(passes))
+                self._commit(table, one.written.files[table.rows], goal)
+
+    def join_small_files(self) -> None:
+        """Write small files together, table by table."""
+        for table in self.tables:
+            if self._reports[table.name].new_files:
+                self._on_progress(f"joining files of {table.name}", 1, 1)
+                self._join(table)
+
+    def report(self, cut: Cut) -> Report:
+        """Return what was done."""
+        reports = tuple(self._reports[one.name] for one in self.tables)
+        return Report(str(cut), tag_of(cut), self._read, self._bad, reports)
+
+    def _write(self, one: _Pass, goal: Cut) -> Written:
+        request = self._request
+        targets = {table.rows: target_of(table.table, request.file_bytes) for table in one.tables}
+        return write_messages(
+            self._messages(one, goal),
+            one.topic.payload,
+            records=targets.get(RECORDS),
+            bad=targets.get(BAD),
+            name=self._run,
+            tasks=max(self._spark.sparkContext.defaultParallelism, request.tasks_min),
+        )
+
+    def _messages(self, one: _Pass, goal: Cut) -> DataFrame:
+        request = self._request
+        options = {
+            SERVERS: ",".join(request.servers),
+            "subscribe": one.topic.name,
+            "includeHeaders": "true",
+            "minPartitions": str(request.tasks_min),
+            "cut": str(goal),
+        }
+        if one.since is not None:
+            options["since"] = str(one.since)
+        return self._spark.read.format(MagnetarDataSource.name()).options(**options).load()
+
+    def _judge(self, one: _Pass) -> None:
+        """Raises: TablesFailed: values that could not be decoded must not be left out."""
+        written, request = one.written, self._request
+        if not written.bad:
+            return
+        example = f"such as {written.example}. Nothing of this run counts"
+        if one.topic.bad is None:
+            raise TablesFailed(
+                f"{written.bad:,} of {written.read:,} values of {one.topic.name!r} cannot be"
+                f" decoded, {example}. With --keep-bad they go to a table of their own"
+            )
+        if one.is_first and written.bad == written.read and not request.accepts_all_bad:
+            raise TablesFailed(
+                f"none of the first {written.read:,} values of {one.topic.name!r} can be decoded,"
+                f" {example}. Look whether they are {request.payload_format} of this schema; with"
+                f" --accept-all-bad they go to {one.topic.bad.name}"
+            )
+
+    def _commit(self, table: TopicTable, files: Sequence[WrittenFile], goal: Cut) -> None:
+        snapshot_id = table.add(
+            [table.stored(one.path) for one in files],
+            goal,
+            run=self._run,
+            kept_ms=self._request.kept_ms,
+        )
+        before = self._reports[table.name]
+        self._reports[table.name] = replace(
+            before,
+            new_rows=before.new_rows + sum(one.rows for one in files),
+            new_files=before.new_files + len(files),
+            snapshot_id=snapshot_id,
+        )
+
+    def _join(self, table: TopicTable) -> None:
+        scans = {one.file.file_path: one for one in table.files_without_deletes()}
+        chosen = groups(
+            (
+                StoredFile(path, repr(one.file.partition), one.file.file_size_in_bytes)
+                for path, one in scans.items()
+            ),
+            self._request.file_bytes,
+        )
+        if not chosen:
+            return
+        written = write_together(
+            self._spark,
+            [[scans[one.path] for one in group] for group in chosen],
+            table.table.metadata,
+            target_of(table.table, self._request.file_bytes),
+            name=f"{self._run}-joined",
+        )
+        old = [scans[one.path].file for group in chosen for one in group]
+        new = [one for group in written for one in group]
+        if sum(one.record_count for one in old) != sum(one.rows for one in new):
+            discard(table.table.io, [one.path for one in new])
+            raise TablesFailed(
+                f"files of {table.name} have other numbers of rows than it says: {table.name} is at"
+                " the cut, and its small files were not joined"
+            )
+        snapshot_id = table.replace(old, [table.stored(one.path) for one in new], run=self._run)
+        self._reports[table.name] = replace(
+            self._reports[table.name], joined_files=len(old), snapshot_id=snapshot_id
+        )
+
+
+def _passes(topic: _Topic, goal: Cut, is_last: bool) -> list[_Pass]:
+    """What to write of a topic; usually once for both of its tables."""
+    found: dict[str, _Pass] = {}
+    for table in topic.tables:
+        # A table for bad values that is made later lacks none: the job did not go past them.
+        since = table.cut or topic.records.cut
+        if since is None:
+            is_due = is_last
+        elif is_last and since.taken.stamp > goal.taken.stamp:
+            raise TablesFailed(
+                f"{table.name} has a later cut than this one: roll it back, or leave --at out"
+            )
+        else:
+            is_due = is_before(since, goal, topic.name) or (table.cut is None and is_last)
+        if is_due:
+            one = found.setdefault(str(since), _Pass(topic, [], since))
+            one.tables.append(table)
+    return list(found.values())
+
+
+def _discard(one: _Pass) -> None:
+    for table in one.tables:
+        discard(table.table.io, [file.path for file in one.written.files[table.rows]])
