@@ -29,6 +29,7 @@ from tests.mutants.catalogue import (
     several_brokers,
     spark,
     storage,
+    tables,
     transforms,
 )
 from tests.mutants.mutant import Mutant
@@ -59,6 +60,7 @@ CATALOGUE: tuple[Mutant, ...] = (
     *client_routing.MUTANTS,
     *client_owners.MUTANTS,
     *spark.MUTANTS,
+    *tables.MUTANTS,
     *transforms.MUTANTS,
     *cli.MUTANTS,
 )

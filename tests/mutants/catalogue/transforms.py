@@ -50,8 +50,8 @@ MUTANTS = (
     Mutant(
         name="all-bad-is-a-matter-of-the-error-topic",
         file=_JOB,
-        old="            bad < read or batch > 0 or request.accepts_all_bad",
-        new="            bad <= read or batch > 0 or request.accepts_all_bad",
+        old="is not None and (bad < read or batch > 0 or request.accepts_all_bad):",
+        new="is not None and (bad <= read or batch > 0 or request.accepts_all_bad):",
         mistake="With an error topic there is nothing to fail for.",
     ),
     Mutant(
