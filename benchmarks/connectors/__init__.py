@@ -1,0 +1,1 @@
+"""Magnetar's source and sink for Spark beside those of Kafka that come with Spark."""
