@@ -3,7 +3,9 @@
 SOAK_TRANSACTIONS names another number, SOAK_AT_ONCE how many run at a time, each with a producer of
 its own, and SOAK_RATE how many begin in a second at most: beside other work the rate changes, and
 disk and memory with it. SOAK_MESSAGE_BYTES and SOAK_PARTITIONS_WRITTEN make each transaction
-smaller or larger. With `-s` the figures are shown for success too.
+smaller or larger. With SOAK_INPUTS_TOGETHER, one of so many transactions acknowledges so many
+inputs: a slow machine does ten million of them in two hours. With `-s` the figures are shown for
+success too.
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ from magnetar import Client, Consumer, Producer
 TRANSACTIONS = int(os.environ.get("SOAK_TRANSACTIONS", "1000000"))
 AT_ONCE = int(os.environ.get("SOAK_AT_ONCE", "64"))
 RATE_MAX = float(os.environ.get("SOAK_RATE", "inf"))
+# Of so many transactions, one acknowledges that many inputs.
+INPUTS_TOGETHER = int(os.environ.get("SOAK_INPUTS_TOGETHER", "1"))
 PARTITIONS = 8
 PARTITIONS_WRITTEN = int(os.environ.get("SOAK_PARTITIONS_WRITTEN", "2"))
 MESSAGE_BYTES = int(os.environ.get("SOAK_MESSAGE_BYTES", "1024"))
@@ -103,11 +107,16 @@ class Pipeline:
             self._begins.set()
             first = self.begun
             await self._turn(first)
-            message = await inputs.receive()
+            messages = (
+                [await inputs.receive() for _ in range(INPUTS_TOGETHER)]
+                if first % INPUTS_TOGETHER == 0
+                else ()
+            )
             txn = await client.begin_transaction()
             for step in range(PARTITIONS_WRITTEN):
                 producer.send_nowait(value, partition=(first + step) % PARTITIONS, txn=txn)
-            inputs.ack_nowait(message, txn=txn)
+            for message in messages:
+                inputs.ack_nowait(message, txn=txn)
             await txn.commit()
             self.finished += 1
 

@@ -28,7 +28,7 @@ from magnetar_spark.jobs.iceberg.lineage import goals, is_before, tag_of
 from magnetar_spark.jobs.iceberg.table import TablesFailed, TopicTable
 from magnetar_spark.jobs.iceberg.tasks import BAD, RECORDS, Written, write_messages, write_together
 from magnetar_spark.jobs.job_cuts import cut_at
-from magnetar_spark.jobs.session import settings
+from magnetar_spark.jobs.session import ARROW_SETTINGS, settings
 from magnetar_spark.options.given import SERVERS
 from magnetar_spark.options.source import NOW
 from magnetar_spark.payloads.formats import payload_of
@@ -38,8 +38,7 @@ from magnetar_spark.sink import new_run_token
 SETTINGS = {
     # Times in values have nothing to do with where this runs.
     "spark.sql.session.timeZone": "UTC",
-    # Large messages by the thousand would not fit into a worker.
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",
+    **ARROW_SETTINGS,
 }
 FILE_BYTES = 256 << 20
 NAMESPACE = "magnetar"

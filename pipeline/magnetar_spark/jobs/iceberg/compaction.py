@@ -1,8 +1,9 @@
 """Chooses small files that are written together. Pure.
 
 Files of a partition fall into tiers, of which each begins at four times the size of the one before.
-As soon as a tier has four files, they become one of a higher tier. So a row is written again once
-for each tier, at most, and a partition has few files, however many runs have added to it.
+As soon as a tier has four files, they become one, which belongs to a higher tier. So a row is
+written again about once for each tier, and a partition has few files, however many runs have added
+to it. Only in the lowest tier a file may be written again every third run, until it has a megabyte.
 """
 
 from __future__ import annotations
