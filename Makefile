@@ -52,7 +52,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 		chosen="$$(tools/choose_python.sh $(PYTHON))"; \
 		echo "$$chosen -m venv $(VENV)"; "$$chosen" -m venv $(VENV); \
 	fi
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[server,dev,spark-connect]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[server,dev,spark-connect,tables]'
 	@# Spark looks along the path for its formats, and an editable install is not on it.
 	@$(BIN)/python -c 'import sysconfig; open(sysconfig.get_path("purelib") + "/magnetar_pipeline.pth", "w").write("$(CURDIR)/pipeline\n")'
 	@touch $@
