@@ -22,15 +22,12 @@ from tests.waiting import wait_until
 from magnetar_cli.program import cli
 from magnetar_spark.clients import close_all
 from magnetar_spark.errors import OptionError
-from magnetar_spark.jobs import tables
 from magnetar_spark.jobs.iceberg.catalogs import CatalogChoice, open_catalog
 from magnetar_spark.jobs.iceberg.table import TablesFailed
 from magnetar_spark.jobs.iceberg.tasks import Written
-from magnetar_spark.jobs.session import ARROW_SETTINGS
+from magnetar_spark.jobs.session import BYTES_PER_BATCH, DECODING_SETTINGS
 
 pytestmark = pytest.mark.chaos
-
-(BYTES_PER_BATCH,) = ARROW_SETTINGS
 
 
 @pytest.fixture(scope="module")
@@ -321,6 +318,25 @@ def test_the_token_of_many_partitions_is_in_a_file(
         world.run(name)
 
 
+def test_a_run_that_slept_does_not_take_the_table_back(world: World) -> None:
+    """Another run goes on from its commit while it sleeps. Then it joins the files of both."""
+    name = world.topic()
+    for number in range(3):
+        world.send(name, [order(number)])
+        world.run(name, file_bytes=1)
+    world.send(name, [order(3)])
+
+    def other() -> None:
+        world.send(name, [order(4)])
+        with patch("magnetar_spark.jobs.tables.open_catalog", open_catalog):
+            world.run(name, file_bytes=1)
+
+    with failing_catalog(0, after=other):
+        assert world.run(name).tables[0].joined_files == 5
+    assert world.run(name).read == 0
+    assert world.ids(name) == [*range(5)]
+
+
 def test_tables_of_others_are_left_alone(world: World) -> None:
     name, other = world.topic(order(0)), world.topic(order(0))
     world.run(name)
@@ -377,7 +393,7 @@ def test_large_messages_go_to_workers_a_few_at_a_time(
         return Written()
 
     monkeypatch.setattr("magnetar_spark.jobs.tables.write_messages", measured)
-    monkeypatch.setitem(tables.SETTINGS, BYTES_PER_BATCH, str(1 << 20))
+    monkeypatch.setitem(DECODING_SETTINGS, BYTES_PER_BATCH, str(1 << 20))
     world.run(world.topic(*(order(one, item="x" * 100_000) for one in range(40))))
     assert sum(sizes) > 4_000_000
     assert max(sizes) < 2 << 20
@@ -412,6 +428,8 @@ def test_the_command_line(world: World, tmp_path: Path) -> None:
     all_bad = CliRunner().invoke(cli, given)
     assert all_bad.exit_code == 3
     assert f"magnetar.{name}_bad" in all_bad.stdout
+    elsewhere = [*given[:6], str(world.schema), *given[7:]]
+    assert "orders.ddl cannot be opened" in CliRunner().invoke(cli, elsewhere).stderr
     for wrong, words in (
         (["--catalog", "none"], "name one of them"),
         (["--catalog-property", "uri"], "'uri' is not NAME=TEXT"),

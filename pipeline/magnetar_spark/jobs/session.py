@@ -20,9 +20,15 @@ from magnetar_spark.registration import register
 SUBMITTED = "PYSPARK_GATEWAY_PORT"
 # A task may fail three times: without the second number it must not fail once.
 MASTER_DEFAULT = "local[*,4]"
-# Of jobs that hand messages to Python: by their number alone, which is Spark's rule, ten thousand
-# large ones would go to a worker together.
-ARROW_SETTINGS = {"spark.sql.execution.arrow.maxBytesPerBatch": str(32 << 20)}
+BYTES_PER_BATCH = "spark.sql.execution.arrow.maxBytesPerBatch"
+# Of jobs that decode values.
+DECODING_SETTINGS = {
+    # Times in values have nothing to do with where this runs.
+    "spark.sql.session.timeZone": "UTC",
+    # By their number alone, which is Spark's rule, ten thousand large messages would go to a Python
+    # worker together.
+    BYTES_PER_BATCH: str(32 << 20),
+}
 # A server may be on its way up, but a person should hear soon that there is none.
 FIND_ATTEMPTS = 5
 FIND_PERIOD_S = 0.2

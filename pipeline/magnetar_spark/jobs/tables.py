@@ -22,24 +22,19 @@ from magnetar_spark.errors import OffsetsLost, OptionError
 from magnetar_spark.jobs.failures import one_line
 from magnetar_spark.jobs.iceberg.catalogs import CatalogChoice, open_catalog
 from magnetar_spark.jobs.iceberg.columns import RESERVED, bad_schema, record_schema
-from magnetar_spark.jobs.iceberg.compaction import StoredFile, groups
-from magnetar_spark.jobs.iceberg.data_files import WrittenFile, discard, target_of
-from magnetar_spark.jobs.iceberg.lineage import goals, is_before, tag_of
+from magnetar_spark.jobs.iceberg.data_files import WrittenFile, target_of
+from magnetar_spark.jobs.iceberg.joining import join_small_files
+from magnetar_spark.jobs.iceberg.lineage import goals, tag_of
+from magnetar_spark.jobs.iceberg.passes import Pass, Topic, passes
 from magnetar_spark.jobs.iceberg.table import TablesFailed, TopicTable
-from magnetar_spark.jobs.iceberg.tasks import BAD, RECORDS, Written, write_messages, write_together
+from magnetar_spark.jobs.iceberg.tasks import BAD, RECORDS, Written, write_messages
 from magnetar_spark.jobs.job_cuts import cut_at
-from magnetar_spark.jobs.session import ARROW_SETTINGS, settings
+from magnetar_spark.jobs.session import DECODING_SETTINGS, settings
 from magnetar_spark.options.given import SERVERS
 from magnetar_spark.options.source import NOW
 from magnetar_spark.payloads.formats import payload_of
-from magnetar_spark.payloads.payload import Payload
 from magnetar_spark.sink import new_run_token
 
-SETTINGS = {
-    # Times in values have nothing to do with where this runs.
-    "spark.sql.session.timeZone": "UTC",
-    **ARROW_SETTINGS,
-}
 FILE_BYTES = 256 << 20
 NAMESPACE = "magnetar"
 _DAY_MS = 24 * 3600 * 1000
@@ -86,7 +81,7 @@ class TableReport:
         new_rows: how many it has added.
         new_files: how many files they are in.
         joined_files: how many small files it has written together.
-        snapshot_id: of the last commit that brought it to a cut; None: it was there.
+        snapshot_id: of the commit that brought it to the cut; None: it was there.
     """
 
     table: str
@@ -145,7 +140,7 @@ def tables(
     run.open(client.admin.cluster_info().cluster_id)
     cut = cut_at(client, request.at, request.topics)
     try:
-        with settings(spark, SETTINGS):
+        with settings(spark, DECODING_SETTINGS):
             for goal in goals([(one.topic, one.cut) for one in run.tables], cut):
                 run.bring(goal, is_last=goal == cut)
             run.join_small_files()
@@ -159,51 +154,10 @@ def _said(text: str) -> str:
     if text.startswith((OffsetsLost.__name__, OptionError.__name__)):
         return (
             f"what has come since a table's cut cannot be read: {text.partition(': ')[2]}. Nothing"
-            " of this run counts. Tables of another --namespace begin with what is there now"
+            " was committed at the new cut. Tables of another --namespace begin with what is there"
+            " now"
         )
     return f"a task failed: {text}"
-
-
-@dataclass
-class _Topic:
-    """A topic, and its tables: of records, and perhaps one of what could not be decoded."""
-
-    name: str
-    payload: Payload
-    records: TopicTable
-    bad: TopicTable | None = None
-
-    @property
-    def tables(self) -> list[TopicTable]:
-        """Both, in the order of their commits."""
-        return [self.records] if self.bad is None else [self.bad, self.records]
-
-
-@dataclass
-class _Pass:
-    """What is written of a topic for tables that are at the same cut."""
-
-    topic: _Topic
-    tables: list[TopicTable]
-    since: Cut | None
-    written: Written = field(default_factory=Written)
-
-    @property
-    def is_first(self) -> bool:
-        """Whether the table of records has no rows yet."""
-        return self.since is None and self.topic.records in self.tables
-
-    @property
-    def must_move(self) -> bool:
-        """Whether tables go to a new cut without a new row.
-
-        A table has to have a cut. And while its cut was taken, transactions may have ended: their
-        messages would be looked at again, and retention may have removed them then.
-        """
-        return self.since is None or any(
-            one.begun_offset < one.end_offset
-            for one in self.since.taken.topic(self.topic.name).partitions
-        )
 
 
 class _Run:
@@ -221,7 +175,7 @@ class _Run:
         self._catalog = catalog
         self._on_progress = on_progress
         self._run = new_run_token()
-        self._topics: list[_Topic] = []
+        self._topics: list[Topic] = []
         self._reports: dict[str, TableReport] = {}
         self._read = self._bad = 0
 
@@ -248,7 +202,7 @@ class _Run:
                 reserved=RESERVED,
             )
             schemas[name] = record_schema(payload.schema)
-            self._topics.append(_Topic(name, payload, self._table(name, name, RECORDS)))
+            self._topics.append(Topic(name, payload, self._table(name, name, RECORDS)))
         # Nothing is made or changed before it is known of all whether it can be.
         for topic in self._topics:
             topic.records.load()
@@ -262,6 +216,7 @@ class _Run:
             if topic.bad is not None:
                 topic.bad.prepare(bad_schema(), cluster_id)
         for table in self.tables:
+            # Refuses what could not be written, before anything is read.
             target_of(table.table, request.file_bytes)
             self._reports[table.name] = TableReport(table.name, table.topic)
 
@@ -276,25 +231,23 @@ class _Run:
         Raises:
             TablesFailed: a table cannot be brought there, or what was read must not go into it.
         """
-        passes = [one for topic in self._topics for one in _passes(topic, goal, is_last)]
+        due = [one for topic in self._topics for one in passes(topic, goal, is_last=is_last)]
         try:
-            for done, one in enumerate(passes):
-                self._on_progress(f"reading {one.topic.name}", done, len(passes))
+            for done, one in enumerate(due):
+                self._on_progress(f"reading {one.topic.name}", done, len(due))
                 one.written = self._write(one, goal)
                 self._judge(one)
         except BaseException:
-            for one in passes:
-                _discard(one)
+            for one in due:
+                one.discard()
             raise
-        if is_last and not any(one.written.read or one.must_move for one in passes):
+        if is_last and not any(one.written.read or one.must_move for one in due):
             return
-        for one in passes:
+        for one in due:
             self._read += one.written.read
             self._bad += one.written.bad
-        # One of bad values before that of records: a run that is killed in between loses none.
-        for one in passes:
             for table in one.tables:
-                self._on_progress(f"committing {table.name}", len(passes), len(passes))
+                self._on_progress(f"committing {table.name}", len(due), len(due))
                 self._commit(table, one.written.files[table.rows], goal)
 
     def join_small_files(self) -> None:
@@ -302,14 +255,18 @@ class _Run:
         for table in self.tables:
             if self._reports[table.name].new_files:
                 self._on_progress(f"joining files of {table.name}", 1, 1)
-                self._join(table)
+                count = join_small_files(
+                    self._spark, table, self._request.file_bytes, run=self._run
+                )
+                before = self._reports[table.name]
+                self._reports[table.name] = replace(before, joined_files=count)
 
     def report(self, cut: Cut) -> Report:
         """Return what was done."""
         reports = tuple(self._reports[one.name] for one in self.tables)
         return Report(str(cut), tag_of(cut), self._read, self._bad, reports)
 
-    def _write(self, one: _Pass, goal: Cut) -> Written:
+    def _write(self, one: Pass, goal: Cut) -> Written:
         request = self._request
         targets = {table.rows: target_of(table.table, request.file_bytes) for table in one.tables}
         return write_messages(
@@ -321,7 +278,7 @@ class _Run:
             tasks=max(self._spark.sparkContext.defaultParallelism, request.tasks_min),
         )
 
-    def _messages(self, one: _Pass, goal: Cut) -> DataFrame:
+    def _messages(self, one: Pass, goal: Cut) -> DataFrame:
         request = self._request
         options = {
             SERVERS: ",".join(request.servers),
@@ -334,12 +291,12 @@ class _Run:
             options["since"] = str(one.since)
         return self._spark.read.format(MagnetarDataSource.name()).options(**options).load()
 
-    def _judge(self, one: _Pass) -> None:
+    def _judge(self, one: Pass) -> None:
         """Raises: TablesFailed: values that could not be decoded must not be left out."""
         written, request = one.written, self._request
         if not written.bad:
             return
-        example = f"such as {written.example}. Nothing of this run counts"
+        example = f"such as {written.example}. Nothing was committed at this cut"
         if one.topic.bad is None:
             raise TablesFailed(
                 f"{written.bad:,} of {written.read:,} values of {one.topic.name!r} cannot be"
@@ -366,59 +323,3 @@ class _Run:
             new_files=before.new_files + len(files),
             snapshot_id=snapshot_id,
         )
-
-    def _join(self, table: TopicTable) -> None:
-        scans = {one.file.file_path: one for one in table.files_without_deletes()}
-        chosen = groups(
-            (
-                StoredFile(path, repr(one.file.partition), one.file.file_size_in_bytes)
-                for path, one in scans.items()
-            ),
-            self._request.file_bytes,
-        )
-        if not chosen:
-            return
-        written = write_together(
-            self._spark,
-            [[scans[one.path] for one in group] for group in chosen],
-            table.table.metadata,
-            target_of(table.table, self._request.file_bytes),
-            name=f"{self._run}-joined",
-        )
-        old = [scans[one.path].file for group in chosen for one in group]
-        new = [one for group in written for one in group]
-        if sum(one.record_count for one in old) != sum(one.rows for one in new):
-            discard(table.table.io, [one.path for one in new])
-            raise TablesFailed(
-                f"files of {table.name} have other numbers of rows than it says: {table.name} is at"
-                " the cut, and its small files were not joined"
-            )
-        snapshot_id = table.replace(old, [table.stored(one.path) for one in new], run=self._run)
-        self._reports[table.name] = replace(
-            self._reports[table.name], joined_files=len(old), snapshot_id=snapshot_id
-        )
-
-
-def _passes(topic: _Topic, goal: Cut, is_last: bool) -> list[_Pass]:
-    """What to write of a topic; usually once for both of its tables."""
-    found: dict[str, _Pass] = {}
-    for table in topic.tables:
-        # A table for bad values that is made later lacks none: the job did not go past them.
-        since = table.cut or topic.records.cut
-        if since is None:
-            is_due = is_last
-        elif is_last and since.taken.stamp > goal.taken.stamp:
-            raise TablesFailed(
-                f"{table.name} has a later cut than this one: roll it back, or leave --at out"
-            )
-        else:
-            is_due = is_before(since, goal, topic.name) or (table.cut is None and is_last)
-        if is_due:
-            one = found.setdefault(str(since), _Pass(topic, [], since))
-            one.tables.append(table)
-    return list(found.values())
-
-
-def _discard(one: _Pass) -> None:
-    for table in one.tables:
-        discard(table.table.io, [file.path for file in one.written.files[table.rows]])

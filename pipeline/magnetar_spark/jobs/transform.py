@@ -23,7 +23,7 @@ from magnetar_spark.errors import OptionError
 from magnetar_spark.jobs.checkpoint import Checkpoint
 from magnetar_spark.jobs.failures import JobError, one_line
 from magnetar_spark.jobs.progress import behind
-from magnetar_spark.jobs.session import ARROW_SETTINGS, settings
+from magnetar_spark.jobs.session import DECODING_SETTINGS, settings
 from magnetar_spark.jobs.transform_query import MESSAGE, RESERVED, TransformQuery
 from magnetar_spark.jobs.watching import watch
 from magnetar_spark.options.given import SERVERS
@@ -143,12 +143,7 @@ def transform(
         if topic is not None:
             client.admin.topics.list_offsets(topic)
     job = _Job(spark, request)
-    wanted = {
-        # Times in values have nothing to do with where this runs.
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.streaming.stopTimeout": STOP_TIMEOUT,
-        **ARROW_SETTINGS,
-    }
+    wanted = {**DECODING_SETTINGS, "spark.sql.streaming.stopTimeout": STOP_TIMEOUT}
     try:
         with settings(spark, wanted):
             job.check()

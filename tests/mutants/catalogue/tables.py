@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 _JOB = "pipeline/magnetar_spark/jobs/tables.py"
+_PASSES = "pipeline/magnetar_spark/jobs/iceberg/passes.py"
 _TABLE = "pipeline/magnetar_spark/jobs/iceberg/table.py"
 _LINEAGE = "pipeline/magnetar_spark/jobs/iceberg/lineage.py"
 _TASKS = "pipeline/magnetar_spark/jobs/iceberg/tasks.py"
@@ -21,7 +22,7 @@ MUTANTS = (
     ),
     Mutant(
         name="tables-records-before-bad",
-        file=_JOB,
+        file=_PASSES,
         old="        return [self.records] if self.bad is None else [self.bad, self.records]",
         new="        return [self.records] if self.bad is None else [self.records, self.bad]",
         mistake="A run that is killed between the commits of a first run loses the bad values.",
@@ -43,12 +44,10 @@ MUTANTS = (
     Mutant(
         name="tables-idle-ones-stay-behind",
         file=_JOB,
-        old=(
-            "        if is_last and not any(one.written.read or one.must_move for one in passes):\n"
-        ),
+        old="        if is_last and not any(one.written.read or one.must_move for one in due):\n",
         new=(
-            "        passes = [one for one in passes if one.written.read or one.must_move]\n"
-            "        if is_last and not passes:\n"
+            "        due = [one for one in due if one.written.read or one.must_move]\n"
+            "        if is_last and not due:\n"
         ),
         mistake="A table without new rows does not get the cut that the others get.",
     ),
@@ -75,7 +74,7 @@ MUTANTS = (
     ),
     Mutant(
         name="tables-later-bad-begins-at-the-start",
-        file=_JOB,
+        file=_PASSES,
         old="        since = table.cut or topic.records.cut\n",
         new="        since = table.cut\n",
         mistake="A table of bad values that is made later reads the whole topic again.",
@@ -89,10 +88,22 @@ MUTANTS = (
     ),
     Mutant(
         name="tables-older-cuts-are-done",
-        file=_JOB,
+        file=_PASSES,
         old="        elif is_last and since.taken.stamp > goal.taken.stamp:\n",
         new="        elif is_last and since.taken.stamp > goal.taken.stamp + (1 << 62):\n",
         mistake="Who asks for an earlier moment is told that the table is there.",
+    ),
+    Mutant(
+        name="tables-joined-at-the-cut-of-this-run",
+        file=_TABLE,
+        old="        return self._commit(change)\n\n    def files_without_deletes",
+        new=(
+            "        snapshot_id = self._commit(change)\n"
+            "        self._cut = cut\n"
+            "        return snapshot_id\n\n"
+            "    def files_without_deletes"
+        ),
+        mistake="Files of a run that went on meanwhile are said to be at the cut of this one.",
     ),
     Mutant(
         name="tables-joined-files-stay-beside-the-old",
@@ -125,7 +136,7 @@ MUTANTS = (
     Mutant(
         name="tables-discard-nothing",
         file=_JOB,
-        old="            for one in passes:\n                _discard(one)\n            raise\n",
+        old="            for one in due:\n                one.discard()\n            raise\n",
         new="            raise\n",
         mistake="A run that fails leaves its files.",
     ),

@@ -36,21 +36,25 @@ def open_catalog(choice: CatalogChoice) -> Catalog:
     Raises:
         OptionError: there is none.
     """
-    if choice.warehouse is not None:
-        if choice.name is not None:
-            raise OptionError("a warehouse has a catalog of its own: name one of them")
-        directory = Path(choice.warehouse).absolute()
-        directory.mkdir(parents=True, exist_ok=True)
-        own = {
-            "type": "sql",
-            "uri": f"sqlite:///{directory / CATALOG_FILE}",
-            "warehouse": directory.as_uri(),
-        }
-        return load_catalog("warehouse", **{**own, **choice.properties})
+    if choice.warehouse is not None and choice.name is not None:
+        raise OptionError("a warehouse has a catalog of its own: name one of them")
     try:
-        return load_catalog(choice.name, **choice.properties)
+        if choice.warehouse is None:
+            return load_catalog(choice.name, **choice.properties)
+        own = _in_directory(Path(choice.warehouse).absolute())
+        return load_catalog("warehouse", **{**own, **choice.properties})
     except Exception as error:  # Each kind of catalog has errors of its own.
+        what = choice.warehouse or f"the catalog {choice.name or 'default'!r}"
         raise OptionError(
-            f"the catalog {choice.name or 'default'!r} cannot be opened: {one_line(str(error))}."
-            " Name a directory with --warehouse, or a catalog of ~/.pyiceberg.yaml with --catalog"
+            f"{what} cannot be opened: {one_line(str(error))}. Name a directory with --warehouse,"
+            " or a catalog of ~/.pyiceberg.yaml with --catalog"
         ) from error
+
+
+def _in_directory(directory: Path) -> dict[str, str]:
+    directory.mkdir(parents=True, exist_ok=True)
+    return {
+        "type": "sql",
+        "uri": f"sqlite:///{directory / CATALOG_FILE}",
+        "warehouse": directory.as_uri(),
+    }

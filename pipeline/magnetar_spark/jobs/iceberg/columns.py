@@ -32,7 +32,7 @@ from pyiceberg.types import (
 from pyspark.sql import types as spark
 
 from magnetar_spark.errors import OptionError
-from magnetar_spark.schema import HEADERS_TYPE
+from magnetar_spark.schema import source_schema
 
 # By column of the source: what of a message each row has.
 MESSAGE_COLUMNS = {
@@ -50,16 +50,9 @@ BAD_VALUE, REASON = "_value", "_reason"
 # No field of a record may have such a name.
 RESERVED = (*MESSAGE_COLUMNS.values(), BAD_VALUE, REASON)
 
+_SOURCE = source_schema(include_headers=True)
 _MESSAGE_FIELDS = spark.StructType(
-    [
-        spark.StructField("_partition", spark.IntegerType()),
-        spark.StructField("_offset", spark.LongType()),
-        spark.StructField("_txn_id", spark.StringType()),
-        spark.StructField("_timestamp", spark.TimestampType()),
-        spark.StructField("_event_time", spark.TimestampType()),
-        spark.StructField("_key", spark.BinaryType()),
-        spark.StructField("_headers", HEADERS_TYPE),
-    ]
+    [spark.StructField(name, _SOURCE[of].dataType) for of, name in MESSAGE_COLUMNS.items()]
 )
 _BAD_FIELDS = spark.StructType(
     [

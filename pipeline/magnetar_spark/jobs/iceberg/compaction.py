@@ -46,11 +46,13 @@ def groups(files: Iterable[StoredFile], target_bytes: int) -> list[list[StoredFi
     for tier in tiers.values():
         tier.sort(key=lambda one: (one.byte_count, one.path))
         group: list[StoredFile] = []
+        group_bytes = 0
         for one in tier:
-            if group and sum(each.byte_count for each in group) + one.byte_count > target_bytes:
+            if group_bytes + one.byte_count > target_bytes:
                 found.append(group)
-                group = []
+                group, group_bytes = [], 0
             group.append(one)
+            group_bytes += one.byte_count
         found.append(group)
     return [group for group in found if len(group) >= TOGETHER]
 

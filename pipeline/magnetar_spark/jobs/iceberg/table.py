@@ -178,9 +178,7 @@ class TopicTable:
             tags.create_tag(append.snapshot_id, tag_of(cut), max_ref_age_ms=kept_ms).commit()
             return append.snapshot_id
 
-        snapshot_id = self._commit(change)
-        self._cut = cut
-        return snapshot_id
+        return self._commit(change)
 
     def files_without_deletes(self) -> list[FileScanTask]:
         """Return the files of the table that no deletes belong to."""
@@ -222,7 +220,8 @@ class TopicTable:
                     f"{self.name} was not changed, or the catalog does not say so:"
                     f" {one_line(str(error))}. Run the job again, which looks where it is"
                 ) from error
-        self._table = self._catalog.load_table(self.identifier)
+        # Where it is now may be further: another run goes on from the snapshot of this one.
+        self.load()
         return snapshot_id
 
     def _has(self, snapshot_id: int) -> bool:

@@ -88,16 +88,13 @@ def write_together(
     target: Target,
     *,
     name: str,
-) -> list[list[WrittenFile]]:
-    """Write the rows of each group of files into few files, group by group."""
+) -> list[WrittenFile]:
+    """Write the rows of each group of files into few files."""
     told = spark.createDataFrame([(at,) for at in range(len(groups))], "number BIGINT")
     rows = told.repartition(len(groups)).mapInArrow(
         _joining(groups, metadata, target, name), _TOLD_DDL
     )
-    written: list[list[WrittenFile]] = [[] for _ in groups]
-    for group, path, count in rows.collect():
-        written[int(group)].append(WrittenFile(path, count))
-    return written
+    return [WrittenFile(path, count) for _, path, count in rows.collect()]
 
 
 def _attempt(name: str) -> str:
@@ -163,7 +160,7 @@ def _joining(
                 except BaseException:
                     writer.discard()
                     raise
-                yield _told([(str(number), one.path, one.rows) for one in files])
+                yield _told([(RECORDS, one.path, one.rows) for one in files])
 
     return write
 
