@@ -39,7 +39,7 @@ def etcd_of_module(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdSer
 def etcd(etcd_of_module: EtcdServer) -> Iterator[EtcdServer]:
     """Three members that the test may kill and freeze."""
     yield etcd_of_module
-    etcd_of_module.mend()
+    etcd_of_module.agree()
 
 
 def settings(etcd: EtcdServer, first: int = 0, call_timeout_ms: int = 20_000) -> EtcdSettings:
