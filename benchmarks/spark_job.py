@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+
+from benchmarks.streaming import batches_of, rows_and_seconds
 
 
 def main() -> None:
@@ -43,19 +44,8 @@ def measured(spark: SparkSession, job: dict[str, Any], told: dict[str, Any]) -> 
         writer = writer.format("noop")
     else:
         writer = writer.format("magnetar").options(**job["sink"])
-    if job["source"] is None:
-        # It has no end: stop it after as many batches as the others have.
-        query = writer.start()
-        while len(query.recentProgress) < told["batches"] and query.isActive:
-            time.sleep(0.05)
-        query.stop()
-    else:
-        query = writer.trigger(availableNow=True).start()
-        query.awaitTermination()
-    progress = [one for one in query.recentProgress if one.numInputRows]
-    counted = progress[: told["batches"]][-told["batches_counted"] :]
-    rows = sum(one.numInputRows for one in counted)
-    seconds = sum(one.durationMs["triggerExecution"] for one in counted) / 1000
+    batches = batches_of(writer, told["batches"], endless=job["source"] is None)
+    rows, seconds = rows_and_seconds(batches[-told["batches_counted"] :])
     return {"rows": rows, "seconds": seconds}
 
 

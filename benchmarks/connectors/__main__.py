@@ -26,14 +26,24 @@ from rich.console import Console
 from rich.table import Table
 
 import magnetar
-from benchmarks.connectors.fetch import PYTHON, fetch_spark
 from benchmarks.peers import kafka
-from benchmarks.peers.fetch import ROOT, VENV_PYTHON, NotFetched, fetch
+from benchmarks.peers.fetch import (
+    ROOT,
+    VENV_PYTHON,
+    NotFetched,
+    fetch,
+    fetch_archives,
+    make_environment,
+)
 from benchmarks.peers.processes import NotRunning, ended_by_signals
 from benchmarks.peers.system import DURABILITIES, LEFT_TO_THE_OS, SYNCED
 from benchmarks.servers import started
 
+# The newest one that has a connector for Kafka; maven/spark_kafka.xml has that.
+SPARK = "pyspark==4.2.0"
+# Of each query: they wait for its programs to start, at first, and those are not counted.
 BATCHES = 8
+BATCHES_COUNTED = 5
 PARTITIONS = 2
 CHUNK_MESSAGES = 10_000
 SYSTEMS = ("magnetar", "kafka")
@@ -44,29 +54,34 @@ COPIED_ROWS = 200_000
 _CREATE = """
 import sys
 from confluent_kafka.admin import AdminClient, NewTopic
-client = AdminClient({"bootstrap.servers": sys.argv[1]})
-for one in client.create_topics([NewTopic(name, 2, 1) for name in sys.argv[2:]]).values():
+address, partitions, *names = sys.argv[1:]
+topics = [NewTopic(name, int(partitions), 1) for name in names]
+client = AdminClient({"bootstrap.servers": address})
+for one in client.create_topics(topics).values():
     one.result()
 """
 
 
 @dataclass(frozen=True)
 class Servers:
-    """Where both systems are, and the archives of Kafka's connector."""
+    """Where both systems are, the Python that has Spark, and where Kafka's connector is."""
 
     magnetar: str
     kafka: str
-    jars: tuple[str, ...]
+    python: Path
+    archives: Path
 
-    def task(self, what: str, **more: Any) -> str:
-        """Say what Spark's half is to do, in JSON."""
-        told = {"what": what, "magnetar": self.magnetar, "kafka": self.kafka, "jars": self.jars}
-        return json.dumps({**told, **more})
+    def task(self, what: str, **more: Any) -> list[str]:
+        """Return the command of Spark's half that does this."""
+        told = {"what": what, "magnetar": self.magnetar, "kafka": self.kafka, **more}
+        told["class_path"] = str(self.archives / "*")
+        return [str(self.python), "-m", "benchmarks.connectors.job", json.dumps(told)]
 
     def create(self, *topics: str) -> None:
         """Make topics in both."""
         asyncio.run(self._create(topics))
-        subprocess.run([VENV_PYTHON, "-c", _CREATE, self.kafka, *topics], check=True)
+        command = [str(VENV_PYTHON), "-c", _CREATE, self.kafka, str(PARTITIONS), *topics]
+        subprocess.run(command, check=True)
 
     async def _create(self, topics: tuple[str, ...]) -> None:
         async with await magnetar.connect(self.magnetar) as client:
@@ -87,8 +102,11 @@ class Servers:
 
 
 @contextmanager
-def both(durability: str, jars: list[Path]) -> Iterator[Servers]:
+def both(durability: str) -> Iterator[Servers]:
     """Run both systems for the time of the block."""
+    fetch(["kafka"])
+    archives = fetch_archives("spark_kafka")
+    python = make_environment("spark", "Spark", [SPARK, "--editable", f"{ROOT}[spark]"])
     (system,) = (one for one in kafka.SYSTEMS if one.durability == durability)
     settings = {"MAGNETAR_DURABILITY": "os"} if durability == LEFT_TO_THE_OS else {}
     with (
@@ -96,10 +114,10 @@ def both(durability: str, jars: list[Path]) -> Iterator[Servers]:
         started(settings=settings) as own,
         system.start(Path(directory)) as peer,
     ):
-        yield Servers(own.address, peer.settings()["address"], tuple(map(str, jars)))
+        yield Servers(own.address, peer.settings()["address"], python, archives)
 
 
-def answers(task: str) -> Iterator[dict[str, Any]]:
+def answers(task: list[str]) -> Iterator[dict[str, Any]]:
     """Run Spark's half to its end, and yield what it says."""
     with TemporaryFile("w+") as log, process(task, log) as running:
         assert running.stdout is not None
@@ -112,11 +130,10 @@ def answers(task: str) -> Iterator[dict[str, Any]]:
 
 
 @contextmanager
-def process(task: str, log: IO[str] | None = None) -> Iterator[subprocess.Popen[str]]:
+def process(task: list[str], log: IO[str] | None = None) -> Iterator[subprocess.Popen[str]]:
     """Run Spark's half, which is gone with its JVM when the block ends."""
     running = subprocess.Popen(
-        [PYTHON, "-m", "benchmarks.connectors.job", task],
-        cwd=ROOT, env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}, stdout=subprocess.PIPE,
+        task, cwd=ROOT, env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}, stdout=subprocess.PIPE,
         stderr=log or subprocess.DEVNULL, text=True, start_new_session=True,
     )  # fmt: skip
     try:
@@ -155,7 +172,13 @@ def speed(servers: Servers, sizes: tuple[int, ...], stream_bytes: int, repeat: i
     rates: defaultdict[tuple[int, str, str], list[float]] = defaultdict(list)
     with TemporaryDirectory(prefix="magnetar-connectors-") as directory:
         task = servers.task(
-            "speed", fill=fill, queries=queries, repeat=repeat + 1, directory=directory
+            "speed",
+            fill=fill,
+            queries=queries,
+            repeat=repeat + 1,
+            directory=directory,
+            batches=BATCHES,
+            batches_counted=BATCHES_COUNTED,
         )
         for one in answers(task):
             print(json.dumps(one), flush=True)
@@ -203,7 +226,7 @@ def kills(servers: Servers) -> None:
     Console().print(table)
 
 
-def _copy_until_killed(task: str, checkpoint: Path) -> None:
+def _copy_until_killed(task: list[str], checkpoint: Path) -> None:
     """Kill the query between a batch's beginning and its end."""
     before = _begun(checkpoint)
     with process(task) as running:
@@ -231,13 +254,11 @@ def main(
 ) -> None:
     """Measure the source and the sink beside those for Kafka, and what a kill leaves."""
     try:
-        with ended_by_signals():
-            fetch(["kafka"])
-            with both(durability, fetch_spark()) as servers:
-                if only != "kills":
-                    speed(servers, sizes, stream_bytes, repeat)
-                if only != "speed":
-                    kills(servers)
+        with ended_by_signals(), both(durability) as servers:
+            if only != "kills":
+                speed(servers, sizes, stream_bytes, repeat)
+            if only != "speed":
+                kills(servers)
     except (NotFetched, NotRunning) as error:
         raise click.ClickException(str(error)) from error
 

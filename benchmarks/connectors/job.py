@@ -16,11 +16,8 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from benchmarks.streaming import batches_of, rows_and_seconds
 from magnetar_spark import register
-
-# Of a query's batches, the first ones are not counted: they wait for its programs to start.
-BATCHES = 8
-BATCHES_COUNTED = 5
 
 
 def main() -> None:
@@ -33,8 +30,7 @@ def main() -> None:
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.memory", "2g")
         .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.extraClassPath", os.pathsep.join(task["jars"]))
-        .config("spark.sql.ansi.enabled", "false")
+        .config("spark.driver.extraClassPath", task["class_path"])
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("OFF")
@@ -52,7 +48,11 @@ def speed(spark: SparkSession, task: dict[str, Any]) -> None:
             checkpoint = Path(task["directory"]) / "checkpoint"
             shutil.rmtree(checkpoint, ignore_errors=True)
             began_s = time.perf_counter()
-            rows, seconds, first_s = _run(spark, task, query, str(checkpoint))
+            writer = _writer(_source(spark, task, query), task, query)
+            writer = writer.option("checkpointLocation", str(checkpoint))
+            batches = batches_of(writer, task["batches"], endless=query["source"] is None)
+            rows, seconds = rows_and_seconds(batches[-task["batches_counted"] :])
+            _, first_s = rows_and_seconds(batches[:1])
             _say(
                 variant=query["variant"], system=query["system"], repetition=repetition,
                 message_bytes=query["message_bytes"], rows=rows, seconds=seconds, first_s=first_s,
@@ -82,7 +82,8 @@ def numbers(spark: SparkSession, task: dict[str, Any]) -> None:
     for system, topic in task["topics"].items():
         rows = spark.range(task["rows"], numPartitions=2)
         value = F.rpad(F.col("id").cast("string"), task["message_bytes"], " ").cast("binary")
-        _batch_writer(rows.select(value.alias("value")), task, system, topic)
+        writer = rows.select(value.alias("value")).write.format(system)
+        writer.options(**_sink(task, system, topic)).mode("append").save()
     _say(done=True)
 
 
@@ -131,37 +132,9 @@ def _writer(frame: DataFrame, task: dict[str, Any], query: dict[str, Any]) -> An
     )
 
 
-def _batch_writer(frame: DataFrame, task: dict[str, Any], system: str, topic: str) -> None:
-    frame.write.format(system).options(**_sink(task, system, topic)).mode("append").save()
-
-
 def _sink(task: dict[str, Any], system: str, topic: str) -> dict[str, str]:
     name = f"{system}.bootstrap.servers"
     return {name: task[system], "topic": topic}
-
-
-def _run(
-    spark: SparkSession, task: dict[str, Any], query: dict[str, Any], checkpoint: str
-) -> tuple[int, float, float]:
-    """Rows and seconds of the last batches, and the seconds of the first one."""
-    writer = _writer(_source(spark, task, query), task, query)
-    writer = writer.option("checkpointLocation", checkpoint)
-    if query["source"] is None:
-        # It has no end.
-        running = writer.start()
-        while len(running.recentProgress) < BATCHES and running.isActive:
-            time.sleep(0.05)
-        running.stop()
-    else:
-        running = writer.trigger(availableNow=True).start()
-        running.awaitTermination()
-    done = [one for one in running.recentProgress if one.numInputRows][:BATCHES]
-    counted = done[-BATCHES_COUNTED:]
-    return (
-        sum(one.numInputRows for one in counted),
-        sum(one.durationMs["triggerExecution"] for one in counted) / 1000,
-        done[0].durationMs["triggerExecution"] / 1000,
-    )
 
 
 def _say(**answer: Any) -> None:

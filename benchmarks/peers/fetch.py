@@ -48,6 +48,17 @@ SHA256: Mapping[str, Mapping[str, str]] = {
             "50001824895cf35c5e47148890a0c3fc00132db5fe1ce0f17ae43da3654f91f7"
         ),
     },
+    "spark_kafka": {
+        "spark-sql-kafka-0-10_2.13-4.2.0.jar": (
+            "64539c45e5d39f7ddb747312c239f38f5208d08c1a0ddf7d70beb2fbd9373705"
+        ),
+        "spark-token-provider-kafka-0-10_2.13-4.2.0.jar": (
+            "641c7947afc8aa1189e433b7c2d305293993c8691bc1c2062d6d4f513b12518c"
+        ),
+        "kafka-clients-3.9.2.jar": (
+            "014b4ef36884478a932641818b080c36a8f8e2e92dc771e800c9d2694f4f83d8"
+        ),
+    },
 }
 
 
@@ -62,10 +73,10 @@ def fetch(peers: Sequence[str]) -> None:
         NotFetched: a program failed, or an archive has another checksum.
     """
     for peer in peers:
-        _fetch_archives(peer)
+        fetch_archives(peer)
         _compile(peer)
     if peers:
-        _make_environment()
+        make_environment("venv", "the Python clients of the peers", PYTHON_CLIENTS)
 
 
 def class_path(peer: str) -> str:
@@ -73,12 +84,17 @@ def class_path(peer: str) -> str:
     return os.pathsep.join((str(PEERS / "classes" / peer), str(PEERS / peer / "lib/*")))
 
 
-def _fetch_archives(peer: str) -> None:
-    description = SOURCES / "maven" / f"{peer}.xml"
-    directory = PEERS / peer / "lib"
-    fetched = PEERS / peer / ".fetched"
+def fetch_archives(name: str) -> Path:
+    """Make sure that the archives of maven/NAME.xml are there, and return their directory.
+
+    Raises:
+        NotFetched: Maven failed, or an archive has another checksum.
+    """
+    description = SOURCES / "maven" / f"{name}.xml"
+    directory = PEERS / name / "lib"
+    fetched = PEERS / name / ".fetched"
     if not is_made_of(fetched, [description]):
-        print(f"fetching {peer}", file=sys.stderr)
+        print(f"fetching {name}", file=sys.stderr)
         # Archives of another version would stay beside the new ones.
         shutil.rmtree(directory, ignore_errors=True)
         _run(
@@ -87,10 +103,11 @@ def _fetch_archives(peer: str) -> None:
             COPY_DEPENDENCIES, "-DincludeScope=runtime", f"-DoutputDirectory={directory}",
         )  # fmt: skip
         fetched.write_text(digest([description]))
-    for name, expected in SHA256[peer].items():
-        found = sha256(directory / name)
+    for archive, expected in SHA256[name].items():
+        found = sha256(directory / archive)
         if found != expected:
-            raise NotFetched(f"{directory / name} has SHA-256 {found}, and not {expected}")
+            raise NotFetched(f"{directory / archive} has SHA-256 {found}, and not {expected}")
+    return directory
 
 
 def _compile(peer: str) -> None:
@@ -107,14 +124,24 @@ def _compile(peer: str) -> None:
         compiled.write_text(digest(sources))
 
 
-def _make_environment() -> None:
-    wanted = PEERS / "venv/.installed"
-    if wanted.exists() and wanted.read_text() == "\n".join(PYTHON_CLIENTS):
-        return
-    print("fetching the Python clients of the peers", file=sys.stderr)
-    _run(sys.executable, "-m", "venv", str(PEERS / "venv"))
-    _run(str(VENV_PYTHON), "-m", "pip", "install", "--quiet", *PYTHON_CLIENTS)
-    wanted.write_text("\n".join(PYTHON_CLIENTS))
+def make_environment(name: str, what: str, packages: Sequence[str]) -> Path:
+    """Make sure that a virtual environment has these packages, and return its Python.
+
+    Args:
+        name: of its directory among the peers.
+        what: says what is fetched.
+        packages: as pip takes them.
+    Raises:
+        NotFetched: pip failed.
+    """
+    directory = PEERS / name
+    python, installed = directory / "bin/python", directory / ".installed"
+    if not installed.exists() or installed.read_text() != "\n".join(packages):
+        print(f"fetching {what}", file=sys.stderr)
+        _run(sys.executable, "-m", "venv", str(directory))
+        _run(str(python), "-m", "pip", "install", "--quiet", *packages)
+        installed.write_text("\n".join(packages))
+    return python
 
 
 def sha256(path: Path) -> str:

@@ -48,9 +48,13 @@ class Bank:
         taken, added = self._producers
         number = self.transfers
         with self.client.transaction() as txn:
-            taken.send(b"%d" % -amount, partition=number % PARTITIONS, txn=txn)
-            added.send(b"%d" % amount, partition=number // PARTITIONS % PARTITIONS, txn=txn)
+            taken.send(self.value(-amount), partition=number % PARTITIONS, txn=txn)
+            added.send(self.value(amount), partition=number // PARTITIONS % PARTITIONS, txn=txn)
         self.transfers += 1
+
+    def value(self, amount: int) -> bytes:
+        """Return the value of a message that adds an amount."""
+        return b"%d" % amount
 
     @contextmanager
     def busy(self) -> Iterator[None]:

@@ -2,59 +2,28 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog import Catalog
 from pyiceberg.table import CommitTableResponse, Table
-from pyspark.sql import SparkSession
-from tests.system.processes import Servers
+from tests.spark.orders_world import OrdersWorld
 
-from magnetar import blocking
 from magnetar_spark.jobs.iceberg.catalogs import CatalogChoice, open_catalog
 from magnetar_spark.jobs.tables import Report, Request, tables
 
-ORDERS = "id BIGINT NOT NULL, item STRING, amount DOUBLE, tags ARRAY<STRING>"
 
-
-def order(number: int, **more: object) -> bytes:
-    return json.dumps({"id": number, "item": f"tea {number}", "amount": 2.5, **more}).encode()
-
-
-class World:
-    """A cluster for all tests of a file; each has topics and a warehouse of its own."""
-
-    def __init__(self, spark: SparkSession, servers: Servers, directory: Path) -> None:
-        self.spark = spark
-        self.address = servers.address
-        self.client = blocking.connect(servers.address)
-        self.directory = directory
-        self.schema = directory / "orders.ddl"
-        self.schema.write_text(ORDERS)
-        self._count = 0
+class World(OrdersWorld):
+    """A warehouse for each test, named after its first topic."""
 
     def topic(self, *values: bytes) -> str:
         """Make a topic with these values."""
-        self._count += 1
-        name = f"orders-{self._count}"
+        name = self.new_name()
         self.client.admin.topics.create(name, partitions=2)
         self.send(name, values)
         return name
-
-    def send(self, name: str, values: Iterable[bytes]) -> None:
-        with self.client.create_producer(name) as producer:
-            for number, value in enumerate(values):
-                producer.send(
-                    value,
-                    b"key %d" % number,
-                    properties={"from": "shop"},
-                    event_time_ms=1_000 + number,
-                    partition=number % 2,
-                )
 
     def warehouse(self, *topics: str) -> str:
         return str(self.directory / f"{topics[0]}.warehouse")
@@ -75,13 +44,7 @@ class World:
         return tables(self.spark, self.request(*topics, **changed))
 
     def catalog(self, *topics: str) -> Catalog:
-        directory = Path(self.warehouse(*topics))
-        return load_catalog(
-            "warehouse",
-            type="sql",
-            uri=f"sqlite:///{directory / 'catalog.db'}",
-            warehouse=directory.as_uri(),
-        )
+        return open_catalog(CatalogChoice(warehouse=self.warehouse(*topics)))
 
     def table(self, name: str, *topics: str) -> Table:
         return self.catalog(*(topics or (name,))).load_table(("magnetar", name))

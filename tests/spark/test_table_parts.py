@@ -9,15 +9,16 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyiceberg.catalog import load_catalog
 from pyiceberg.io.pyarrow import parquet_file_to_data_file
 from pyiceberg.schema import Schema
+from pyiceberg.table import Table
 from pyspark.sql.types import DataType, StructType
 
 from magnetar import Cut
 from magnetar_core.cuts import Cut as Taken
 from magnetar_core.cuts import PartitionCut, TopicCut
 from magnetar_spark.errors import OptionError
+from magnetar_spark.jobs.iceberg.catalogs import CatalogChoice, open_catalog
 from magnetar_spark.jobs.iceberg.columns import (
     bad_schema,
     check_change,
@@ -197,13 +198,15 @@ def test_many_small_commits_leave_few_files_and_write_little_again() -> None:
     assert written < 6 * 2_000 * 100_000
 
 
-def test_files_have_a_day_each_and_the_size_that_is_asked_for(tmp_path: Path) -> None:
-    catalog = load_catalog(
-        "test", type="sql", uri=f"sqlite:///{tmp_path}/c.db", warehouse=tmp_path.as_uri()
-    )
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    catalog = open_catalog(CatalogChoice(warehouse=str(tmp_path)))
     catalog.create_namespace("n")
     schema = bad_schema()
-    table = catalog.create_table(("n", "t"), schema, partition_spec=day_of_storage(schema))
+    return catalog.create_table(("n", "t"), schema, partition_spec=day_of_storage(schema))
+
+
+def test_files_have_a_day_each_and_the_size_that_is_asked_for(table: Table) -> None:
     writer = DataFileWriter(target_of(table, 1), "name")
     names = [one.name for one in table.schema().fields]
 
@@ -230,13 +233,7 @@ def test_files_have_a_day_each_and_the_size_that_is_asked_for(tmp_path: Path) ->
     assert "_timestamp_day=2026-01-06" in {Path(one.path).parent.name for one in files}
 
 
-def test_a_table_that_is_partitioned_otherwise_is_refused(tmp_path: Path) -> None:
-    catalog = load_catalog(
-        "test", type="sql", uri=f"sqlite:///{tmp_path}/c.db", warehouse=tmp_path.as_uri()
-    )
-    catalog.create_namespace("n")
-    schema = bad_schema()
-    table = catalog.create_table(("n", "t"), schema, partition_spec=day_of_storage(schema))
+def test_a_table_that_is_partitioned_otherwise_is_refused(table: Table) -> None:
     with table.update_spec() as spec:
         spec.add_identity("_partition")
     with pytest.raises(OptionError, match="partitioned by something else"):

@@ -13,14 +13,13 @@ import pytest
 from click.testing import CliRunner
 from pyiceberg.exceptions import CommitStateUnknownException
 from pyspark.sql import DataFrame, SparkSession
-from tests.spark.tables_world import Killed, World, failing_catalog, order, raising
+from tests.spark.orders_world import order
+from tests.spark.tables_world import Killed, World, failing_catalog, raising
 from tests.spark.test_payloads import ORDER as AVRO_ORDER
 from tests.spark.test_payloads import RECORD, saved, written
-from tests.system.processes import Servers
 from tests.waiting import wait_until
 
 from magnetar_cli.program import cli
-from magnetar_spark.clients import close_all
 from magnetar_spark.errors import OptionError
 from magnetar_spark.jobs.iceberg.catalogs import CatalogChoice, open_catalog
 from magnetar_spark.jobs.iceberg.table import TablesFailed
@@ -34,13 +33,8 @@ pytestmark = pytest.mark.chaos
 def world(
     spark: SparkSession, pandas: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[World]:
-    servers = Servers(tmp_path_factory.mktemp("servers"))
-    servers.start()
-    made = World(spark, servers, tmp_path_factory.mktemp("world"))
-    yield made
-    made.client.close()
-    close_all()
-    servers.stop()
+    with World.of_a_file(spark, tmp_path_factory) as made:
+        yield made
 
 
 def test_each_committed_message_is_a_row_once(world: World) -> None:

@@ -7,27 +7,24 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from random import Random
 
 import pytest
-from pyiceberg.catalog import Catalog, load_catalog
-from tests.spark.conftest import environment_of_a_user
+from tests.spark.cut_world import TOPICS, Bank
+from tests.spark.killed_jobs import job_of_a_user
 from tests.system.processes import Servers
 from tests.waiting import wait_until
 
-from magnetar import blocking
+from magnetar_spark.jobs.iceberg.catalogs import CatalogChoice, open_catalog
 
 pytestmark = [pytest.mark.chaos, pytest.mark.soak]
 
 KILLS = int(os.environ.get("TABLES_KILLS", "5"))
-TOPICS = ("current", "savings")
 DUCKDB = ("duckdb==1.5.5", "duckdb-extension-avro==1.5.5", "duckdb-extension-iceberg==1.5.5")
 # Extensions are files of packages: nothing is fetched.
 QUERY = """
@@ -56,65 +53,23 @@ def duckdb(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return python
 
 
-@contextmanager
-def job(servers: Servers, directory: Path) -> Iterator[subprocess.Popen[str]]:
+def job(servers: Servers, directory: Path) -> AbstractContextManager[subprocess.Popen[str]]:
     given = [
-        *("--broker", servers.address, "pipeline", "tables", *TOPICS, "--json"),
-        *("--warehouse", str(directory / "warehouse"), "--file-size", "1MiB"),
+        *("tables", *TOPICS, "--json", "--file-size", "1MiB"),
+        *("--warehouse", str(directory / "warehouse")),
         *("--format", "json", "--schema", str(directory / "transfer.ddl")),
     ]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "magnetar_cli", *given],
-        env=environment_of_a_user(pandas=True),
-        start_new_session=True,
-        stdout=subprocess.PIPE,
-        stderr=(directory / "log").open("a"),
-        text=True,
-    )
-    try:
-        yield process
-    finally:
-        try:
-            os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        process.communicate()
+    return job_of_a_user(servers.address, given, directory / "log", pandas=True)
 
 
-class Transfers:
-    """From an account of one topic to one of the other, in a thread, until it is told to stop."""
+class NumberedTransfers(Bank):
+    """Of different amounts; the values say to which transfer they belong."""
 
-    def __init__(self, address: str) -> None:
-        self.count = 0
-        self._end = threading.Event()
-        self._client = blocking.connect(address)
-        for topic in TOPICS:
-            self._client.admin.topics.create(topic, partitions=2)
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
+    def transfer(self, amount: int = 1) -> None:
+        super().transfer(amount * (self.transfers % 97 + 1))
 
-    def _run(self) -> None:
-        producers = [self._client.create_producer(topic) for topic in TOPICS]
-        while not self._end.is_set():
-            with self._client.transaction() as txn:
-                for sign, producer in zip((-1, 1), producers, strict=True):
-                    value = {"number": self.count, "amount": sign * (self.count % 97 + 1)}
-                    producer.send(json.dumps(value).encode(), partition=self.count % 2, txn=txn)
-            self.count += 1
-
-    def stop(self) -> None:
-        self._end.set()
-        self._thread.join()
-        self._client.close()
-
-
-def catalog_of(directory: Path) -> Catalog:
-    return load_catalog(
-        "warehouse",
-        type="sql",
-        uri=f"sqlite:///{directory / 'catalog.db'}",
-        warehouse=directory.as_uri(),
-    )
+    def value(self, amount: int) -> bytes:
+        return json.dumps({"number": self.transfers, "amount": amount}).encode()
 
 
 def test_each_message_is_a_row_once_and_each_cut_is_one_moment_whenever_it_is_killed(
@@ -123,24 +78,22 @@ def test_each_message_is_a_row_once_and_each_cut_is_one_moment_whenever_it_is_ki
     (tmp_path / "transfer.ddl").write_text("number BIGINT NOT NULL, amount BIGINT NOT NULL")
     seed = int(os.environ.get("SEED", "2024"))
     random = Random(seed)
-    transfers = Transfers(servers.address)
-    try:
-        wait_until(lambda: transfers.count >= 100, 60)
+    bank = NumberedTransfers(servers.address)
+    log = tmp_path / "log"
+    with bank.busy():
+        bank.wait_for_more(100)
         with job(servers, tmp_path) as first:
-            assert first.wait(300) == 0, (tmp_path / "log").read_text()[-3_000:]
-        log = tmp_path / "log"
+            assert first.wait(300) == 0, log.read_text()[-3_000:]
         for _ in range(KILLS):
             seen = log.stat().st_size
             with job(servers, tmp_path):
                 # From the first word on: it reads, writes, commits and joins files within a second.
                 wait_until(lambda: log.stat().st_size > seen, 300)  # noqa: B023
-                after_s = random.uniform(0, 3)
-                threading.Event().wait(after_s)
-    finally:
-        transfers.stop()
+                threading.Event().wait(random.uniform(0, 3))
+    bank.close()
     with job(servers, tmp_path) as last:
-        assert last.wait(300) == 0, (tmp_path / "log").read_text()[-3_000:]
-    catalog = catalog_of(tmp_path / "warehouse")
+        assert last.wait(300) == 0, log.read_text()[-3_000:]
+    catalog = open_catalog(CatalogChoice(warehouse=str(tmp_path / "warehouse")))
     tables = [catalog.load_table(("magnetar", topic)) for topic in TOPICS]
     cuts = [{one for one in table.refs() if one != "main"} for table in tables]
     assert cuts[0] == cuts[1]
@@ -159,5 +112,5 @@ def test_each_message_is_a_row_once_and_each_cut_is_one_moment_whenever_it_is_ki
             text=True,
         ).stdout
         count, distinct, amount, places = json.loads(told)
-        assert count == distinct == places == transfers.count
-        assert amount == sign * sum(one % 97 + 1 for one in range(transfers.count))
+        assert count == distinct == places == bank.transfers
+        assert amount == sign * sum(one % 97 + 1 for one in range(bank.transfers))

@@ -6,13 +6,11 @@ import json
 import os
 import signal
 import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
-from tests.spark.conftest import environment_of_a_user
+from tests.spark.killed_jobs import job_of_a_user
 from tests.system.processes import Servers
 from tests.waiting import wait_until
 
@@ -24,29 +22,15 @@ KILLS = 4
 MESSAGES = 40_000
 
 
-@contextmanager
-def job(servers: Servers, directory: Path, *more: str) -> Iterator[subprocess.Popen[str]]:
+def job(
+    servers: Servers, directory: Path, *more: str
+) -> AbstractContextManager[subprocess.Popen[str]]:
     given = [
-        *("--broker", servers.address, "pipeline", "transform", "orders", "bills", *more),
+        *("transform", "orders", "bills", *more),
         *("--format", "json", "--schema", str(directory / "orders.ddl"), "--errors", "bad"),
         *("--checkpoint", str(directory / "checkpoint"), "--offsets-per-batch", "1000"),
     ]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "magnetar_cli", *given],
-        env=environment_of_a_user(),
-        start_new_session=True,
-        stdout=subprocess.PIPE,
-        stderr=(directory / "log").open("a"),
-        text=True,
-    )
-    try:
-        yield process
-    finally:
-        try:
-            os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        process.communicate()
+    return job_of_a_user(servers.address, given, directory / "log")
 
 
 def test_every_message_once_whenever_it_is_killed(

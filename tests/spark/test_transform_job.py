@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -13,58 +13,30 @@ from uuid import UUID
 import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
+from tests.spark.orders_world import OrdersWorld, order
 from tests.spark.test_payloads import ORDER as AVRO_ORDER
 from tests.spark.test_payloads import PROTO, RECORD, compiled, new_order, saved, written
-from tests.system.processes import Servers
 from tests.waiting import wait_until
 
-from magnetar import Message, blocking
+from magnetar import Message
 from magnetar_cli.program import cli
-from magnetar_spark.clients import close_all
 from magnetar_spark.errors import OptionError
 from magnetar_spark.jobs.checkpoint import CheckpointRefused
 from magnetar_spark.jobs.transform import Report, Request, TransformFailed, transform
 
 pytestmark = pytest.mark.chaos
 
-ORDERS = "id BIGINT NOT NULL, item STRING, amount DOUBLE, tags ARRAY<STRING>"
 
-
-def order(number: int, **more: object) -> bytes:
-    return json.dumps({"id": number, "item": f"tea {number}", "amount": 2.5, **more}).encode()
-
-
-class World:
-    """A cluster for all tests of this file: topics of its own for each of them."""
-
-    def __init__(self, spark: SparkSession, servers: Servers, directory: Path) -> None:
-        self.spark = spark
-        self.address = servers.address
-        self.client = blocking.connect(servers.address)
-        self.directory = directory
-        self.schema = directory / "orders.ddl"
-        self.schema.write_text(ORDERS)
-        self._count = 0
+class World(OrdersWorld):
+    """Inputs, outputs and topics for errors."""
 
     def topics(self, *values: bytes) -> str:
         """Make an input with these values, an output and a topic for errors."""
-        self._count += 1
-        name = f"orders-{self._count}"
+        name = self.new_name()
         for topic in (name, f"{name}-out", f"{name}-bad"):
             self.client.admin.topics.create(topic, partitions=2)
         self.send(name, values)
         return name
-
-    def send(self, name: str, values: Iterable[bytes]) -> None:
-        with self.client.create_producer(name) as producer:
-            for number, value in enumerate(values):
-                producer.send(
-                    value,
-                    b"key %d" % number,
-                    properties={"from": "shop"},
-                    event_time_ms=1_000 + number,
-                    partition=number % 2,
-                )
 
     def request(self, name: str, **changed: Any) -> Request:
         return Request(
@@ -95,13 +67,8 @@ class World:
 
 @pytest.fixture(scope="module")
 def world(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    servers = Servers(tmp_path_factory.mktemp("servers"))
-    servers.start()
-    made = World(spark, servers, tmp_path_factory.mktemp("world"))
-    yield made
-    made.client.close()
-    close_all()
-    servers.stop()
+    with World.of_a_file(spark, tmp_path_factory) as made:
+        yield made
 
 
 def test_each_row_becomes_a_message_once(world: World) -> None:
