@@ -144,9 +144,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     Spark stores where a batch ends before it runs the batch, but it does not store where the first
     batch begins: after a crash it asks again. So the first offset says nothing, and the end of the
-    first
-        batch
-    says where the query began. "latest" is fixed as soon as Spark's log has an entry.
+    first batch says where the query began. "latest" is fixed as soon as Spark's log has an entry.
     """
 
     def __init__(self, options: SourceOptions) -> None:
