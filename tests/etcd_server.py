@@ -233,14 +233,29 @@ class EtcdServer:
         one of about a hundred kills while rows are written does that. All begin without rows then.
         """
         self.mend()
-        wait_until(lambda: len({one.applied for one in self._positions()}) == 1)
-        differences = differing(self._positions())
+        differences = differing(self._settled())
         if differences:
             self.kill()
             for member in self.members:
                 member.forget()
             self.start()
         return differences
+
+    def _settled(self) -> list[Position]:
+        """Wait until all have read the log equally far, and return where they are.
+
+        A member answers while it works: what it says of its rows and of its log may be of two
+        moments. So nothing may have moved between two looks.
+        """
+        found: list[Position] = []
+
+        def is_settled() -> bool:
+            nonlocal found
+            former, found = found, self._positions()
+            return former == found and len({one.applied for one in found}) == 1
+
+        wait_until(is_settled)
+        return found
 
     def _positions(self) -> list[Position]:
         return positions(self.control("endpoint", "status", "--write-out", "json"))

@@ -59,6 +59,33 @@ def test_a_test_that_fails_beside_members_that_differ_shows_nothing(
     assert etcd.agree() == ""
 
 
+def test_members_that_are_looked_at_while_rows_are_written_do_not_differ(
+    etcd: EtcdServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each look is at three members in turn, and at each of them at two moments."""
+    looks = iter(
+        [
+            ((7, 3), (7, 3), (8, 4)),
+            ((8, 3), (8, 4), (8, 4)),
+            ((8, 4), (8, 4), (8, 4)),
+            ((8, 4), (8, 4), (8, 4)),
+        ]
+    )
+    monkeypatch.setattr(etcd, "_positions", lambda: positions(status(*next(looks))))
+    assert etcd.agree() == ""
+
+
+def test_members_that_tell_nothing_excuse_nothing(
+    etcd: EtcdServer, request: pytest.FixtureRequest
+) -> None:
+    first = etcd.members[0]
+    first.kill()
+    first.rows.write_bytes(b"not what it wrote")
+    call = pytest.CallInfo.from_call(lambda: pytest.fail("planted"), "call")
+    report = judged(request.node, call)
+    assert (report.outcome, hasattr(report, "wasxfail")) == ("failed", False)
+
+
 def judged(item: pytest.Item, call: pytest.CallInfo[None]) -> pytest.TestReport:
     """What the hook of all tests makes of one that failed."""
     hook = pytest_runtest_makereport(item, call)
