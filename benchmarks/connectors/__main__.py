@@ -35,7 +35,7 @@ from benchmarks.peers.fetch import (
     fetch_archives,
     make_environment,
 )
-from benchmarks.peers.processes import NotRunning, ended_by_signals
+from benchmarks.peers.processes import NotRunning, ended_by_signals, signal_session
 from benchmarks.peers.system import DURABILITIES, LEFT_TO_THE_OS, SYNCED
 from benchmarks.servers import started
 
@@ -139,10 +139,7 @@ def process(task: list[str], log: IO[str] | None = None) -> Iterator[subprocess.
     try:
         yield running
     finally:
-        try:
-            os.killpg(running.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
+        signal_session(running, signal.SIGKILL)
         running.wait()
 
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -81,13 +82,13 @@ class Process:
 
     def kill(self) -> None:
         """SIGKILL, and wait for its end."""
-        _signal(self._popen, signal.SIGKILL)
+        signal_session(self._popen, signal.SIGKILL)
         self._popen.wait()
 
     def stop(self) -> None:
         """SIGTERM, and SIGKILL for what does not end in time."""
         if self._popen.poll() is None:
-            _signal(self._popen, signal.SIGTERM)
+            signal_session(self._popen, signal.SIGTERM)
             try:
                 self._popen.wait(TERMINATE_WITHIN_S)
             except subprocess.TimeoutExpired:
@@ -139,8 +140,8 @@ def listens(port: int) -> bool:
         return one.connect_ex(("127.0.0.1", port)) == 0
 
 
-def _signal(popen: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    """To the process and its children, which share its session."""
+def signal_session(popen: subprocess.Popen[Any], number: signal.Signals) -> None:
+    """Send a signal to a process and its children, which share its session."""
     try:
         os.killpg(popen.pid, number)
     except ProcessLookupError:

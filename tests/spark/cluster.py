@@ -7,12 +7,12 @@ calls itself.
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import subprocess
 from pathlib import Path
 
 import pyspark
+from tests.sessions import kill_session
 from tests.waiting import wait_until
 
 HOSTS = ("127.0.0.1", "127.0.0.2")
@@ -69,11 +69,7 @@ class StandaloneCluster:
 
     def stop(self) -> None:
         for process in reversed(self._started):
-            try:
-                os.killpg(process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-            process.wait()
+            kill_session(process)
 
     @property
     def _log(self) -> Path:

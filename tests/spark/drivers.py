@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
 
+from tests.sessions import kill_session
 from tests.spark.conftest import ROOT
 from tests.spark.driver import PATIENCE_S
 from tests.spark.world import World
@@ -67,8 +66,4 @@ class Drivers:
 
     def stop(self) -> None:
         for process in self._started:
-            try:
-                os.killpg(process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-            process.wait()
+            kill_session(process)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.sessions import kill_session
 from tests.spark.conftest import environment_of_a_user
 
 
@@ -36,8 +35,5 @@ def job_of_a_user(
     try:
         yield process
     finally:
-        try:
-            os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
+        kill_session(process)
         process.communicate()

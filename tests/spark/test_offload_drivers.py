@@ -19,6 +19,7 @@ from typing import Any
 import psutil
 import pyarrow.parquet as pq
 import pytest
+from tests.sessions import kill_session
 from tests.spark.conftest import ROOT
 from tests.spark.offloads import by_partition, files, read_files, read_topic
 from tests.system.processes import Servers
@@ -51,10 +52,7 @@ def drive(*work: dict[str, object]) -> int:
     try:
         return process.wait(300)
     finally:
-        try:
-            os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
+        kill_session(process)
 
 
 @pytest.mark.parametrize(
