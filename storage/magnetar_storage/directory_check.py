@@ -6,27 +6,33 @@ or missing, for a log that ended there, and removes the rest.
 
 The check compares each log with its checksums; the sequence numbers of the logs, which have no
 gaps; the newest log and the manifest with the mark of synced data; and the other logs with the
-manifest, which lists them.
+manifest, which lists them. Values in files of their own are compared with the changes that may not
+be synced, and the sizes of these files with the rows that list them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from magnetar_storage import synced_mark
-from magnetar_storage.log_format import read_edit, sequences_of_batch, walk
+from magnetar_storage.log_format import Walk, read_edit, sequences_of_batch, values_of_batch, walk
 from magnetar_storage.store import StoreDamaged
 from magnetar_storage.store_files import (
     LOG,
     OPTIONS,
+    VALUES,
     current_manifest,
     holds_store,
     log_path,
     numbered,
+    values_path,
 )
 from magnetar_storage.synced_mark import Synced
+from magnetar_storage.value_files import ValueFiles, ValueUnreadable
+from magnetar_storage.value_pointer import pointer_of
 
 # This option stands in the options of a store whose logs are listed. Such a store has a mark, too.
 TRACKED: Final = "track_and_verify_wals_in_manifest=true"
@@ -40,12 +46,14 @@ class Damage:
         number: number of the log that holds the changes, or would hold them.
         kept_bytes: bytes of that log before the damage.
         missing_from: the log, and the byte in it, from which on something is missing.
+        is_torn: only the last change is not whole, which was never synced.
     """
 
     reason: str
     number: int
     kept_bytes: int
     missing_from: tuple[int, int]
+    is_torn: bool = False
 
     def is_of_synced(self, needed: Needed, mark: Synced | None) -> bool:
         """Return whether anything is missing that was synced, as far as that is known."""
@@ -54,16 +62,27 @@ class Damage:
         return self.missing_from < (mark.log, mark.log_bytes)
 
 
-def check_directory(directory: str) -> Synced | None:
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A directory that has all that was synced.
+
+    Attributes:
+        mark: the newest mark; None: there is no store yet, or one of an earlier version.
+        torn: the last change, if it is not whole: its log is to be cut before it is replayed.
+    """
+
+    mark: Synced | None = None
+    torn: Damage | None = None
+
+
+def check_directory(directory: str) -> Checked:
     """Compare a directory with its mark of synced data. Changes nothing.
 
-    Returns:
-        The newest mark; None for a store of an earlier version without marks.
     Raises:
         StoreDamaged: synced data is missing.
     """
     if not holds_store(directory):
-        return None
+        return Checked()
     number, manifest = current_manifest(directory)
     mark = synced_mark.read_mark(directory)
     if mark is None and _is_tracked(directory):
@@ -71,9 +90,9 @@ def check_directory(directory: str) -> Synced | None:
             f"the file {synced_mark.FILE} is missing, which says what was synced", in_logs=True
         )
     damage = damage_in_logs(directory, check_manifest(number, manifest, mark), mark)
-    if damage is not None:
+    if damage is not None and not damage.is_torn:
         raise StoreDamaged(damage.reason, in_logs=True)
-    return mark
+    return Checked(mark, damage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +144,9 @@ def damage_in_logs(directory: str, needed: Needed, mark: Synced | None) -> Damag
         name = log_path(directory, number).name
         if number not in logs:
             return Damage(f"{name} is missing, which was synced", number, 0, (number, 0))
-        walked = walk(logs[number].read_bytes())
+        is_last = number == max(expected | logs.keys())
+        unsynced_from = _unsynced_from(number, mark, is_last=is_last)
+        walked = walk(logs[number].read_bytes(), whole_from=unsynced_from)
         for first, batch_last in map(sequences_of_batch, walked.heads):
             if last is not None and first > last + 1:
                 where = f"before {name}" if torn is None else f"at the end of {torn.name}"
@@ -135,6 +156,16 @@ def damage_in_logs(directory: str, needed: Needed, mark: Synced | None) -> Damag
         if walked.goes_on:
             reason = f"{name} is damaged at byte {walked.damaged_at}, and goes on behind it"
             return Damage(reason, number, walked.end, (number, walked.end))
+        without = _without_values(directory, walked, unsynced_from)
+        if without is not None:
+            start = walked.starts[without]
+            return Damage(
+                f"{name} has a change at byte {start} whose values are missing",
+                number,
+                start,
+                (number, start),
+                is_torn=is_last and without == len(walked.starts) - 1,
+            )
         synced_bytes = mark.log_bytes if mark is not None and number == mark.log else 0
         if number in expected and walked.end < synced_bytes:
             reason = f"{name} can be read up to byte {walked.end}, and was synced up to byte"
@@ -145,6 +176,66 @@ def damage_in_logs(directory: str, needed: Needed, mark: Synced | None) -> Damag
     return None
 
 
+def _unsynced_from(number: int, mark: Synced | None, *, is_last: bool) -> int | None:
+    """Return from where on a log has changes that may not be synced; None: it has none."""
+    if mark is None or number < mark.log:
+        return None
+    if not mark.log:
+        # Nothing was synced since the store was made, or made whole again.
+        return 0 if is_last else None
+    return mark.log_bytes if number == mark.log else 0
+
+
+def _without_values(directory: str, walked: Walk, unsynced_from: int | None) -> int | None:
+    """Return the place of the first unsynced change whose values are not whole.
+
+    A loss of power may keep a change and take its values, for they are in another file.
+    """
+    if unsynced_from is None:
+        return None
+    files = ValueFiles(directory, {})
+    try:
+        for place, record in enumerate(walked.heads):
+            if walked.starts[place] >= unsynced_from and not _has_values(files, record):
+                return place
+    finally:
+        files.close()
+    return None
+
+
+def _has_values(files: ValueFiles, record: bytes) -> bool:
+    """Return whether all values are whole to which a change points."""
+    try:
+        for pointer in filter(None, map(pointer_of, values_of_batch(record))):
+            files.read(pointer)
+    except ValueUnreadable:
+        return False
+    return True
+
+
 def _is_tracked(directory: str) -> bool:
     options = numbered(directory, OPTIONS)
     return bool(options) and TRACKED in options[-1][1].read_text(errors="replace")
+
+
+def check_values(directory: str, listed: Mapping[int, int], mark: Synced | None) -> dict[int, int]:
+    """Compare the files of values with the rows that list them.
+
+    Args:
+        listed: sizes by number; 0 for the file that grows.
+    Returns:
+        The sizes of all of them.
+    Raises:
+        StoreDamaged: one of them is missing, or lost its end.
+    """
+    found = {number: path.stat().st_size for number, path in numbered(directory, VALUES)}
+    for number, size in listed.items():
+        name = values_path(directory, number).name
+        if number not in found:
+            raise StoreDamaged(f"{name} is missing, which has values of rows")
+        wanted = size
+        if mark is not None and number == mark.values:
+            wanted = max(size, mark.values_bytes)
+        if found[number] < wanted:
+            raise StoreDamaged(f"{name} has {found[number]} bytes, and had {wanted}")
+    return {number: size or found[number] for number, size in listed.items()}

@@ -9,6 +9,7 @@ Source: RocksDB wiki, Write Ahead Log File Format; MANIFEST.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -25,6 +26,12 @@ _U32: Final = 0xFFFFFFFF
 _BATCH = struct.Struct("<QI")
 # How many bytes of each record are kept: enough for the fields that are read.
 HEAD_BYTES: Final = 512
+
+# Operations of a batch, by the fields that follow: key, or key and value, or two keys.
+_FIELDS: Final = {0: 1, 1: 2, 4: 1, 5: 2, 14: 2, 15: 2}
+_PUTS: Final = frozenset({1, 5})
+_OF_DEFAULT: Final = frozenset({0, 1, 15})
+_OF_FAMILY: Final = frozenset({4, 5, 14})
 
 _MIN_LOG_TO_KEEP: Final = 10
 # Tags of a log that was closed and synced, and of a log before which all logs leave the list. The
@@ -43,21 +50,27 @@ class Walk:
 
     Attributes:
         heads: the beginnings of its records.
+        starts: where its records begin, beside heads.
         end: where the last whole record ends.
         damaged_at: where a piece is cut off or damaged; None: everything is whole.
         goes_on: another record begins after that piece, so writing did not end there.
     """
 
     heads: list[bytes] = field(default_factory=list)
+    starts: list[int] = field(default_factory=list)
     end: int = 0
     damaged_at: int | None = None
     goes_on: bool = False
 
 
-def walk(data: bytes) -> Walk:
-    """Read a file up to its end, or to its first damaged piece."""
+def walk(data: bytes, *, whole_from: int | None = None) -> Walk:
+    """Read a file up to its end, or to its first damaged piece.
+
+    Args:
+        whole_from: records that begin here or later are kept whole, not only their beginnings.
+    """
     found = Walk()
-    at = 0
+    at = start = 0
     head: bytes | None = None
     while (at := _next_header(at)) < len(data):
         piece = _piece(data, at)
@@ -69,11 +82,16 @@ def walk(data: bytes) -> Walk:
             if begins != (head is None):
                 found.goes_on = begins
                 break
-            if len(head or b"") < HEAD_BYTES:
+            if begins:
+                start = at
+            if whole_from is not None and start >= whole_from:
+                head = (head or b"") + data[begin:end]
+            elif len(head or b"") < HEAD_BYTES:
                 head = (head or b"") + data[begin : min(end, begin + HEAD_BYTES)]
             if kind in (_FULL, _LAST):
                 assert head is not None
                 found.heads.append(head)
+                found.starts.append(start)
                 head = None
         at = end
         if head is None:
@@ -90,6 +108,28 @@ def sequences_of_batch(head: bytes) -> tuple[int, int]:
     """Return the first and the last sequence number of a log's record; if empty, last < first."""
     first, count = _BATCH.unpack_from(head.ljust(_BATCH.size, b"\x00"))
     return first, first + count - 1
+
+
+def values_of_batch(record: bytes) -> Iterator[bytes]:
+    """Yield the values of the rows that a batch sets, up to what is no known operation.
+
+    Source: RocksDB, db/write_batch.cc and db/dbformat.h.
+    """
+    at = _BATCH.size
+    while at < len(record):
+        kind = record[at]
+        at += 1
+        if kind in _OF_FAMILY:
+            at = _varint(record, at)[1]
+        elif kind not in _OF_DEFAULT:
+            return
+        fields: list[bytes] = []
+        for _ in range(_FIELDS[kind]):
+            length, at = _varint(record, at)
+            fields.append(record[at : at + length])
+            at += length
+        if kind in _PUTS:
+            yield fields[1]
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,8 @@ from magnetar_storage.rocks_options import (
     row_family_options,
 )
 from magnetar_storage.store import StoreDamaged
-from magnetar_storage.store_files import LOG, current_manifest, log_path, numbered
+from magnetar_storage.store_files import LOG, VALUES, current_manifest, log_path, numbered
+from magnetar_storage.value_log import forget_missing
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +39,7 @@ def give_up(directory: str, damage: Damage | None, *, losses: int = 0, lost_tail
         lost_tails: as count().
     """
     if damage is not None:
-        _cut(directory, damage)
+        cut(directory, damage)
     count(directory, losses=losses, lost_tails=lost_tails)
     synced_mark.create_mark(directory, synced_mark.Synced())
 
@@ -58,6 +59,8 @@ def count(directory: str, *, losses: int = 0, lost_tails: int = 0) -> None:
     }
     # Files that the manifest lists may be missing for good, so the list is not checked.
     database = rocksdict.Rdict(directory, database_options(tracking=False), options)
+    if losses:
+        forget_missing(directory, database)
     rows = database.get_column_family(store_identity.IDENTITY_FAMILY)
     row = rows.get(store_identity.KEY)
     if row is not None:
@@ -104,11 +107,19 @@ def sync_files(directory: str) -> None:
     """Sync what a killed process left with the operating system, before anybody relies on it."""
     for _, path in numbered(directory, LOG):
         durable_files.sync(path)
+    sync_values(directory, synced_mark.read_mark(directory))
     durable_files.sync(current_manifest(directory)[1])
     durable_files.sync(Path(directory))
 
 
-def _cut(directory: str, damage: Damage) -> None:
+def sync_values(directory: str, mark: synced_mark.Synced | None) -> None:
+    """Sync values that a process left unsynced: rows that point to them are about to be synced."""
+    for number, path in numbered(directory, VALUES):
+        if mark is None or number >= mark.values:
+            durable_files.sync(path)
+
+
+def cut(directory: str, damage: Damage) -> None:
     """Remove the first missing change from the logs, and all changes after it."""
     for number, path in numbered(directory, LOG):
         if number > damage.number:

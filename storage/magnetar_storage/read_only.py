@@ -13,15 +13,18 @@ import rocksdict
 
 from magnetar_core.config import InvalidConfig
 from magnetar_storage import unsynced_note
-from magnetar_storage.directory_check import check_directory
+from magnetar_storage.directory_check import check_directory, check_values
 from magnetar_storage.lost_changes import damaged_tail
 from magnetar_storage.object_store_url import ObjectStoreUrl
-from magnetar_storage.rocks import ENGINE, check_unused
+from magnetar_storage.rocks import ENGINE, FORMAT, check_unused
 from magnetar_storage.rocks_options import database_options, row_family_options
 from magnetar_storage.rocks_reads import get_row, scan_rows
 from magnetar_storage.store import Reader, StoreDamaged
 from magnetar_storage.store_files import holds_store
 from magnetar_storage.store_stamp import check_stamp, read_local_stamp
+from magnetar_storage.synced_mark import read_mark
+from magnetar_storage.value_files import ValueFiles
+from magnetar_storage.value_log import families_with_values, listed_files
 
 _CACHE_BYTES: Final = 32 << 20
 
@@ -71,13 +74,14 @@ class RocksReader:
             raise InvalidConfig(f"{directory} holds no store: name the data directory of a server")
         stamp = read_local_stamp(directory)
         if stamp is not None:
-            check_stamp(stamp, directory, ENGINE)
+            check_stamp(stamp, directory, ENGINE, FORMAT)
         check_unused(directory)
         self.lost_tail = unsynced_note.machine_went_down(directory)
         if self.lost_tail:
             damaged_tail(directory)
+            mark = read_mark(directory)
         else:
-            check_directory(directory)
+            mark = check_directory(directory).mark
         cache = rocksdict.Cache(_CACHE_BYTES)
         try:
             names = set(rocksdict.Rdict.list_cf(directory)) - {"default"}
@@ -89,6 +93,10 @@ class RocksReader:
             )
         except Exception as error:
             raise StoreDamaged(f"cannot open {directory}: {error}") from error
+        self._values = ValueFiles(
+            directory, check_values(directory, listed_files(self._database), mark)
+        )
+        self._resolvers = dict.fromkeys(families_with_values(self._database), self._values.resolve)
         self.families = frozenset(names)
         self._families: dict[str, Any] = {
             name: self._database.get_column_family(name) for name in names
@@ -96,7 +104,7 @@ class RocksReader:
 
     async def get(self, family: str, key: bytes) -> bytes | None:
         """Return a row's value; see `Reader.get`."""
-        return get_row(self._families[family], family, key)
+        return get_row(self._families[family], family, key, self._resolvers.get(family))
 
     async def scan(
         self,
@@ -110,9 +118,12 @@ class RocksReader:
     ) -> list[tuple[bytes, bytes]]:
         """Return the rows of a range; see `Reader.scan`."""
         rows = self._families[family]
-        return scan_rows(rows, family, start, end, rows_max, bytes_max, reverse)
+        return scan_rows(
+            rows, family, start, end, rows_max, bytes_max, reverse, self._resolvers.get(family)
+        )
 
     async def close(self) -> None:
         """Release the directory."""
+        self._values.close()
         self._families.clear()
         self._database.close()

@@ -10,20 +10,23 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import logging
 import os
 import shutil
 import weakref
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 import rocksdict
 
+from magnetar_core import durable_files
 from magnetar_core.invariants import BrokenInvariant
 from magnetar_storage import unsynced_note
-from magnetar_storage.directory_check import check_directory
-from magnetar_storage.lost_changes import give_up_tail, sync_files
+from magnetar_storage.directory_check import check_directory, check_values
+from magnetar_storage.lost_changes import cut, give_up_tail, sync_files, sync_values
 from magnetar_storage.rocks_background import Background
 from magnetar_storage.rocks_options import (
     MEMTABLES_BYTES,
@@ -36,17 +39,24 @@ from magnetar_storage.rocks_reads import RocksSnapshot, get_row, scan_rows
 from magnetar_storage.store import (
     DELETE,
     PUT,
+    Operation,
     RowsUnreadable,
     StoreDamaged,
     StoreFailed,
     StoreInUse,
     WriteBatch,
 )
-from magnetar_storage.store_files import holds_store
-from magnetar_storage.store_stamp import check_stamp, read_local_stamp
+from magnetar_storage.store_files import VALUES, holds_store, numbered
+from magnetar_storage.store_stamp import STAMP, check_stamp, read_local_stamp, stamp_of
 from magnetar_storage.synced_mark import MarkWriter, Synced, create_mark
+from magnetar_storage.value_files import ValueFiles
+from magnetar_storage.value_log import Unsynced, ValueLog, listed_files
+
+log = logging.getLogger(__name__)
 
 ENGINE: Final = "rocksdb"
+# The second one has files of values.
+FORMAT: Final = 2
 
 # Directories that this process has open: closing any of their files would release their locks.
 _open_directories: set[str] = set()
@@ -63,12 +73,20 @@ class RocksStore:
         *,
         payload_families: Collection[str],
         mark: MarkWriter,
+        value_files: ValueFiles,
         late_syncs: bool,
     ) -> None:
         self._path = path
         self._database = database
         self._families = {name: database.get_column_family(name) for name in families}
         self._handles = {name: database.get_column_family_handle(name) for name in families}
+        self._values = ValueLog(
+            value_files,
+            database,
+            {name: self._families[name] for name in payload_families},
+            writes=not late_syncs,
+        )
+        self._resolvers = dict.fromkeys(payload_families, value_files.resolve)
         self._snapshots: weakref.WeakSet[RocksSnapshot] = weakref.WeakSet()
         self._background = Background(
             database,
@@ -97,7 +115,7 @@ class RocksStore:
         Args:
             path: the data directory.
             families: the families that this process uses; missing families are created.
-            payload_families: those of them whose large values go to blob files.
+            payload_families: those of them whose large values go to files of values.
             block_cache_bytes: memory for blocks of all families.
             memtables_bytes: memory for rows of all families that are not in tables yet.
             late_syncs: whether the server answers before it syncs: what a machine that goes down
@@ -114,7 +132,7 @@ class RocksStore:
         directory = os.path.realpath(path)
         stamp = read_local_stamp(directory)
         if stamp is not None:
-            check_stamp(stamp, directory, ENGINE)
+            check_stamp(stamp, directory, ENGINE, FORMAT)
         make_private(directory)
         check_unused(directory)
         try:
@@ -122,15 +140,23 @@ class RocksStore:
                 give_up_tail(directory)
             elif unsynced_note.is_there(directory) and holds_store(directory):
                 sync_files(directory)
-            mark = check_directory(directory)
+            checked = check_directory(directory)
+            mark = checked.mark
         except StoreDamaged as error:
             raise StoreDamaged(
                 f"{directory}: {error}; {_how_to_go_on(directory, in_logs=error.in_logs)}",
                 in_logs=error.in_logs,
             ) from error
+        if checked.torn is not None:
+            # The machine went down before this change was synced, and took its values.
+            log.warning("%s: %s: it was not synced, and is removed", directory, checked.torn.reason)
+            cut(directory, checked.torn)
+        sync_values(directory, mark)
         if mark is None:
             mark = Synced()
             create_mark(directory, mark)
+        if payload_families and stamp is None:
+            durable_files.write_whole(Path(directory, STAMP), stamp_of(ENGINE, FORMAT).decode())
         if late_syncs:
             unsynced_note.leave(directory)
         cache = rocksdict.Cache(block_cache_bytes)
@@ -152,6 +178,17 @@ class RocksStore:
             raise StoreDamaged(
                 f"cannot open {directory}: {error}; {_how_to_go_on(directory, in_logs=False)}"
             ) from error
+        try:
+            sizes = check_values(directory, listed_files(database), mark)
+        except StoreDamaged as error:
+            database.close()
+            raise StoreDamaged(
+                f"cannot open {directory}: {error}; {_how_to_go_on(directory, in_logs=False)}"
+            ) from error
+        for number, path in numbered(directory, VALUES):
+            if number not in sizes:
+                # It was begun or given up just before the last process ended.
+                path.unlink()
         if not late_syncs:
             unsynced_note.remove(directory)
         _open_directories.add(directory)
@@ -161,6 +198,7 @@ class RocksStore:
             families,
             payload_families=payload_families,
             mark=MarkWriter(directory, mark),
+            value_files=ValueFiles(directory, sizes),
             late_syncs=late_syncs,
         )
 
@@ -169,7 +207,14 @@ class RocksStore:
         self._check()
         handles = self._handles
         raw = rocksdict.WriteBatch(raw_mode=True)
-        for kind, family, key, value in batch.operations:
+        operations: Sequence[Operation] = batch.operations
+        if self._resolvers:
+            try:
+                now_seconds = asyncio.get_running_loop().time()
+                operations = self._values.write(raw, operations, now_seconds)
+            except OSError as error:
+                raise self._fail("write", error) from error
+        for kind, family, key, value in operations:
             if kind == PUT:
                 raw.put(key, value, handles[family])
             elif kind == DELETE:
@@ -188,17 +233,22 @@ class RocksStore:
         try:
             # Batches may be written meanwhile: they are not synced for sure.
             end_of_log = self._mark.end_of_log()
-            await loop.run_in_executor(self._executor, self._sync, loop.time(), end_of_log)
+            end_of_values = self._values.end
+            unsynced = self._values.before_sync(has_views=bool(self._snapshots))
+            await loop.run_in_executor(
+                self._executor, self._sync, loop.time(), end_of_log, end_of_values, unsynced
+            )
         except Exception as error:
             if self._late_syncs:
                 unsynced_note.spoil(self._path)
             raise self._fail("sync", error) from error
         self._check()
+        self._values.after_sync(unsynced)
 
     async def get(self, family: str, key: bytes) -> bytes | None:
         """Return a row's value; see `Reader.get`."""
         self._check()
-        return get_row(self._families[family], family, key)
+        return get_row(self._families[family], family, key, self._resolvers.get(family))
 
     async def scan(
         self,
@@ -213,7 +263,8 @@ class RocksStore:
         """Return the rows of a range; see `Reader.scan`."""
         self._check()
         rows = self._families[family]
-        return scan_rows(rows, family, start, end, rows_max, bytes_max, reverse)
+        resolve = self._resolvers.get(family)
+        return scan_rows(rows, family, start, end, rows_max, bytes_max, reverse, resolve)
 
     async def prefixes(
         self, family: str, start: bytes, end: bytes, *, length: int, count_max: int
@@ -235,7 +286,7 @@ class RocksStore:
             views = {name: rows.iter() for name, rows in self._families.items()}
         except Exception as error:
             raise self._fail("snapshot", error) from error
-        snapshot = RocksSnapshot(views, self._check)
+        snapshot = RocksSnapshot(views, self._check, self._resolvers)
         self._snapshots.add(snapshot)
         return snapshot
 
@@ -265,6 +316,7 @@ class RocksStore:
                 families,
                 self._database,
                 self._mark,
+                self._values,
                 failed_before,
                 self._path if self._late_syncs else None,
             )
@@ -275,9 +327,17 @@ class RocksStore:
             self._executor.shutdown()
             _open_directories.discard(self._path)
 
-    def _sync(self, now_seconds: float, end_of_log: tuple[int, int]) -> None:
+    def _sync(
+        self,
+        now_seconds: float,
+        end_of_log: tuple[int, int],
+        end_of_values: tuple[int, int],
+        unsynced: Unsynced,
+    ) -> None:
+        self._values.sync(unsynced)
         self._database.flush_wal(True)
-        self._mark.write(now_seconds, end_of_log)
+        self._mark.write(now_seconds, end_of_log, end_of_values)
+        self._values.unlink(unsynced)
         self._background.look(now_seconds)
 
     def _check(self) -> None:
@@ -299,6 +359,7 @@ def _close(
     families: list[rocksdict.Rdict],
     database: rocksdict.Rdict,
     mark: MarkWriter,
+    values: ValueLog,
     unsure: bool,
     noted: str | None,
 ) -> None:
@@ -309,6 +370,10 @@ def _close(
         noted: the directory, if it has a note that not everything is synced.
     """
     try:
+        if not unsure:
+            # RocksDB is about to sync the rows that point to them.
+            values.sync(values.before_sync(has_views=True))
+        values.close()
         if noted is not None and not unsure:
             database.flush_wal(True)
         for family in families:

@@ -1,24 +1,36 @@
 """Reads of RocksDB's rows. A failed read reports the rows that it read before; the store goes on.
 
-Every block and blob has checksums, so damaged rows are never returned as if they were right.
+Every block, blob and value has a checksum, so damaged rows are never returned as if they were
+right.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import rocksdict
 
 from magnetar_core.invariants import BrokenInvariant
 from magnetar_storage.store import RowsUnreadable, StoreFailed
+from magnetar_storage.value_pointer import MARKED
 
 Row = tuple[bytes, bytes]
+# Returns the value of a row that begins with MARKED.
+Resolve = Callable[[bytes], bytes]
 
 
-def get_row(family: rocksdict.Rdict, name: str, key: bytes) -> bytes | None:
-    """Return a row's value; see `Reader.get`."""
+def get_row(
+    family: rocksdict.Rdict, name: str, key: bytes, resolve: Resolve | None = None
+) -> bytes | None:
+    """Return a row's value; see `Reader.get`.
+
+    Args:
+        resolve: of families whose values may lie in files of their own.
+    """
     try:
         value: bytes | None = family.get(key)
+        if resolve is not None and value is not None and value.startswith(MARKED):
+            return resolve(value)
     except Exception as error:
         raise RowsUnreadable(str(error), family=name) from error
     return value
@@ -32,15 +44,16 @@ def scan_rows(
     rows_max: int,
     bytes_max: int | None,
     reverse: bool,
+    resolve: Resolve | None = None,
 ) -> list[Row]:
-    """Return the rows of a range; see `Reader.scan`."""
+    """Return the rows of a range; see `Reader.scan`, and get_row()."""
     options = rocksdict.ReadOptions()
     options.set_background_purge_on_iterator_cleanup(True)
     # The bound keeps the walk away from deleted rows after it. No lower bound is set: rocksdict 0.3
     # hands it to RocksDB as an upper bound.
     if start < end and not reverse:
         options.set_iterate_upper_bound(end)
-    return _walk(family.iter(options), name, start, end, rows_max, bytes_max, reverse)
+    return _walk(family.iter(options), name, start, end, rows_max, bytes_max, reverse, resolve)
 
 
 def _walk(
@@ -51,6 +64,7 @@ def _walk(
     rows_max: int,
     bytes_max: int | None,
     reverse: bool,
+    resolve: Resolve | None,
 ) -> list[Row]:
     if rows_max <= 0:
         raise BrokenInvariant(f"rows_max is {rows_max}")
@@ -58,7 +72,7 @@ def _walk(
     if start >= end:
         return rows
     try:
-        _gather(iterator, rows, start, end, rows_max, bytes_max, reverse)
+        _gather(iterator, rows, start, end, rows_max, bytes_max, reverse, resolve)
     except Exception as error:
         raise RowsUnreadable(str(error), family=name, rows=rows) from error
     return rows
@@ -72,6 +86,7 @@ def _gather(
     rows_max: int,
     bytes_max: int | None,
     reverse: bool,
+    resolve: Resolve | None,
 ) -> None:
     if reverse:
         iterator.seek_for_prev(end)
@@ -87,6 +102,8 @@ def _gather(
         if key < start or key >= end:
             break
         value = value_of()
+        if resolve is not None and value.startswith(MARKED):
+            value = resolve(value)
         rows.append((key, value))
         if len(rows) == rows_max:
             return
@@ -104,10 +121,17 @@ class RocksSnapshot:
 
     Args:
         check: raises StoreFailed when the store has ended.
+        resolvers: of families whose values may lie in files of their own.
     """
 
-    def __init__(self, views: dict[str, rocksdict.RdictIter], check: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        views: dict[str, rocksdict.RdictIter],
+        check: Callable[[], None],
+        resolvers: Mapping[str, Resolve],
+    ) -> None:
         self._check = check
+        self._resolvers = resolvers
         self._views: dict[str, rocksdict.RdictIter] | None = views
 
     async def get(self, family: str, key: bytes) -> bytes | None:
@@ -129,7 +153,16 @@ class RocksSnapshot:
         self._check()
         if self._views is None:
             raise StoreFailed("the snapshot is closed")
-        return _walk(self._views[family], family, start, end, rows_max, bytes_max, reverse)
+        return _walk(
+            self._views[family],
+            family,
+            start,
+            end,
+            rows_max,
+            bytes_max,
+            reverse,
+            self._resolvers.get(family),
+        )
 
     async def close(self) -> None:
         """Release the view. Repeating it is harmless."""

@@ -12,8 +12,9 @@ from magnetar_storage.store import StoreDamaged
 
 LOG: Final = re.compile(r"(\d+)\.log")
 OPTIONS: Final = re.compile(r"OPTIONS-(\d+)")
+VALUES: Final = re.compile(r"(\d+)\.values")
 _MANIFEST = re.compile(r"MANIFEST-(\d+)")
-_CONTENT = re.compile(r"\d+\.(sst|blob|log)|MANIFEST-\d+")
+_CONTENT = re.compile(r"\d+\.(sst|blob|log|values)|MANIFEST-\d+")
 
 
 def holds_store(directory: str) -> bool:
@@ -44,6 +45,11 @@ def logs_bytes(directory: str) -> int:
 def log_path(directory: str, number: int) -> Path:
     """Return the path of a write-ahead log."""
     return Path(directory, f"{number:06}.log")
+
+
+def values_path(directory: str, number: int) -> Path:
+    """Return the path of a file of values."""
+    return Path(directory, f"{number:06}.values")
 
 
 def current_manifest(directory: str) -> tuple[int, Path]:

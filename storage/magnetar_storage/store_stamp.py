@@ -1,6 +1,6 @@
 """The stamp of a store: a file or object that names the engine that made it.
 
-A directory of RocksDB has none: the first versions knew no other engine.
+A directory of RocksDB has one since it has files of values, which earlier versions cannot read.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from typing import Final
 from magnetar_core.config import InvalidConfig
 
 STAMP: Final = "magnetar-store.json"
-# Increases when an older version cannot read what this version writes.
+# The first format of an engine. It increases when an older version cannot read what this version
+# writes.
 FORMAT: Final = 1
 
 
-def stamp_of(engine: str) -> bytes:
+def stamp_of(engine: str, stored_format: int = FORMAT) -> bytes:
     """Return the content of the stamp that an engine leaves."""
-    return json.dumps({"engine": engine, "format": FORMAT}).encode() + b"\n"
+    return json.dumps({"engine": engine, "format": stored_format}).encode() + b"\n"
 
 
 def read_local_stamp(directory: str) -> bytes | None:
@@ -29,9 +30,11 @@ def read_local_stamp(directory: str) -> bytes | None:
         return None
 
 
-def check_stamp(stamp: bytes, where: str, engine: str) -> None:
+def check_stamp(stamp: bytes, where: str, engine: str, format_max: int = FORMAT) -> None:
     """Check that a store was made by this engine, in a format that it reads.
 
+    Args:
+        format_max: the newest format that this version reads.
     Raises:
         InvalidConfig: it was not.
     """
@@ -48,8 +51,8 @@ def check_stamp(stamp: bytes, where: str, engine: str) -> None:
             f"the store in {where} was made by the engine {made_by!r}, and this server was told to"
             f" open it with {engine!r}; choose the same engine, or another place"
         )
-    if made_format > FORMAT:
+    if made_format > format_max:
         raise InvalidConfig(
             f"the store in {where} has format {made_format}, and this version reads up to"
-            f" {FORMAT}; start the version that wrote it, or a later one"
+            f" {format_max}; start the version that wrote it, or a later one"
         )

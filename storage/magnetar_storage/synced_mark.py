@@ -1,10 +1,10 @@
 """Synced mark: a small file that says how far a store's own files were synced.
 
 RocksDB cannot notice that the end of its newest log is missing: a truncated or missing log looks
-like a log that never was longer. So after each sync the sizes of the newest log and of the manifest
-are noted beside them. The note is written without a sync of its own, and so survives the process;
-once a second it is synced too, so a power loss takes at most a second of notes back. An older mark
-asks for less than there was, never for more.
+like a log that never was longer. So after each sync the sizes of the newest log, of the manifest
+and of the newest file of values are noted beside them. The note is written without a sync of its
+own, and so survives the process; once a second it is synced too, so a power loss takes at most a
+second of notes back. An older mark asks for less than there was, never for more.
 """
 
 from __future__ import annotations
@@ -25,9 +25,12 @@ from magnetar_storage.store_files import LOG, current_manifest, numbered
 FILE: Final = "SYNCED"
 # The file has two slots, written in turn: an interrupted write leaves the other slot whole.
 _SLOT_BYTES: Final = 512
-_MARK = struct.Struct(">8sQQQQQ")
+_MARK = struct.Struct(">8sQQQQQQQ")
+# Of earlier versions, which had no files of values.
+_SHORT_MARK = struct.Struct(">8sQQQQQ")
 _CHECKSUM = struct.Struct(">I")
-_MAGIC: Final = b"magnetar"
+_MAGIC: Final = b"magnetr2"
+_SHORT_MAGIC: Final = b"magnetar"
 SYNC_INTERVAL_SECONDS: Final = 1.0
 
 
@@ -39,6 +42,7 @@ class Synced:
         number: increases with every mark.
         manifest: number of the manifest's file.
         log: number of the newest write-ahead log.
+        values: number of the newest file of values.
     """
 
     number: int = 0
@@ -46,6 +50,8 @@ class Synced:
     manifest_bytes: int = 0
     log: int = 0
     log_bytes: int = 0
+    values: int = 0
+    values_bytes: int = 0
 
 
 def read_mark(directory: str) -> Synced | None:
@@ -104,11 +110,21 @@ class MarkWriter:
             log_bytes = self._log_bytes()
         return self._log, log_bytes
 
-    def write(self, now_seconds: float, end_of_log: tuple[int, int]) -> None:
-        """Note that the logs are synced up to an end, which end_of_log() named before the sync."""
+    def write(
+        self,
+        now_seconds: float,
+        end_of_log: tuple[int, int],
+        end_of_values: tuple[int, int] = (0, 0),
+    ) -> None:
+        """Note how far the store is synced.
+
+        Args:
+            end_of_log: what end_of_log() returned before the sync.
+            end_of_values: the number and the size of the newest file of values, before the sync.
+        """
         manifest, manifest_bytes = self._synced_manifest()
         number = self._last.number + 1
-        self._last = Synced(number, manifest, manifest_bytes, *end_of_log)
+        self._last = Synced(number, manifest, manifest_bytes, *end_of_log, *end_of_values)
         slot = number % 2 * _SLOT_BYTES
         self._slots[slot : slot + _SLOT_BYTES] = _slot(self._last)
         if now_seconds >= self._next_sync:
@@ -119,7 +135,7 @@ class MarkWriter:
         """Note that the store is closed: its rows are in tables, and those are synced."""
         self._next_sync = 0.0
         try:
-            self.write(0.0, self.end_of_log())
+            self.write(0.0, self.end_of_log(), (self._last.values, self._last.values_bytes))
         finally:
             self._slots.close()
 
@@ -154,16 +170,23 @@ class MarkWriter:
 
 def _slot(mark: Synced) -> bytes:
     body = _MARK.pack(
-        _MAGIC, mark.number, mark.manifest, mark.manifest_bytes, mark.log, mark.log_bytes
+        _MAGIC,
+        mark.number,
+        mark.manifest,
+        mark.manifest_bytes,
+        mark.log,
+        mark.log_bytes,
+        mark.values,
+        mark.values_bytes,
     )
     return (body + _CHECKSUM.pack(google_crc32c.value(body))).ljust(_SLOT_BYTES, b"\x00")
 
 
 def _parse(slot: bytes) -> Synced | None:
-    if len(slot) < _MARK.size + _CHECKSUM.size:
-        return None
-    body = slot[: _MARK.size]
-    if _CHECKSUM.unpack_from(slot, _MARK.size)[0] != google_crc32c.value(body):
-        return None
-    magic, *numbers = _MARK.unpack(body)
-    return Synced(*numbers) if magic == _MAGIC else None
+    for layout, magic in ((_MARK, _MAGIC), (_SHORT_MARK, _SHORT_MAGIC)):
+        body = slot[: layout.size]
+        if len(slot) < layout.size + _CHECKSUM.size or not body.startswith(magic):
+            continue
+        if _CHECKSUM.unpack_from(slot, layout.size)[0] == google_crc32c.value(body):
+            return Synced(*layout.unpack(body)[1:])
+    return None

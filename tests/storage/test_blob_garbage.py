@@ -79,7 +79,9 @@ def blob_bytes(directory: Path) -> int:
 
 def test_without_garbage_nothing_is_written_twice(store_directory: Path) -> None:
     async def scenario() -> None:
-        store = RocksStore.open(store_directory, ("payloads",), payload_families=("payloads",))
+        store = RocksStore.open(
+            store_directory, ("payloads",), payload_families=("payloads",), late_syncs=True
+        )
         await fill(store, 0, 4_000)
         await store.close()
 
@@ -92,7 +94,9 @@ def test_without_garbage_nothing_is_written_twice(store_directory: Path) -> None
 
 def test_files_with_a_few_rows_that_stay_are_freed(store_directory: Path) -> None:
     async def scenario() -> None:
-        store = RocksStore.open(store_directory, ("payloads",), payload_families=("payloads",))
+        store = RocksStore.open(
+            store_directory, ("payloads",), payload_families=("payloads",), late_syncs=True
+        )
         await fill(store, 0, 4_000)
         await remove_odd(store, 4_000)
         await fill(store, 4_000, 6_000)
@@ -109,11 +113,15 @@ def test_files_with_a_few_rows_that_stay_are_freed(store_directory: Path) -> Non
 
 def test_the_same_store_collects_after_a_restart(store_directory: Path) -> None:
     async def scenario() -> None:
-        store = RocksStore.open(store_directory, ("payloads",), payload_families=("payloads",))
+        store = RocksStore.open(
+            store_directory, ("payloads",), payload_families=("payloads",), late_syncs=True
+        )
         await fill(store, 0, 4_000)
         await remove_odd(store, 4_000)
         await store.close()
-        store = RocksStore.open(store_directory, ("payloads",), payload_families=("payloads",))
+        store = RocksStore.open(
+            store_directory, ("payloads",), payload_families=("payloads",), late_syncs=True
+        )
         await fill(store, 4_000, 6_000)
         await store.close()
 

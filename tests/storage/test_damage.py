@@ -18,7 +18,7 @@ import pytest
 
 from magnetar_core.config import InvalidConfig
 from magnetar_core.wire.record_pb2 import StoreIdentity
-from magnetar_storage import rocks_options
+from magnetar_storage import rocks_options, value_files
 from magnetar_storage.accepted_loss import accept_loss, lost_from
 from magnetar_storage.rocks import RocksStore
 from magnetar_storage.store import KEY_END, RowsUnreadable, StoreDamaged, StoreFailed, WriteBatch
@@ -91,10 +91,11 @@ async def read(path: Path) -> tuple[Rows, set[tuple[str, bytes]]]:
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Rows]]:
-    """What a kill leaves of a store with several logs, tables and blob files."""
+    """What a kill leaves of a store with several logs, tables and files of values."""
     directory = tmp_path_factory.mktemp("killed")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rocks_options, "PAYLOAD_MEMTABLE_BYTES_MAX", 1 << 20)
+        patch.setattr(rocks_options, "ROW_MEMTABLE_BYTES", 64 << 10)
+        patch.setattr(value_files, "FILE_BYTES", 1 << 20)
         rows = asyncio.run(fill(directory / "data", directory / "left"))
         assert len(numbered(str(directory / "left"), LOG)) > 2
         yield directory / "left", rows
@@ -167,7 +168,7 @@ def test_one_flipped_bit_is_never_silent(
 ) -> None:
     left, rows = killed
     random = Random(seed)
-    kind = ("*.log", "MANIFEST-*", "*.sst", "*.blob", "[!M]*[!ts]")[seed % 5]
+    kind = ("*.log", "MANIFEST-*", "*.sst", "*.values", "[!M]*[!ts]")[seed % 5]
     files = sorted(file for file in left.glob(kind) if file.stat().st_size)
     file = random.choice(files)
     at, bit = random.randrange(file.stat().st_size), random.randrange(8)
@@ -189,7 +190,7 @@ def test_a_log_that_is_flipped_anywhere_is_refused(
 def test_a_file_that_is_missing_is_noticed(killed: tuple[Path, Rows], tmp_path: Path) -> None:
     left, rows = killed
     for file in sorted(left.iterdir()):
-        needed = file.suffix in {".log", ".sst", ".blob"} or file.name.startswith(
+        needed = file.suffix in {".log", ".sst", ".values"} or file.name.startswith(
             ("MANIFEST", "CURRENT", "SYNCED")
         )
         path = damaged(left, tmp_path, partial(remove_in, file.name))

@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -360,10 +361,10 @@ def test_a_mark_covers_nothing_that_was_written_during_its_sync(
         loop = asyncio.get_running_loop()
         inner = store._sync
 
-        def stalled(now_seconds: float, end_of_log: tuple[int, int]) -> None:
+        def stalled(*arguments: Any) -> None:
             loop.call_soon_threadsafe(began.set)
             asyncio.run_coroutine_threadsafe(goes_on.wait(), loop).result(30)
-            inner(now_seconds, end_of_log)
+            inner(*arguments)
 
         monkeypatch.setattr(store, "_sync", stalled)
         log_file = numbered(str(tmp_path / "data"), LOG)[-1][1]
@@ -378,7 +379,7 @@ def test_a_mark_covers_nothing_that_was_written_during_its_sync(
         await store.close()
 
     asyncio.run(life())
-    assert check_directory(str(tmp_path / "killed")) is not None
+    assert check_directory(str(tmp_path / "killed")).mark is not None
     boot("second")
     assert asyncio.run(kept(tmp_path / "killed")) == (1, 1, 2)
 

@@ -294,7 +294,7 @@ def flip_byte_of(pattern: str) -> Change:
         path = directory / "broker"
 
         async def settle() -> None:
-            """An orderly end moves rows from the log to tables and blob files."""
+            """An orderly end moves rows from the log to tables."""
             await RocksStore.open(
                 path, keys.FAMILIES, payload_families=(keys.LOG, keys.TXNLOG)
             ).close()
@@ -319,7 +319,7 @@ def cut_log(directory: Path) -> None:
     ("damage", "found"),
     [
         (flip_byte_of("*.sst"), "unreadable"),
-        (flip_byte_of("*.blob"), "unreadable"),
+        (flip_byte_of("*.values"), "unreadable"),
         (cut_log, "files"),
         (remove_marker, "log-dense"),
         (remove_sidecar_row, "sidecar"),
@@ -334,7 +334,15 @@ def cut_log(directory: Path) -> None:
         (reopen_transaction, "decision"),
     ],
     ids=[
-        *("table", "blob", "log-file", "marker", "sidecar-row", "index-entry", "extra-index-entry"),
+        *(
+            "table",
+            "values",
+            "log-file",
+            "marker",
+            "sidecar-row",
+            "index-entry",
+            "extra-index-entry",
+        ),
         *("cursor", "pending-ack", "producer", "identity", "outcome", "decision", "reopened"),
     ],
 )

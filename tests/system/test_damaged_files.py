@@ -35,7 +35,7 @@ from magnetar_storage.store import StoreDamaged
 
 SETTINGS = {"free_space_floor_bytes": 1, "tail_bytes_max": 1}
 TRANSACTIONS = 60
-KINDS = ("*.sst", "*.blob", "*.log", "MANIFEST-*")
+KINDS = ("*.sst", "*.values", "*.log", "MANIFEST-*")
 REFUSED, LOST, WHOLE = "refused", "DataLoss", "whole"
 # Of the places, half in each server.
 SAMPLE = 24
@@ -88,7 +88,7 @@ async def fill_broker(path: Path, left: Path) -> tuple[Messages, dict[TxnID, lis
     end_offset = sequence = 0
     for number in range(TRANSACTIONS):
         if number == TRANSACTIONS // 2:
-            # What an orderly end flushes becomes tables and blob files.
+            # What an orderly end flushes becomes tables.
             await world.close()
             await world.open()
         size = random.choice((10, 300, 3_000, 20_000))

@@ -15,7 +15,102 @@ _LOST = "storage/magnetar_storage/lost_changes.py"
 _CHECK = "storage/magnetar_storage/directory_check.py"
 _IDENTITY = "storage/magnetar_storage/store_identity.py"
 
+_VALUES = "storage/magnetar_storage/value_log.py"
+_VALUE_FILES = "storage/magnetar_storage/value_files.py"
+_ROUNDS = "storage/magnetar_storage/value_rounds.py"
+
 MUTANTS = (
+    Mutant(
+        name="deleted-rows-come-back-when-moved",
+        file=_VALUES,
+        old="            if self._families[place.family].get(place.key) == row:\n",
+        new="            if row:\n",
+        mistake="A row that was deleted since its file was looked at gets a pointer again.",
+    ),
+    Mutant(
+        name="values-alive-if-their-key-is",
+        file=_VALUES,
+        old="(pointer.file, pointer.position) != (file, place.position)",
+        new="pointer.file != file",
+        mistake="A value counts as alive when its row points to another one in the same file.",
+    ),
+    Mutant(
+        name="files-removed-under-a-view",
+        file=_VALUES,
+        old="        if not has_views:\n",
+        new="        if not has_views or self._garbage:\n",
+        mistake="A backup reads rows that point to files that are gone.",
+    ),
+    Mutant(
+        name="files-off-the-list-and-not-removed",
+        file=_VALUES,
+        old="        self._garbage.append(file)\n",
+        new="",
+        mistake="Garbage is found and kept until the next start.",
+    ),
+    Mutant(
+        name="unreadable-values-given-up",
+        file=_VALUES,
+        old='            log.error("values cannot be looked at for garbage: %s", error)\n',
+        new="            self._give_up(raw, self._rounds.file or 0)\n",
+        mistake="A file goes because one of its values is damaged.",
+    ),
+    Mutant(
+        name="moved-by-a-store-that-syncs-late",
+        file=_VALUES,
+        old="self._writes and is_to_move(",
+        new="is_to_move(",
+        mistake="Synced values get copies that are not, and their rows may outlive these.",
+    ),
+    Mutant(
+        name="values-synced-after-their-rows",
+        file=_ROCKS,
+        old="        self._values.sync(unsynced)\n        self._database.flush_wal(True)\n",
+        new="        self._database.flush_wal(True)\n        self._values.sync(unsynced)\n",
+        mistake="A loss of power between the two leaves synced rows without their values.",
+    ),
+    Mutant(
+        name="name-of-a-file-not-synced",
+        file=_VALUE_FILES,
+        old="        self._has_new_name = True\n        self._append",
+        new="        self._append",
+        mistake="A loss of power takes a new file, whose values were synced.",
+    ),
+    Mutant(
+        name="short-write-taken-for-whole",
+        file=_VALUE_FILES,
+        old="            while part:\n",
+        new="            if part:\n",
+        mistake="The system takes a part of the values, and the rest is not written.",
+    ),
+    Mutant(
+        name="inline-value-taken-for-a-pointer",
+        file=_VALUES,
+        old="            elif value.startswith(MARKED):\n",
+        new="            elif value.startswith(MARKED * 8):\n",
+        mistake="A small value that begins like a pointer is stored as it is.",
+    ),
+    Mutant(
+        name="torn-change-replayed",
+        file=_ROCKS,
+        old="            cut(directory, checked.torn)\n",
+        new="",
+        mistake="After a loss of power, a change whose values are missing comes back.",
+    ),
+    Mutant(
+        name="values-short-of-their-mark",
+        file=_CHECK,
+        old="            wanted = max(size, mark.values_bytes)\n",
+        new="            wanted = size\n",
+        mistake="Synced values are cut off, and the store opens.",
+    ),
+    Mutant(
+        name="rounds-without-end",
+        file=_ROUNDS,
+        old="        self._has_deleted = False\n        self._began_at",
+        new="        self._began_at",
+        mistake="Files are looked at again and again, though nothing was deleted.",
+    ),
     Mutant(
         name="logs-let-go-of-by-payloads-alone",
         file=_BACKGROUND,
@@ -33,8 +128,8 @@ MUTANTS = (
     Mutant(
         name="end-of-log-after-sync",
         file=_ROCKS,
-        old="        self._mark.write(now_seconds, end_of_log)",
-        new="        self._mark.write(now_seconds, self._mark.end_of_log())",
+        old="        self._mark.write(now_seconds, end_of_log, end_of_values)",
+        new="        self._mark.write(now_seconds, self._mark.end_of_log(), end_of_values)",
         mistake="The mark covers what was written while it was synced.",
     ),
     Mutant(
@@ -61,8 +156,8 @@ MUTANTS = (
     Mutant(
         name="unseen-tail-not-counted",
         file=_LOST,
-        old="    if damage is not None:\n        _cut(directory, damage)\n    count(",
-        new="    if damage is None:\n        return\n    _cut(directory, damage)\n    count(",
+        old="    if damage is not None:\n        cut(directory, damage)\n    count(",
+        new="    if damage is None:\n        return\n    cut(directory, damage)\n    count(",
         mistake="A machine went down, and its logs look whole: the ledger id stays.",
     ),
     Mutant(

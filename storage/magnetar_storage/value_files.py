@@ -1,0 +1,272 @@
+"""Files of values: each value is appended once, and read with a single call.
+
+One file grows; the others are whole. In front of each value stands its key, so that a file can be
+asked which rows it serves. Numbers ascend, and the event loop's thread calls everything but `sync`
+and `unlink`.
+Source: docs/design/0019-values.md.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import google_crc32c
+
+from magnetar_core import durable_files
+from magnetar_storage.store_files import values_path
+from magnetar_storage.value_pointer import Pointer, read_marked
+
+# A file that reached this size is whole, and the next one begins.
+FILE_BYTES: Final = 64 << 20
+# Files that are kept open for reads.
+OPEN_FILES_MAX: Final = 128
+_MAGIC: Final = b"magnetar values\x01"
+# Lengths of family, key and value; checksum of these, of family and of key.
+_LENGTHS = struct.Struct(">BHI")
+_CHECKSUM = struct.Struct(">I")
+_HEAD_BYTES: Final = _LENGTHS.size + _CHECKSUM.size
+# Enough for the head of any record.
+_HEAD_BYTES_MAX: Final = _HEAD_BYTES + 0xFF + 0xFFFF
+_HEAD_BYTES_USUAL: Final = 256
+# The most buffers that Linux takes in one call.
+_BUFFERS_MAX: Final = 1_024
+
+
+class ValueUnreadable(Exception):
+    """A value is damaged, or its file is gone."""
+
+
+class Record(NamedTuple):
+    """A value to store: the family and the key of its row, and the value."""
+
+    family: str
+    key: bytes
+    value: bytes
+
+
+class Place(NamedTuple):
+    """A value in a file: the row that it was written for, and where it lies.
+
+    Attributes:
+        position: where the value begins.
+        length: of the value.
+    """
+
+    family: str
+    key: bytes
+    position: int
+    length: int
+
+    @property
+    def end(self) -> int:
+        """Where the next record begins."""
+        return self.position + self.length
+
+
+class ValueFiles:
+    """The files of a directory.
+
+    Args:
+        sizes: of each file that there is, by number. The last of them grows.
+    """
+
+    def __init__(self, directory: str, sizes: Mapping[int, int]) -> None:
+        self._directory = directory
+        self.sizes = dict(sorted(sizes.items()))
+        self.active = max(self.sizes, default=0)
+        self._handles: dict[int, int] = {}
+        # Those that were written to since their last sync began, with their sizes then.
+        self._unsynced: dict[int, int] = {}
+        # A process before this one may have ended between a new file and its sync.
+        self._has_new_name = True
+
+    def begin_if_full(self) -> int | None:
+        """Begin a file if there is none, or the last one is full; return the number of the last.
+
+        None: nothing was begun. The number is 0 if there was none.
+        """
+        if self.active and self.sizes[self.active] < FILE_BYTES:
+            return None
+        before, self.active = self.active, self.active + 1
+        path = values_path(self._directory, self.active)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        self._handles[self.active] = handle
+        self.sizes[self.active] = 0
+        self._has_new_name = True
+        self._append([_MAGIC])
+        return before
+
+    def append(self, records: Sequence[Record]) -> list[Pointer]:
+        """Add values to the file that grows. They are with the operating system then.
+
+        Raises:
+            OSError: some may not have been written; nothing points to them.
+        """
+        position = self.sizes[self.active]
+        buffers: list[bytes] = []
+        pointers: list[Pointer] = []
+        for family, key, value in records:
+            head = _head(family, key, len(value))
+            position += len(head)
+            buffers += (head, value)
+            checksum = google_crc32c.value(value)
+            pointers.append(Pointer(self.active, position, len(value), checksum))
+            position += len(value)
+        self._append(buffers)
+        return pointers
+
+    def read(self, pointer: Pointer) -> bytes:
+        """Return a value.
+
+        Raises:
+            ValueUnreadable: it is damaged.
+        """
+        file, position, length, checksum = pointer
+        try:
+            value = os.pread(self._handle(file), length, position)
+        except OSError as error:
+            raise ValueUnreadable(f"{self._name(file)} cannot be read: {error}") from error
+        if len(value) != length or google_crc32c.value(value) != checksum:
+            raise ValueUnreadable(
+                f"{self._name(file)} is damaged: the {length} bytes from byte {position} on are not"
+                " those that were written"
+            )
+        return value
+
+    def resolve(self, row: bytes) -> bytes:
+        """Return the value of a row that begins with MARKED.
+
+        Raises:
+            ValueUnreadable: it is damaged.
+            RowDamaged: the row is.
+        """
+        found = read_marked(row)
+        return self.read(found) if isinstance(found, Pointer) else found
+
+    def places(self, file: int, start: int = 0) -> Iterator[Place]:
+        """Yield where values lie, in the order of the file.
+
+        Args:
+            start: where a record begins; 0: the first one.
+        Raises:
+            ValueUnreadable: the file is damaged.
+        """
+        at = start or len(_MAGIC)
+        end = self.sizes[file]
+        while at < end:
+            try:
+                place = self._place(file, at)
+            except OSError as error:
+                raise ValueUnreadable(f"{self._name(file)} cannot be read: {error}") from error
+            if place is None or place.end > end:
+                raise ValueUnreadable(f"{self._name(file)} is damaged: no value begins at {at}")
+            yield place
+            at = place.end
+
+    def unsynced(self) -> dict[int, tuple[int, int]]:
+        """Return files that sync() has to sync: handle and size of each, by number."""
+        return {file: (self._handles[file], size) for file, size in self._unsynced.items()}
+
+    def sync(self, unsynced: Mapping[int, tuple[int, int]]) -> None:
+        """Make files durable that unsynced() named. For a worker thread.
+
+        Raises:
+            OSError: something may be lost.
+        """
+        for handle, _ in unsynced.values():
+            os.fdatasync(handle)
+        if self._has_new_name and unsynced:
+            self._has_new_name = False
+            durable_files.sync(Path(self._directory))
+
+    def synced(self, unsynced: Mapping[int, tuple[int, int]]) -> None:
+        """Note that files are durable that unsynced() named."""
+        for file, (_, size) in unsynced.items():
+            if self._unsynced.get(file) == size:
+                del self._unsynced[file]
+
+    def forget(self, files: Iterable[int]) -> None:
+        """Close files, and forget them: no row points to them."""
+        for file in files:
+            self.sizes.pop(file, None)
+            self._unsynced.pop(file, None)
+            handle = self._handles.pop(file, None)
+            if handle is not None:
+                os.close(handle)
+
+    def unlink(self, files: Iterable[int]) -> None:
+        """Remove files that were forgotten. For a worker thread."""
+        for file in files:
+            values_path(self._directory, file).unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Close all files. Repeating it is harmless."""
+        while self._handles:
+            os.close(self._handles.popitem()[1])
+
+    def _append(self, buffers: Sequence[bytes]) -> None:
+        handle = self._handle(self.active)
+        position = self.sizes[self.active]
+        for first in range(0, len(buffers), _BUFFERS_MAX):
+            part: list[bytes | memoryview] = list(buffers[first : first + _BUFFERS_MAX])
+            while part:
+                written = os.pwritev(handle, part, position)
+                position += written
+                part = _behind(part, written)
+        self.sizes[self.active] = position
+        self._unsynced[self.active] = position
+
+    def _place(self, file: int, at: int) -> Place | None:
+        """Return the record at a position; None: there is none."""
+        handle = self._handle(file)
+        head = os.pread(handle, _HEAD_BYTES_USUAL, at)
+        if len(head) < _HEAD_BYTES:
+            return None
+        name_bytes, key_bytes, length = _LENGTHS.unpack_from(head)
+        head_bytes = _HEAD_BYTES + name_bytes + key_bytes
+        if head_bytes > len(head):
+            head = os.pread(handle, _HEAD_BYTES_MAX, at)
+        name_end = _HEAD_BYTES + name_bytes
+        name, key = head[_HEAD_BYTES:name_end], head[name_end:head_bytes]
+        checksum = google_crc32c.value(head[: _LENGTHS.size] + name + key)
+        if _CHECKSUM.unpack_from(head, _LENGTHS.size)[0] != checksum:
+            return None
+        return Place(name.decode(), key, at + head_bytes, length)
+
+    def _handle(self, file: int) -> int:
+        handle = self._handles.get(file)
+        if handle is not None:
+            return handle
+        flags = os.O_RDWR if file == self.active else os.O_RDONLY
+        handle = os.open(values_path(self._directory, file), flags | os.O_CLOEXEC)
+        if len(self._handles) >= OPEN_FILES_MAX:
+            # The one that has been open for longest.
+            for old in self._handles:
+                if old != self.active and old not in self._unsynced:
+                    os.close(self._handles.pop(old))
+                    break
+        self._handles[file] = handle
+        return handle
+
+    def _name(self, file: int) -> str:
+        return values_path(self._directory, file).name
+
+
+def _head(family: str, key: bytes, value_bytes: int) -> bytes:
+    name = family.encode()
+    lengths = _LENGTHS.pack(len(name), len(key), value_bytes)
+    checksum = _CHECKSUM.pack(google_crc32c.value(lengths + name + key))
+    return lengths + checksum + name + key
+
+
+def _behind(buffers: list[bytes | memoryview], written: int) -> list[bytes | memoryview]:
+    """Return what is left of buffers after so many bytes."""
+    for place, buffer in enumerate(buffers):
+        if written < len(buffer):
+            return [memoryview(buffer)[written:], *buffers[place + 1 :]]
+        written -= len(buffer)
+    return []

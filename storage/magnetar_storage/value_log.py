@@ -1,0 +1,289 @@
+"""Large values of a RocksDB store: in files of values, with pointers in their rows.
+
+RocksDB writes each byte of a row to its log, and again to a table or blob file, and computes a
+checksum each time, and another when it reads. A large value is written once instead, and read with
+one call. Everything here happens on the event loop's thread, within calls of the store, so rows do
+not change meanwhile.
+
+A batch's values are with the operating system before its rows are, and synced before its rows are.
+What a loss of power leaves of an unsynced batch is cut off at the next start (`directory_check`).
+Source: docs/design/0019-values.md.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, islice
+from typing import Final, NamedTuple
+
+import rocksdict
+
+from magnetar_storage.rocks_reads import scan_rows
+from magnetar_storage.store import PUT, Operation, end_of_prefix
+from magnetar_storage.store_files import VALUES, numbered
+from magnetar_storage.value_files import Place, Record, ValueFiles
+from magnetar_storage.value_pointer import (
+    MARKED,
+    Pointer,
+    pointer_of,
+    row_of_value,
+)
+from magnetar_storage.value_rounds import ValueRounds, is_to_move
+
+log = logging.getLogger(__name__)
+
+# Smaller values stay in their rows.
+VALUE_BYTES_MIN: Final = 4 << 10
+# Values that a write may move beside its own.
+MOVED_BYTES_AT_ONCE: Final = 1 << 20
+
+# Rows of RocksDB's default family: a file's number, and its size when it is whole, else 0.
+_FILE_KEY: Final = b"values/"
+_NUMBER = struct.Struct(">Q")
+# And the names of the families in which rows begin with MARKED.
+_FAMILY_KEY: Final = b"values-of/"
+
+
+class _Live(NamedTuple):
+    """A value that a row pointed to when it was looked at."""
+
+    place: Place
+    row: bytes
+
+
+class Unsynced(NamedTuple):
+    """What a sync does.
+
+    Attributes:
+        files: to sync; see `ValueFiles.unsynced`.
+        garbage: files to remove when the rows are synced.
+    """
+
+    files: Mapping[int, tuple[int, int]]
+    garbage: Sequence[int]
+
+
+class ValueLog:
+    """The large values of an open store.
+
+    Args:
+        files: the files of the store.
+        database: the store; its default family lists the files.
+        families: those whose large values go to files.
+        writes: whether values go to files from now on; else those that are there are read.
+    """
+
+    def __init__(
+        self,
+        files: ValueFiles,
+        database: rocksdict.Rdict,
+        families: Mapping[str, rocksdict.Rdict],
+        *,
+        writes: bool,
+    ) -> None:
+        self._files = files
+        self._families = dict(families)
+        self._handles = {name: database.get_column_family_handle(name) for name in families}
+        self._writes = writes
+        self._unlisted = sorted(set(families) - families_with_values(database))
+        self._rounds = ValueRounds()
+        self._places: Iterator[Place] = iter(())
+        self._live: list[_Live] = []
+        self._live_bytes = 0
+        self._is_moving = False
+        # No row points to them any more, as soon as what was written is synced.
+        self._garbage: list[int] = []
+
+    @property
+    def end(self) -> tuple[int, int]:
+        """The number and the size of the file that grows; zeros: there is none."""
+        return self._files.active, self._files.sizes.get(self._files.active, 0)
+
+    def write(
+        self, raw: rocksdict.WriteBatch, operations: Sequence[Operation], now_seconds: float
+    ) -> Sequence[Operation]:
+        """Append the large values of a batch, and return it with pointers in their place.
+
+        Args:
+            raw: gets the rows that belong to the files themselves, ahead of the batch's.
+        Raises:
+            OSError: the disk did not take a value.
+        """
+        for name in self._unlisted:
+            raw.put(_FAMILY_KEY + name.encode(), b"")
+        self._unlisted = []
+        self._look_at_garbage(raw, now_seconds)
+        families = self._families
+        changed = list(operations)
+        places: list[int] = []
+        for place, (kind, family, key, value) in enumerate(operations):
+            if family not in families:
+                continue
+            if kind != PUT:
+                self._rounds.note_deleted()
+            elif self._writes and len(value) >= VALUE_BYTES_MIN:
+                places.append(place)
+            elif value.startswith(MARKED):
+                changed[place] = (kind, family, key, row_of_value(value))
+        if places:
+            records = [Record(*operations[place][1:]) for place in places]
+            pointers = self._append(raw, records)
+            for place, record, pointer in zip(places, records, pointers, strict=True):
+                changed[place] = (PUT, record.family, record.key, pointer.to_bytes())
+        return changed
+
+    def before_sync(self, *, has_views: bool) -> Unsynced:
+        """Return what a sync that begins now has to do with the files.
+
+        Args:
+            has_views: whether somebody may read rows as they were before.
+        """
+        garbage: list[int] = []
+        if not has_views:
+            garbage, self._garbage = self._garbage, []
+            self._files.forget(garbage)
+        return Unsynced(self._files.unsynced(), garbage)
+
+    def sync(self, unsynced: Unsynced) -> None:
+        """Sync the values, ahead of the rows. For a worker thread.
+
+        Raises:
+            OSError: something may be lost.
+        """
+        self._files.sync(unsynced.files)
+
+    def unlink(self, unsynced: Unsynced) -> None:
+        """Remove files, behind a sync of the rows. For a worker thread."""
+        self._files.unlink(unsynced.garbage)
+
+    def after_sync(self, unsynced: Unsynced) -> None:
+        """Note that a sync has ended."""
+        self._files.synced(unsynced.files)
+
+    def close(self) -> None:
+        """Close the files, and drop the references to the store."""
+        self._families.clear()
+        self._handles.clear()
+        self._files.close()
+
+    def _append(self, raw: rocksdict.WriteBatch, records: Sequence[Record]) -> list[Pointer]:
+        before = self._files.begin_if_full()
+        if before is not None:
+            raw.put(file_key(self._files.active), _NUMBER.pack(0))
+            if before:
+                raw.put(file_key(before), _NUMBER.pack(self._files.sizes[before]))
+        return self._files.append(records)
+
+    def _look_at_garbage(self, raw: rocksdict.WriteBatch, now_seconds: float) -> None:
+        """Go on with the round of looks at files, a little."""
+        values_max = self._rounds.values_due(now_seconds)
+        if not values_max:
+            return
+        if self._rounds.file is None:
+            whole = [file for file in self._files.sizes if file != self._files.active]
+            file = self._rounds.begin_file(
+                now_seconds, [file for file in whole if file not in self._garbage]
+            )
+            if file is None:
+                return
+            self._places = self._files.places(file)
+            self._live = []
+            self._live_bytes = 0
+            self._is_moving = False
+        try:
+            is_done = self._move(raw) if self._is_moving else self._look(raw, values_max)
+        except Exception as error:
+            # Nothing is known about the rest of it, so it stays.
+            log.error("values cannot be looked at for garbage: %s", error)
+            is_done = True
+        if is_done:
+            self._rounds.end_file(now_seconds)
+
+    def _look(self, raw: rocksdict.WriteBatch, values_max: int) -> bool:
+        """Look at some values of the file; return whether nothing more is to be done with it."""
+        file = self._rounds.file
+        assert file is not None
+        for place in islice(self._places, values_max):
+            row = self._row_of(place, file)
+            if row is not None:
+                self._live.append(_Live(place, row))
+                self._live_bytes += place.length
+        if next_place := next(self._places, None):
+            self._places = chain([next_place], self._places)
+            return False
+        if not self._live:
+            self._give_up(raw, file)
+            return True
+        self._is_moving = self._writes and is_to_move(self._live_bytes, self._files.sizes[file])
+        return not self._is_moving
+
+    def _move(self, raw: rocksdict.WriteBatch) -> bool:
+        """Move some values of the file to its newest one; return whether all of them are moved."""
+        file = self._rounds.file
+        assert file is not None
+        records: list[Record] = []
+        moved_bytes = 0
+        while self._live and moved_bytes < MOVED_BYTES_AT_ONCE:
+            place, row = self._live.pop()
+            # It may have been deleted since, or have another value.
+            if self._families[place.family].get(place.key) == row:
+                records.append(Record(place.family, place.key, self._files.resolve(row)))
+                moved_bytes += place.length
+        if records:
+            pointers = self._append(raw, records)
+            for record, pointer in zip(records, pointers, strict=True):
+                raw.put(record.key, pointer.to_bytes(), self._handles[record.family])
+        if self._live:
+            return False
+        self._give_up(raw, file)
+        return True
+
+    def _row_of(self, place: Place, file: int) -> bytes | None:
+        """Return the row that points to a value; None: none does.
+
+        Raises:
+            KeyError: the store was opened without the family.
+        """
+        row: bytes | None = self._families[place.family].get(place.key)
+        pointer = pointer_of(row) if row is not None else None
+        if pointer is None or (pointer.file, pointer.position) != (file, place.position):
+            return None
+        return row
+
+    def _give_up(self, raw: rocksdict.WriteBatch, file: int) -> None:
+        """Have a file removed to which no row points when this batch is written."""
+        raw.delete(file_key(file))
+        self._garbage.append(file)
+
+
+def file_key(file: int) -> bytes:
+    """Return the key under which a file is listed."""
+    return _FILE_KEY + _NUMBER.pack(file)
+
+
+def listed_files(database: rocksdict.Rdict) -> dict[int, int]:
+    """Return the files that a store lists: sizes by number; 0 for the one that grows."""
+    rows = scan_rows(database, "default", _FILE_KEY, end_of_prefix(_FILE_KEY), 1 << 30, None, False)
+    return {_NUMBER.unpack(key[len(_FILE_KEY) :])[0]: _NUMBER.unpack(size)[0] for key, size in rows}
+
+
+def families_with_values(database: rocksdict.Rdict) -> set[str]:
+    """Return the names of the families in which rows may begin with MARKED."""
+    end = end_of_prefix(_FAMILY_KEY)
+    rows = scan_rows(database, "default", _FAMILY_KEY, end, 1 << 30, None, False)
+    return {key.removeprefix(_FAMILY_KEY).decode() for key, _ in rows}
+
+
+def forget_missing(directory: str, database: rocksdict.Rdict) -> None:
+    """Have a store list only files that there are, with their sizes.
+
+    For a person who accepted a loss: rows that point elsewhere are unreadable then.
+    """
+    found = {number: path.stat().st_size for number, path in numbered(directory, VALUES)}
+    for number, size in listed_files(database).items():
+        if number not in found:
+            database.delete(file_key(number))
+        elif found[number] < size:
+            database.put(file_key(number), _NUMBER.pack(found[number]))

@@ -1,0 +1,565 @@
+"""Files of values: what is written comes back, garbage goes, a loss of power takes whole changes.
+
+Source: docs/design/0019-values.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from magnetar_core import durable_files
+from magnetar_core.config import InvalidConfig
+from magnetar_core.wire.record_pb2 import StoreIdentity
+from magnetar_storage import rocks, value_files, value_rounds
+from magnetar_storage.accepted_loss import accept_loss
+from magnetar_storage.read_only import open_read_only
+from magnetar_storage.rocks import RocksStore
+from magnetar_storage.store import KEY_END, RowsUnreadable, StoreDamaged, StoreFailed, WriteBatch
+from magnetar_storage.store_files import LOG, VALUES, numbered, values_path
+from magnetar_storage.store_identity import KEY
+from magnetar_storage.store_stamp import STAMP, stamp_of
+from magnetar_storage.value_log import VALUE_BYTES_MIN
+
+FAMILIES = ("small", "payloads", "others", "meta")
+PAYLOADS = ("payloads", "others")
+FILE_BYTES = 256 << 10
+LARGE = 16 << 10
+
+# Around the limit, and such that look like rows with pointers.
+VALUES_OF_ALL_KINDS = [
+    b"",
+    b"\xff",
+    b"\xff\x00",
+    b"\xff\x01" + bytes(24),
+    b"\xff" * (VALUE_BYTES_MIN - 1),
+    bytes(VALUE_BYTES_MIN - 1),
+    bytes(VALUE_BYTES_MIN),
+    b"\xff\x01" * VALUE_BYTES_MIN,
+    bytes(1 << 20),
+]
+
+
+@pytest.fixture
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Of a store with small files, which looks for garbage at each write."""
+    monkeypatch.setattr(value_files, "FILE_BYTES", FILE_BYTES)
+    monkeypatch.setattr(value_rounds, "ROUND_INTERVAL_SECONDS", 0.0)
+    monkeypatch.setattr(value_rounds, "ROUNDS_SHARE_MAX", 1e9)
+    monkeypatch.setattr(value_rounds, "PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(value_rounds, "VALUES_A_SECOND", 1e12)
+    monkeypatch.setattr(value_rounds, "VALUES_AT_ONCE_MAX", 5)
+    return tmp_path / "data"
+
+
+def opened(path: Path, *, late_syncs: bool = False) -> RocksStore:
+    return RocksStore.open(path, FAMILIES, payload_families=PAYLOADS, late_syncs=late_syncs)
+
+
+def run(path: Path, scenario: Callable[[RocksStore], Awaitable[None]]) -> None:
+    async def opened_and_closed() -> None:
+        store = opened(path)
+        try:
+            await scenario(store)
+        finally:
+            await store.close()
+
+    asyncio.run(opened_and_closed())
+
+
+def value_of(number: int) -> bytes:
+    return Random(number).randbytes(LARGE)
+
+
+def key_of(number: int) -> bytes:
+    return b"%06d" % number
+
+
+async def put(store: RocksStore, numbers: Sequence[int], *, family: str = "payloads") -> None:
+    batch = WriteBatch()
+    for number in numbers:
+        batch.put(family, key_of(number), value_of(number))
+    await store.write(batch)
+    await store.sync()
+
+
+async def delete(store: RocksStore, numbers: Sequence[int]) -> None:
+    batch = WriteBatch()
+    for number in numbers:
+        batch.delete("payloads", key_of(number))
+    await store.write(batch)
+    await store.sync()
+
+
+async def rest(store: RocksStore, *, writes: int = 100) -> None:
+    """Enough small writes to look at everything."""
+    for number in range(writes):
+        batch = WriteBatch()
+        batch.put("small", b"rest", b"%d" % number)
+        await store.write(batch)
+        await store.sync()
+
+
+async def numbers_of(store: RocksStore) -> list[int]:
+    rows = await store.scan("payloads", b"", KEY_END, rows_max=10_000)
+    assert all(value == value_of(int(key)) for key, value in rows)
+    return [int(key) for key, _ in rows]
+
+
+def files(path: Path) -> list[int]:
+    return [number for number, _ in numbered(str(path), VALUES)]
+
+
+def test_values_of_all_kinds_come_back(directory: Path) -> None:
+    async def check(store: RocksStore) -> None:
+        rows = [(key_of(place), value) for place, value in enumerate(VALUES_OF_ALL_KINDS)]
+        for family in ("small", "payloads"):
+            assert await store.scan(family, b"", KEY_END, rows_max=100) == rows
+            backwards = await store.scan(family, b"", KEY_END, rows_max=100, reverse=True)
+            assert backwards == rows[::-1]
+            for key, value in rows:
+                assert await store.get(family, key) == value
+            view = await store.snapshot()
+            assert await view.scan(family, b"", KEY_END, rows_max=100) == rows
+            await view.close()
+        some = await store.scan("payloads", b"", KEY_END, rows_max=100, bytes_max=VALUE_BYTES_MIN)
+        assert some == rows[:5], "the size of a value counts, not that of its pointer"
+
+    async def scenario(store: RocksStore) -> None:
+        batch = WriteBatch()
+        for place, value in enumerate(VALUES_OF_ALL_KINDS):
+            batch.put("small", key_of(place), value)
+            batch.put("payloads", key_of(place), value)
+        await store.write(batch)
+        await check(store)
+        await store.sync()
+
+    run(directory, scenario)
+    run(directory, check)
+
+    async def at_rest() -> None:
+        store = await open_read_only(str(directory))
+        for place, value in enumerate(VALUES_OF_ALL_KINDS):
+            for family in ("small", "payloads"):
+                assert await store.get(family, key_of(place)) == value
+        await store.close()
+
+    asyncio.run(at_rest())
+
+
+def test_more_values_than_a_call_takes_and_a_call_that_takes_a_part(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner = os.pwritev
+
+    def partly(handle: int, buffers: Sequence[bytes], position: int) -> int:
+        assert len(buffers) <= 1_024
+        taken, left = [], 50_000
+        for buffer in buffers:
+            taken.append(buffer[:left])
+            left -= len(taken[-1])
+            if not left:
+                break
+        return inner(handle, taken, position)
+
+    monkeypatch.setattr(os, "pwritev", partly)
+
+    async def scenario(store: RocksStore) -> None:
+        await put(store, range(1_100))
+        assert await numbers_of(store) == list(range(1_100))
+
+    run(directory, scenario)
+
+
+def test_files_of_which_nothing_is_left_go(directory: Path) -> None:
+    async def scenario(store: RocksStore) -> None:
+        for number in range(0, 100, 4):
+            await put(store, range(number, number + 4))
+        count = len(files(directory))
+        assert count > 5
+        batch = WriteBatch()
+        batch.delete_range("payloads", key_of(0), key_of(60))
+        await store.write(batch)
+        await store.sync()
+        await rest(store)
+        assert len(files(directory)) < count // 2 + 1
+        assert await numbers_of(store) == list(range(60, 100))
+
+    run(directory, scenario)
+    run(directory, numbers_after(range(60, 100)))
+
+
+def numbers_after(expected: Sequence[int]) -> Callable[[RocksStore], Awaitable[None]]:
+    async def check(store: RocksStore) -> None:
+        assert await numbers_of(store) == list(expected)
+
+    return check
+
+
+def test_files_of_which_little_is_left_are_moved(directory: Path) -> None:
+    kept = list(range(0, 100, 5))
+
+    async def scenario(store: RocksStore) -> None:
+        for number in range(0, 100, 4):
+            await put(store, range(number, number + 4))
+        count = len(files(directory))
+        await delete(store, [number for number in range(100) if number % 5])
+        await rest(store)
+        assert len(files(directory)) <= count // 2
+        assert 1 not in files(directory)
+        assert await numbers_of(store) == kept
+
+    run(directory, scenario)
+    run(directory, numbers_after(kept))
+
+
+def test_files_of_which_most_is_left_stay(directory: Path) -> None:
+    async def scenario(store: RocksStore) -> None:
+        for number in range(0, 100, 4):
+            await put(store, range(number, number + 4))
+        before = files(directory)
+        await delete(store, range(0, 100, 5))
+        await rest(store)
+        assert files(directory) == before
+
+    run(directory, scenario)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_rows_change_while_their_files_are_looked_at(directory: Path, seed: int) -> None:
+    """Nothing that was deleted comes back, nothing is lost, and restarts find the same."""
+    random = Random(seed)
+    alive: set[int] = set()
+
+    async def live(store: RocksStore) -> None:
+        assert await numbers_of(store) == sorted(alive)
+        for _ in range(60):
+            batch = WriteBatch()
+            for number in random.sample(range(200), 5):
+                batch.put("payloads", key_of(number), value_of(number))
+                alive.add(number)
+            for number in random.sample(range(200), 4):
+                batch.delete("payloads", key_of(number))
+                alive.discard(number)
+            if random.random() < 0.2:
+                start = random.randrange(200)
+                batch.delete_range("payloads", key_of(start), key_of(start + 40))
+                alive.difference_update(range(start, start + 40))
+            await store.write(batch)
+            if random.random() < 0.7:
+                await store.sync()
+        assert await numbers_of(store) == sorted(alive)
+        await rest(store)
+        assert await numbers_of(store) == sorted(alive)
+        stored = sum(path.stat().st_size for _, path in numbered(str(directory), VALUES))
+        assert stored < 2.2 * len(alive) * LARGE + 2 * FILE_BYTES
+
+    for _ in range(3):
+        run(directory, live)
+
+
+def test_a_view_keeps_its_files(directory: Path) -> None:
+    async def scenario(store: RocksStore) -> None:
+        await put(store, range(40))
+        await put(store, range(40, 80))
+        view = await store.snapshot()
+        await delete(store, range(40))
+        await rest(store)
+        rows = await view.scan("payloads", b"", KEY_END, rows_max=1_000)
+        assert [(int(key), value) for key, value in rows] == [
+            (number, value_of(number)) for number in range(80)
+        ]
+        assert 1 in files(directory)
+        await view.close()
+        del view
+        await rest(store, writes=1)
+        assert 1 not in files(directory)
+
+    run(directory, scenario)
+
+
+def test_a_damaged_value_is_not_moved_and_its_file_stays(directory: Path) -> None:
+    async def fill(store: RocksStore) -> None:
+        await put(store, range(40))
+        await put(store, range(40, 60))
+
+    run(directory, fill)
+    file = values_path(str(directory), 1)
+    content = bytearray(file.read_bytes())
+    content[content.index(value_of(7)) + 9] ^= 4
+    file.write_bytes(content)
+
+    async def scenario(store: RocksStore) -> None:
+        await delete(store, [number for number in range(40) if number not in (5, 7, 9)])
+        await rest(store)
+        assert 1 in files(directory)
+        for number in (5, 9):
+            assert await store.get("payloads", key_of(number)) == value_of(number)
+        with pytest.raises(RowsUnreadable, match=r"000001\.values is damaged"):
+            await store.get("payloads", key_of(7))
+        with pytest.raises(RowsUnreadable) as caught:
+            await store.scan("payloads", b"", KEY_END, rows_max=100)
+        assert [key for key, _ in caught.value.rows] == [key_of(5)]
+
+    run(directory, scenario)
+
+
+def test_a_damaged_head_keeps_its_file(directory: Path) -> None:
+    async def fill(store: RocksStore) -> None:
+        await put(store, range(40))
+        await put(store, range(40, 60))
+
+    run(directory, fill)
+    file = values_path(str(directory), 1)
+    content = bytearray(file.read_bytes())
+    content[content.index(key_of(20))] ^= 1
+    file.write_bytes(content)
+
+    async def scenario(store: RocksStore) -> None:
+        await delete(store, range(1, 40))
+        await rest(store)
+        assert 1 in files(directory)
+        assert await store.get("payloads", key_of(0)) == value_of(0)
+
+    run(directory, scenario)
+
+
+def kill(directory: Path, left: Path) -> None:
+    shutil.copytree(directory, left, ignore=shutil.ignore_patterns("LOCK"))
+
+
+def test_a_killed_process_leaves_files_that_nobody_needs(directory: Path) -> None:
+    left = directory.with_name("left")
+
+    async def scenario(store: RocksStore) -> None:
+        await put(store, range(8))
+        kill(directory, left)
+
+    run(directory, scenario)
+    values_path(str(left), 2).write_bytes(b"begun")
+    with values_path(str(left), 1).open("ab") as file:
+        file.write(b"a value without a row")
+
+    async def check(store: RocksStore) -> None:
+        assert files(left) == [1]
+        await put(store, range(8, 40))
+        await put(store, range(40, 41))
+        assert await numbers_of(store) == list(range(41))
+
+    run(left, check)
+    run(left, numbers_after(range(41)))
+
+
+@pytest.mark.parametrize("damage", ["zeros", "cut", "gone"])
+def test_a_loss_of_power_takes_a_change_whole(
+    directory: Path, damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The last change is in the log, and its values are not, or not all of them."""
+    left = directory.with_name("left")
+    synced_bytes = 0
+
+    async def scenario(store: RocksStore) -> None:
+        nonlocal synced_bytes
+        await put(store, range(4))
+        if damage == "gone":
+            # The change begins the next file.
+            await put(store, range(4, 24))
+        synced_bytes = values_path(str(directory), 1).stat().st_size
+        batch = WriteBatch()
+        batch.put("small", b"row", b"of the same change")
+        for number in (50, 51):
+            batch.put("payloads", key_of(number), value_of(number))
+        await store.write(batch)
+        kill(directory, left)
+
+    run(directory, scenario)
+    if damage == "gone":
+        assert files(left) == [1, 2]
+        values_path(str(left), 2).unlink()
+    else:
+        file = values_path(str(left), 1)
+        size = file.stat().st_size
+        os.truncate(file, synced_bytes if damage == "cut" else size - 100)
+        if damage == "zeros":
+            os.truncate(file, size)
+    numbers = list(range(24 if damage == "gone" else 4))
+
+    async def check(store: RocksStore) -> None:
+        assert await numbers_of(store) == numbers
+        assert await store.get("small", b"row") is None
+        await put(store, [60])
+
+    run(left, check)
+    assert "it was not synced, and is removed" in caplog.text
+    run(left, numbers_after([*numbers, 60]))
+
+
+def test_what_was_not_synced_and_is_whole_stays(directory: Path) -> None:
+    left = directory.with_name("left")
+
+    async def scenario(store: RocksStore) -> None:
+        await put(store, range(4))
+        batch = WriteBatch()
+        batch.put("payloads", key_of(4), value_of(4))
+        await store.write(batch)
+        kill(directory, left)
+
+    run(directory, scenario)
+    run(left, numbers_after(range(5)))
+
+
+def test_values_that_were_synced_are_not_given_up(directory: Path) -> None:
+    left = directory.with_name("left")
+
+    async def scenario(store: RocksStore) -> None:
+        await put(store, range(4))
+        kill(directory, left)
+
+    run(directory, scenario)
+    os.truncate(values_path(str(left), 1), LARGE)
+    with pytest.raises(StoreDamaged, match=r"000001\.values has 16384 bytes, and had"):
+        opened(left)
+    values_path(str(left), 1).unlink()
+    with pytest.raises(StoreDamaged, match=r"000001\.values is missing"):
+        opened(left)
+
+
+def test_values_are_synced_ahead_of_their_rows(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And their directory entry, when a file is new."""
+    steps: list[str] = []
+    sync_data, sync_name = os.fdatasync, durable_files.sync
+
+    async def scenario(store: RocksStore) -> None:
+        database = store._database
+
+        class Database:
+            write = staticmethod(database.write)
+
+            def flush_wal(self, sync: bool) -> None:
+                steps.append("rows")
+                database.flush_wal(sync)
+
+        def data_synced(handle: int) -> None:
+            steps.append("values")
+            sync_data(handle)
+
+        def name_synced(path: Path) -> None:
+            steps.append(path.name)
+            sync_name(path)
+
+        monkeypatch.setattr(os, "fdatasync", data_synced)
+        monkeypatch.setattr(durable_files, "sync", name_synced)
+        observed: Any = Database()
+        store._database = observed
+        await put(store, [1])
+        assert steps[:3] == ["values", directory.name, "rows"]
+        del steps[:]
+        await put(store, [2])
+        assert [step for step in steps if step in ("values", "rows")] == ["values", "rows"]
+        del steps[:]
+        await rest(store, writes=1)
+        assert "values" not in steps
+        store._database = database
+
+    run(directory, scenario)
+
+
+def test_a_full_disk_fails_the_store(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fill(store: RocksStore) -> None:
+        await put(store, range(4))
+
+    run(directory, fill)
+
+    def full(handle: int, buffers: object, position: int) -> int:
+        raise OSError(28, "No space left on device")
+
+    async def scenario() -> None:
+        store = opened(directory)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "pwritev", full)
+            with pytest.raises(StoreFailed, match="No space left"):
+                await put(store, [4])
+        with pytest.raises(StoreFailed):
+            await put(store, [5])
+        await store.close()
+
+    asyncio.run(scenario())
+    run(directory, numbers_after(range(4)))
+
+
+def test_a_loss_that_a_person_accepts_may_name_files_that_are_gone(directory: Path) -> None:
+    """The change that took a file off the list is among those that are lost."""
+    left = directory.with_name("left")
+    kept_bytes = 0
+
+    async def scenario(store: RocksStore) -> None:
+        nonlocal kept_bytes
+        batch = WriteBatch()
+        batch.put("meta", KEY, StoreIdentity(kind="broker", member="b").SerializeToString())
+        await store.write(batch)
+        await put(store, range(40))
+        await put(store, range(40, 44))
+        kept_bytes = numbered(str(directory), LOG)[-1][1].stat().st_size
+        await delete(store, range(40))
+        await rest(store)
+        assert 1 not in files(directory)
+        kill(directory, left)
+
+    run(directory, scenario)
+    os.truncate(numbered(str(left), LOG)[-1][1], kept_bytes)
+    accept_loss(str(left))
+
+    async def check(store: RocksStore) -> None:
+        assert await store.get("payloads", key_of(41)) == value_of(41)
+        with pytest.raises(RowsUnreadable, match=r"000001\.values cannot be read"):
+            await store.get("payloads", key_of(1))
+
+    run(left, check)
+
+
+def test_a_store_that_answers_before_it_syncs_reads_files_and_writes_none(directory: Path) -> None:
+    async def fill(store: RocksStore) -> None:
+        await put(store, range(40))
+        await put(store, range(40, 60))
+
+    run(directory, fill)
+    before = files(directory)
+
+    async def scenario() -> None:
+        store = opened(directory, late_syncs=True)
+        await put(store, range(60, 80))
+        assert await numbers_of(store) == list(range(80))
+        await delete(store, range(1, 40))
+        await rest(store)
+        assert files(directory) == before, "nothing is moved"
+        await delete(store, [0])
+        await rest(store)
+        assert 1 not in files(directory)
+        await store.close()
+
+    asyncio.run(scenario())
+    run(directory, numbers_after(range(40, 80)))
+
+
+def test_an_earlier_version_refuses_files_of_values(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(directory, numbers_after([]))
+    assert (directory / STAMP).read_bytes() == stamp_of("rocksdb", 2)
+    monkeypatch.setattr(rocks, "FORMAT", 1)
+    with pytest.raises(InvalidConfig, match="has format 2, and this version reads up to 1"):
+        opened(directory)
+
+
+def test_a_store_without_payloads_has_no_stamp(tmp_path: Path) -> None:
+    asyncio.run(RocksStore.open(tmp_path / "data", ("rows",)).close())
+    assert not (tmp_path / "data" / STAMP).exists()
