@@ -220,6 +220,20 @@ def test_files_of_which_little_is_left_are_moved(directory: Path) -> None:
     run(directory, numbers_after(kept))
 
 
+def test_a_row_that_has_another_value_is_garbage_where_it_was(directory: Path) -> None:
+    async def scenario(store: RocksStore) -> None:
+        for _ in range(12):
+            await put(store, [0])
+        for number in range(1, 30):
+            await put(store, [number])
+        await delete(store, [29])
+        await rest(store)
+        assert 1 not in files(directory)
+        assert await numbers_of(store) == list(range(29))
+
+    run(directory, scenario)
+
+
 def test_files_of_which_most_is_left_stay(directory: Path) -> None:
     async def scenario(store: RocksStore) -> None:
         for number in range(0, 100, 4):
@@ -465,6 +479,12 @@ def test_values_are_synced_ahead_of_their_rows(
         del steps[:]
         await put(store, [2])
         assert [step for step in steps if step in ("values", "rows")] == ["values", "rows"]
+        await put(store, range(20))
+        del steps[:]
+        assert files(directory) == [1]
+        await put(store, [3])
+        assert files(directory) == [1, 2]
+        assert directory.name in steps[: steps.index("rows")]
         del steps[:]
         await rest(store, writes=1)
         assert "values" not in steps
