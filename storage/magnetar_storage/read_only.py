@@ -51,7 +51,8 @@ async def open_read_only(place: str) -> ReadOnlyStore:
     """Open a data directory, or the address of a store, for reading.
 
     Raises:
-        InvalidConfig: nothing is stored there, or by another engine.
+        InvalidConfig: nothing is stored there, or by another engine, or the server must start
+            first.
         StoreInUse: a server has the directory open.
         StoreDamaged: synced data is missing from a directory, or it cannot be opened.
         StoreFailed: an object store cannot be read.
@@ -81,7 +82,13 @@ class RocksReader:
             damaged_tail(directory)
             mark = read_mark(directory)
         else:
-            mark = check_directory(directory).mark
+            checked = check_directory(directory)
+            if checked.torn is not None:
+                raise InvalidConfig(
+                    f"{directory}: {checked.torn.reason}: its machine went down before it was"
+                    " synced; start its server once, which removes that change"
+                )
+            mark = checked.mark
         cache = rocksdict.Cache(_CACHE_BYTES)
         try:
             names = set(rocksdict.Rdict.list_cf(directory)) - {"default"}

@@ -403,6 +403,8 @@ def test_a_loss_of_power_takes_a_change_whole(
         os.truncate(file, synced_bytes if damage == "cut" else size - 100)
         if damage == "zeros":
             os.truncate(file, size)
+    with pytest.raises(InvalidConfig, match="start its server once, which removes that change"):
+        asyncio.run(open_read_only(str(left)))
     numbers = list(range(24 if damage == "gone" else 4))
 
     async def check(store: RocksStore) -> None:
