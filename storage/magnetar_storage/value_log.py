@@ -182,9 +182,10 @@ class ValueLog:
         if not values_max:
             return
         if self._rounds.file is None:
-            whole = [file for file in self._files.sizes if file != self._files.active]
+            files = self._files
             file = self._rounds.begin_file(
-                now_seconds, [file for file in whole if file not in self._garbage]
+                now_seconds,
+                (one for one in files.sizes if one != files.active and one not in self._garbage),
             )
             if file is None:
                 return

@@ -21,8 +21,8 @@ ROUND_INTERVAL_SECONDS: Final = 60.0
 ROUNDS_SHARE_MAX: Final = 0.05
 # Looking at a value takes some 4 us: a hundredth of a processor.
 VALUES_A_SECOND: Final = 2_500
-# A millisecond, or two.
-VALUES_AT_ONCE_MAX: Final = 400
+# A millisecond, or less.
+VALUES_AT_ONCE_MAX: Final = 200
 PAUSE_SECONDS: Final = 0.01
 
 

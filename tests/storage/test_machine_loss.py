@@ -11,15 +11,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
+from tests.storage.killing import kill
 
 from magnetar_core.wire.record_pb2 import StoreIdentity
 from magnetar_storage import rocks_options, unsynced_note
@@ -55,17 +54,6 @@ def boot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Non
 
 def opened(path: Path, *, late_syncs: bool = True) -> RocksStore:
     return RocksStore.open(path, FAMILIES, payload_families=("payloads",), late_syncs=late_syncs)
-
-
-def kill(path: Path, left: Path) -> None:
-    """Copy what a kill leaves, at a moment in which no thread of RocksDB changes a file."""
-    while True:
-        with suppress(OSError, shutil.Error):
-            before = {file.name: file.stat().st_mtime_ns for file in path.iterdir()}
-            shutil.copytree(path, left, ignore=shutil.ignore_patterns("LOCK"))
-            if before == {file.name: file.stat().st_mtime_ns for file in path.iterdir()}:
-                return
-        shutil.rmtree(left, ignore_errors=True)
 
 
 def group(number: int) -> WriteBatch:

@@ -60,7 +60,7 @@ def test_values_are_looked_at_a_few_at_a_time() -> None:
     rounds = ValueRounds()
     assert rounds.values_due(5.0) == 0
     assert rounds.values_due(5.0 + value_rounds.PAUSE_SECONDS / 2) == 0
-    assert rounds.values_due(5.1) == pytest.approx(250, abs=1)
+    assert rounds.values_due(5.05) == pytest.approx(125, abs=1)
     assert rounds.values_due(1e6) == value_rounds.VALUES_AT_ONCE_MAX
 
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
+from tests.storage.killing import kill
 
 from magnetar_core import durable_files
 from magnetar_core.config import InvalidConfig
@@ -343,10 +343,6 @@ def test_a_damaged_head_keeps_its_file(directory: Path) -> None:
         assert await store.get("payloads", key_of(0)) == value_of(0)
 
     run(directory, scenario)
-
-
-def kill(directory: Path, left: Path) -> None:
-    shutil.copytree(directory, left, ignore=shutil.ignore_patterns("LOCK"))
 
 
 def test_a_killed_process_leaves_files_that_nobody_needs(directory: Path) -> None:
