@@ -335,8 +335,8 @@ MUTANTS = (
     Mutant(
         name="sync-without-waiting",
         file=_ROCKS,
-        old="            await loop.run_in_executor(self._executor, self._sync,",
-        new="            loop.run_in_executor(self._executor, self._sync,",
+        old="            await loop.run_in_executor(\n                self._executor, self._sync,",
+        new="            loop.run_in_executor(\n                self._executor, self._sync,",
         mistake="A sync is begun, and nobody waits for it: a failure of it is not heard of.",
     ),
 )
