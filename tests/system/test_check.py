@@ -289,7 +289,9 @@ def garble(family: str) -> Change:
     return lambda directory: changed(directory / "broker", change)
 
 
-def flip_byte_of(pattern: str) -> Change:
+def flip_byte_of(pattern: str, *, step: int | None = None) -> Change:
+    """Flip a byte of the largest file, or one in so many: a single one may lie in garbage."""
+
     def flip(directory: Path) -> None:
         path = directory / "broker"
 
@@ -302,7 +304,8 @@ def flip_byte_of(pattern: str) -> Change:
         asyncio.run(settle())
         file = max(path.glob(pattern), key=lambda one: one.stat().st_size)
         content = bytearray(file.read_bytes())
-        content[len(content) // 3] ^= 0x40
+        for at in range(len(content) // 3, len(content), step or len(content)):
+            content[at] ^= 0x40
         file.write_bytes(content)
 
     return flip
@@ -319,7 +322,7 @@ def cut_log(directory: Path) -> None:
     ("damage", "found"),
     [
         (flip_byte_of("*.sst"), "unreadable"),
-        (flip_byte_of("*.values"), "unreadable"),
+        (flip_byte_of("*.values", step=1_000), "unreadable"),
         (cut_log, "files"),
         (remove_marker, "log-dense"),
         (remove_sidecar_row, "sidecar"),
