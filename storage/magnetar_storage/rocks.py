@@ -50,7 +50,7 @@ from magnetar_storage.store_files import VALUES, holds_store, numbered
 from magnetar_storage.store_stamp import STAMP, check_stamp, read_local_stamp, stamp_of
 from magnetar_storage.synced_mark import MarkWriter, Synced, create_mark
 from magnetar_storage.value_files import ValueFiles
-from magnetar_storage.value_log import Unsynced, ValueLog, listed_files
+from magnetar_storage.value_log import Unsynced, ValueLog, families_with_values, listed_files
 
 log = logging.getLogger(__name__)
 
@@ -74,6 +74,7 @@ class RocksStore:
         payload_families: Collection[str],
         mark: MarkWriter,
         value_files: ValueFiles,
+        with_values: Collection[str],
         late_syncs: bool,
     ) -> None:
         self._path = path
@@ -84,6 +85,7 @@ class RocksStore:
             value_files,
             database,
             {name: self._families[name] for name in payload_families},
+            listed=with_values,
             writes=not late_syncs,
         )
         self._resolvers = dict.fromkeys(payload_families, value_files.resolve)
@@ -180,6 +182,7 @@ class RocksStore:
             ) from error
         try:
             sizes = check_values(directory, listed_files(database), mark)
+            with_values = families_with_values(database)
         except StoreDamaged as error:
             database.close()
             raise StoreDamaged(
@@ -199,6 +202,7 @@ class RocksStore:
             payload_families=payload_families,
             mark=MarkWriter(directory, mark),
             value_files=ValueFiles(directory, sizes),
+            with_values=with_values,
             late_syncs=late_syncs,
         )
 

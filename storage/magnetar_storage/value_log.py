@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import logging
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Final, NamedTuple
 
 import rocksdict
 
 from magnetar_storage.rocks_reads import scan_rows
-from magnetar_storage.store import PUT, Operation, end_of_prefix
+from magnetar_storage.store import PUT, Operation, RowsUnreadable, StoreDamaged, end_of_prefix
 from magnetar_storage.store_files import VALUES, numbered
 from magnetar_storage.value_files import Place, Record, ValueFiles
 from magnetar_storage.value_pointer import (
@@ -72,6 +72,7 @@ class ValueLog:
         files: the files of the store.
         database: the store; its default family lists the files.
         families: those whose large values go to files.
+        listed: families of which the store says already that they have such values.
         writes: whether values go to files from now on; else those that are there are read.
     """
 
@@ -81,13 +82,14 @@ class ValueLog:
         database: rocksdict.Rdict,
         families: Mapping[str, rocksdict.Rdict],
         *,
+        listed: Collection[str],
         writes: bool,
     ) -> None:
         self._files = files
         self._families = dict(families)
         self._handles = {name: database.get_column_family_handle(name) for name in families}
         self._writes = writes
-        self._unlisted = sorted(set(families) - families_with_values(database))
+        self._unlisted = sorted(set(families) - set(listed))
         self._rounds = ValueRounds()
         self._places: Iterator[Place] = iter(())
         self._live: list[_Live] = []
@@ -265,16 +267,34 @@ def file_key(file: int) -> bytes:
 
 
 def listed_files(database: rocksdict.Rdict) -> dict[int, int]:
-    """Return the files that a store lists: sizes by number; 0 for the one that grows."""
-    rows = scan_rows(database, "default", _FILE_KEY, end_of_prefix(_FILE_KEY), 1 << 30, None, False)
-    return {_NUMBER.unpack(key[len(_FILE_KEY) :])[0]: _NUMBER.unpack(size)[0] for key, size in rows}
+    """Return the files that a store lists: sizes by number; 0 for the one that grows.
+
+    Raises:
+        StoreDamaged: the list cannot be read.
+    """
+    return {
+        _NUMBER.unpack(key)[0]: _NUMBER.unpack(size)[0]
+        for key, size in _rows_behind(database, _FILE_KEY)
+    }
 
 
 def families_with_values(database: rocksdict.Rdict) -> set[str]:
-    """Return the names of the families in which rows may begin with MARKED."""
-    end = end_of_prefix(_FAMILY_KEY)
-    rows = scan_rows(database, "default", _FAMILY_KEY, end, 1 << 30, None, False)
-    return {key.removeprefix(_FAMILY_KEY).decode() for key, _ in rows}
+    """Return the names of the families in which rows may begin with MARKED.
+
+    Raises:
+        StoreDamaged: the list cannot be read.
+    """
+    return {key.decode() for key, _ in _rows_behind(database, _FAMILY_KEY)}
+
+
+def _rows_behind(database: rocksdict.Rdict, prefix: bytes) -> list[tuple[bytes, bytes]]:
+    try:
+        rows = scan_rows(
+            database, "default", prefix, end_of_prefix(prefix), 1 << 30, None, reverse=False
+        )
+    except RowsUnreadable as error:
+        raise StoreDamaged(f"its list of files of values cannot be read: {error}") from error
+    return [(key.removeprefix(prefix), value) for key, value in rows]
 
 
 def forget_missing(directory: str, database: rocksdict.Rdict) -> None:
