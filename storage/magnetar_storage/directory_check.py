@@ -140,11 +140,12 @@ def damage_in_logs(directory: str, needed: Needed, mark: Synced | None) -> Damag
     last: int | None = None
     torn: Path | None = None
     before: tuple[int, int] | None = None
-    for number in sorted(expected | logs.keys()):
+    numbers = sorted(expected | logs.keys())
+    for number in numbers:
         name = log_path(directory, number).name
         if number not in logs:
             return Damage(f"{name} is missing, which was synced", number, 0, (number, 0))
-        is_last = number == max(expected | logs.keys())
+        is_last = number == numbers[-1]
         unsynced_from = _unsynced_from(number, mark, is_last=is_last)
         walked = walk(logs[number].read_bytes(), whole_from=unsynced_from)
         for first, batch_last in map(sequences_of_batch, walked.heads):

@@ -177,17 +177,13 @@ class RocksStore:
         except Exception as error:
             if "LOCK:" in str(error) or "lock file" in str(error):
                 raise StoreInUse(_in_use(directory)) from error
-            raise StoreDamaged(
-                f"cannot open {directory}: {error}; {_how_to_go_on(directory, in_logs=False)}"
-            ) from error
+            raise _cannot_open(directory, error) from error
         try:
             sizes = check_values(directory, listed_files(database), mark)
             with_values = families_with_values(database)
         except StoreDamaged as error:
             database.close()
-            raise StoreDamaged(
-                f"cannot open {directory}: {error}; {_how_to_go_on(directory, in_logs=False)}"
-            ) from error
+            raise _cannot_open(directory, error) from error
         for number, path in numbered(directory, VALUES):
             if number not in sizes:
                 # It was begun or given up just before the last process ended.
@@ -424,6 +420,12 @@ def check_unused(directory: str) -> None:
         raise StoreInUse(_in_use(directory)) from error
     finally:
         os.close(lock)
+
+
+def _cannot_open(directory: str, error: Exception) -> StoreDamaged:
+    return StoreDamaged(
+        f"cannot open {directory}: {error}; {_how_to_go_on(directory, in_logs=False)}"
+    )
 
 
 def _how_to_go_on(directory: str, *, in_logs: bool) -> str:

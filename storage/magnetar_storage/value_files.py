@@ -147,15 +147,13 @@ class ValueFiles:
         found = read_marked(row)
         return self.read(found) if isinstance(found, Pointer) else found
 
-    def places(self, file: int, start: int = 0) -> Iterator[Place]:
+    def places(self, file: int) -> Iterator[Place]:
         """Yield where values lie, in the order of the file.
 
-        Args:
-            start: where a record begins; 0: the first one.
         Raises:
             ValueUnreadable: the file is damaged.
         """
-        at = start or len(_MAGIC)
+        at = len(_MAGIC)
         end = self.sizes[file]
         while at < end:
             try:

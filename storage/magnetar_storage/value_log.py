@@ -15,7 +15,6 @@ from __future__ import annotations
 import logging
 import struct
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import chain, islice
 from typing import Final, NamedTuple
 
 import rocksdict
@@ -197,6 +196,10 @@ class ValueLog:
             self._is_moving = False
         try:
             is_done = self._move(raw) if self._is_moving else self._look(raw, values_max)
+        except OSError:
+            # A disk that does not take a moved value is no better than one that does not take the
+            # batch's own: the file that grows may have begun, and not be listed.
+            raise
         except Exception as error:
             # Nothing is known about the rest of it, so it stays.
             log.error("values cannot be looked at for garbage: %s", error)
@@ -208,13 +211,15 @@ class ValueLog:
         """Look at some values of the file; return whether nothing more is to be done with it."""
         file = self._rounds.file
         assert file is not None
-        for place in islice(self._places, values_max):
+        for _ in range(values_max):
+            place = next(self._places, None)
+            if place is None:
+                break
             row = self._row_of(place, file)
             if row is not None:
                 self._live.append(_Live(place, row))
                 self._live_bytes += place.length
-        if next_place := next(self._places, None):
-            self._places = chain([next_place], self._places)
+        else:
             return False
         if not self._live:
             self._give_up(raw, file)

@@ -90,6 +90,12 @@ async def put(store: RocksStore, numbers: Sequence[int], *, family: str = "paylo
     await store.sync()
 
 
+async def fill_two_files(store: RocksStore) -> None:
+    """A whole one with 40 values, and one that grows with 20."""
+    await put(store, range(40))
+    await put(store, range(40, 60))
+
+
 async def delete(store: RocksStore, numbers: Sequence[int]) -> None:
     batch = WriteBatch()
     for number in numbers:
@@ -300,11 +306,7 @@ def test_a_view_keeps_its_files(directory: Path) -> None:
 
 
 def test_a_damaged_value_is_not_moved_and_its_file_stays(directory: Path) -> None:
-    async def fill(store: RocksStore) -> None:
-        await put(store, range(40))
-        await put(store, range(40, 60))
-
-    run(directory, fill)
+    run(directory, fill_two_files)
     file = values_path(str(directory), 1)
     content = bytearray(file.read_bytes())
     content[content.index(value_of(7)) + 9] ^= 4
@@ -326,11 +328,7 @@ def test_a_damaged_value_is_not_moved_and_its_file_stays(directory: Path) -> Non
 
 
 def test_a_damaged_head_keeps_its_file(directory: Path) -> None:
-    async def fill(store: RocksStore) -> None:
-        await put(store, range(40))
-        await put(store, range(40, 60))
-
-    run(directory, fill)
+    run(directory, fill_two_files)
     file = values_path(str(directory), 1)
     content = bytearray(file.read_bytes())
     content[content.index(key_of(20))] ^= 1
@@ -491,14 +489,15 @@ def test_values_are_synced_ahead_of_their_rows(
     run(directory, scenario)
 
 
+def full(handle: int, buffers: object, position: int) -> int:
+    raise OSError(28, "No space left on device")
+
+
 def test_a_full_disk_fails_the_store(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def fill(store: RocksStore) -> None:
         await put(store, range(4))
 
     run(directory, fill)
-
-    def full(handle: int, buffers: object, position: int) -> int:
-        raise OSError(28, "No space left on device")
 
     async def scenario() -> None:
         store = opened(directory)
@@ -512,6 +511,25 @@ def test_a_full_disk_fails_the_store(directory: Path, monkeypatch: pytest.Monkey
 
     asyncio.run(scenario())
     run(directory, numbers_after(range(4)))
+
+
+def test_a_disk_that_is_full_when_values_move_fails_the_store(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new file would take values that follow, and stand in no list: the next start removes it."""
+    run(directory, fill_two_files)
+    monkeypatch.setattr(os, "pwritev", full)
+
+    async def scenario() -> None:
+        store = opened(directory)
+        await delete(store, range(1, 40))
+        with pytest.raises(StoreFailed, match="No space left"):
+            await rest(store)
+        await store.close()
+
+    asyncio.run(scenario())
+    monkeypatch.undo()
+    run(directory, numbers_after([0, *range(40, 60)]))
 
 
 def test_a_loss_that_a_person_accepts_may_name_files_that_are_gone(directory: Path) -> None:
@@ -545,11 +563,7 @@ def test_a_loss_that_a_person_accepts_may_name_files_that_are_gone(directory: Pa
 
 
 def test_a_store_that_answers_before_it_syncs_reads_files_and_writes_none(directory: Path) -> None:
-    async def fill(store: RocksStore) -> None:
-        await put(store, range(40))
-        await put(store, range(40, 60))
-
-    run(directory, fill)
+    run(directory, fill_two_files)
     before = files(directory)
 
     async def scenario() -> None:
