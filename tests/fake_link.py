@@ -48,12 +48,12 @@ class FakeLink:
 
     # The client's side.
 
-    def write(self, frame: service_pb2.Frame) -> None:
+    def write(self, frame: bytes) -> None:
         if self.closed:
             return
         self.frame_count += 1
         if not self.half_open:
-            self._loop.call_soon(self._arrive, frame.SerializeToString())
+            self._loop.call_soon(self._arrive, frame)
 
     async def drain(self) -> None:
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from tests.core.envelope import command
+from tests.core.envelope import command, framed
 
 from magnetar_core.errors import from_wire
 from magnetar_core.frames import Carried
@@ -36,7 +36,7 @@ class RawTalk:
     def begin(self, body: Any) -> asyncio.Future[Any]:
         self._last += 1
         answer = self._answers[self._last] = asyncio.get_running_loop().create_future()
-        self._link.write(service_pb2.Frame(commands=[command(body, self._last)]))
+        self._link.write(framed(command(body, self._last)))
         return answer
 
     async def ask(self, body: Any) -> Any:

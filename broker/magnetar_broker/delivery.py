@@ -11,7 +11,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from magnetar_broker.dispatch import Consumer, Dispatcher, SubscriptionType
+from magnetar_broker.dispatch import Assignment, Consumer, Dispatcher, SubscriptionType
 from magnetar_broker.environment import Environment
 from magnetar_broker.key_shared import KeySharedDispatcher
 from magnetar_broker.log_reader import LogReader
@@ -27,6 +27,7 @@ from magnetar_core.errors import (
     QuotaExceeded,
 )
 from magnetar_core.ids import SubscriptionName
+from magnetar_core.spliced import spliced
 from magnetar_core.wire import broker_pb2 as wire
 
 log = logging.getLogger(__name__)
@@ -325,7 +326,7 @@ class Delivery:
 
     def _deliver(self) -> None:
         """Hand out the messages that were read ahead, as far as permits go."""
-        deliveries: dict[int, list[wire.DeliveredBatch]] = {}
+        deliveries: dict[int, list[tuple[StoredBatch, Assignment]]] = {}
         ahead = self._read_ahead
         while ahead:
             offset = self._next_offset()
@@ -334,27 +335,26 @@ class Delivery:
                 break
             for assignment in self.dispatcher.hand_out(stored):
                 deliveries.setdefault(assignment.consumer.consumer_id, []).append(
-                    stored.to_wire(assignment.excluded, assignment.redelivery_count)
+                    (stored, assignment)
                 )
-        for consumer_id, batches in deliveries.items():
-            self._push(consumer_id, batches)
+        for consumer_id, parcels in deliveries.items():
+            self._push(consumer_id, parcels)
 
-    def _push(self, consumer_id: int, batches: list[wire.DeliveredBatch]) -> None:
-        self._attachments[consumer_id].session.push(
-            wire.CommandDeliver(
-                consumer_id=consumer_id,
-                topic_id=self._name.topic_id,
-                partition=self._name.partition,
-                ledger_id=self._log.ledger_id,
-                batches=batches,
-            )
+    def _push(self, consumer_id: int, parcels: list[tuple[StoredBatch, Assignment]]) -> None:
+        deliver = wire.CommandDeliver(
+            consumer_id=consumer_id,
+            topic_id=self._name.topic_id,
+            partition=self._name.partition,
+            ledger_id=self._log.ledger_id,
         )
+        batches = [stored.to_wire(one.excluded, one.redelivery_count) for stored, one in parcels]
+        self._attachments[consumer_id].session.push(spliced(deliver, "batches", batches))
         self._environment.metrics.delivered(
             sum(
-                one.num_messages - sum(gap.last - gap.first + 1 for gap in one.excluded)
-                for one in batches
+                stored.count - sum(last - first + 1 for first, last in one.excluded)
+                for stored, one in parcels
             ),
-            sum(len(one.batch) for one in batches),
+            sum(len(stored.batch) for stored, _ in parcels),
         )
 
     def _detach(self, attachment: Attachment) -> None:

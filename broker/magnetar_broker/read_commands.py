@@ -9,14 +9,16 @@ from magnetar_broker.offset_set import Range
 from magnetar_broker.partition import Partition
 from magnetar_broker.replies import Replies
 from magnetar_broker.skip_damaged import skip_damaged
+from magnetar_broker.stored_batch import StoredBatch
 from magnetar_broker.stored_transactions import list_stored
 from magnetar_broker.topics import Topics
 from magnetar_broker.uncommitted import peek_uncommitted
-from magnetar_broker.views import PEEK_BYTES_MAX, Peeked, describe_producers, messages_of
+from magnetar_broker.views import PEEK_BYTES_MAX, Found, Peeked, describe_producers, messages_of
 from magnetar_core.commands import AnswerSizes, Handler, Reply
 from magnetar_core.config import FRAME_BYTES_MAX
 from magnetar_core.errors import DataLoss, Gone
 from magnetar_core.ids import TxnID
+from magnetar_core.spliced import Spliced, spliced
 from magnetar_core.wire import broker_pb2 as wire
 from magnetar_storage.store import Store
 
@@ -73,9 +75,18 @@ class ReadCommands:
         partition = self._topics.named(command.partition)
         self._replies.answer_later(reply, self._read_batches(partition, command))
 
-    async def _read_batches(
-        self, partition: Partition, command: wire.CommandRead
-    ) -> wire.CommandReadResponse:
+    async def _read_batches(self, partition: Partition, command: wire.CommandRead) -> Spliced:
+        found = await self._found(partition, command)
+        response = wire.CommandReadResponse(
+            ledger_id=partition.ledger_id,
+            next_offset=found.next_offset,
+            end_offset=found.end_offset,
+            has_stamps=True,
+        )
+        batches = (one.to_wire(excluded) for one, excluded in found.batches)
+        return spliced(response, "batches", batches)
+
+    async def _found(self, partition: Partition, command: wire.CommandRead) -> Found:
         messages_max = command.messages_max or READ_MESSAGES_DEFAULT
         bytes_max = read_bytes_max(command)
         # Offsets that were given up are skipped.
@@ -86,7 +97,7 @@ class ReadCommands:
             if partition.deleted:
                 raise Gone(f"{partition.name} was deleted while it was read") from None
             raise
-        batches: list[wire.DeliveredBatch] = []
+        batches: list[tuple[StoredBatch, Sequence[Range]]] = []
         next_offset = start
         for one in stored:
             if next_offset - start >= messages_max:
@@ -96,15 +107,9 @@ class ReadCommands:
                 excluded.append((one.first_offset, start - 1))
             if one.visible_count < one.count:
                 excluded.append((one.end, one.first_offset + one.count - 1))
-            batches.append(one.to_wire(excluded))
+            batches.append((one, excluded))
             next_offset = one.end
-        return wire.CommandReadResponse(
-            ledger_id=partition.ledger_id,
-            batches=batches,
-            next_offset=next_offset,
-            end_offset=partition.log.durable_end,
-            has_stamps=True,
-        )
+        return Found(partition.ledger_id, batches, next_offset, partition.log.durable_end)
 
     def _describe_producers(self, command: wire.CommandDescribeProducers, reply: Reply) -> None:
         """Handle DescribeProducers (KIP-664)."""
@@ -166,12 +171,12 @@ class ReadCommands:
         self, partition: Partition, command: wire.CommandPeek
     ) -> wire.CommandPeekResponse:
         messages_max = _peeked_max(command)
-        read = await self._read_batches(
+        found = await self._found(
             partition,
             wire.CommandRead(start_offset=command.start_offset, messages_max=messages_max),
         )
         peeked = Peeked(messages_max)
-        for message in messages_of(read):
+        for message in messages_of(found):
             peeked.add(message)
             if peeked.is_full:
                 break
@@ -182,7 +187,7 @@ class ReadCommands:
         if messages:
             place = messages[-1].message_id
             next_offset = place.entry_id + place.index + 1
-        return peeked.response(next_offset=next_offset, end_offset=read.end_offset)
+        return peeked.response(next_offset=next_offset, end_offset=found.end_offset)
 
 
 def _peeked_max(command: wire.CommandPeek) -> int:

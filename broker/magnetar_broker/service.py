@@ -30,7 +30,6 @@ from magnetar_core.log_levels import LOG_LEVEL_HANDLERS
 from magnetar_core.placement import shard_of
 from magnetar_core.repeats import Repeats
 from magnetar_core.wire import common_pb2 as common
-from magnetar_core.wire import service_pb2 as service
 from magnetar_core.wire import topic_pb2 as wire
 from magnetar_storage.backup_commands import BACKUP_ANSWER_SIZES, BackupCommands
 from magnetar_storage.backup_source import BackupSource
@@ -110,7 +109,7 @@ class BrokerServer:
         """The handler of each command field. Most refuse while the broker may not serve."""
         return self._guarded if self._guard.may_refuse else self._handlers
 
-    def accept(self, write: Callable[[service.Frame], None]) -> CommandSession:
+    def accept(self, write: Callable[[bytes], None]) -> CommandSession:
         """Begin a conversation."""
         return CommandSession(self.handlers, write, self.refuse, self.answer_sizes)
 

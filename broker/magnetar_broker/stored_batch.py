@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from magnetar_broker.offset_set import Range
 from magnetar_core.hybrid_clock import NO_STAMP
 from magnetar_core.ids import TxnID
+from magnetar_core.spliced import Spliced, spliced
 from magnetar_core.wire import broker_pb2, common_pb2
 
 
@@ -37,10 +38,8 @@ class StoredBatch:
         """The offset after the last visible message."""
         return self.first_offset + self.visible_count
 
-    def to_wire(
-        self, excluded: Iterable[Range], redelivery_count: int = 0
-    ) -> broker_pb2.DeliveredBatch:
-        """Convert to the wire's message.
+    def to_wire(self, excluded: Iterable[Range], redelivery_count: int = 0) -> Spliced:
+        """Convert to the wire's message, a DeliveredBatch.
 
         Args:
             excluded: offsets of messages that are not for whoever gets it.
@@ -49,7 +48,6 @@ class StoredBatch:
             entry_id=self.entry_id,
             first_index=self.first_index,
             num_messages=self.count,
-            batch=self.batch,
             excluded=[common_pb2.OffsetRange(first=first, last=last) for first, last in excluded],
             redelivery_count=redelivery_count,
             append_time_ms=self.append_time_ms,
@@ -57,4 +55,4 @@ class StoredBatch:
         if self.txn_id is not None:
             delivered.txn_id.most_bits, delivered.txn_id.least_bits = self.txn_id
             delivered.stamp = self.stamp
-        return delivered
+        return spliced(delivered, "batch", (self.batch,))

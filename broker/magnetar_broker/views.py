@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
+from typing import NamedTuple
 
 from magnetar_broker.groups import Groups
 from magnetar_broker.metrics import Overview
+from magnetar_broker.offset_set import Range
 from magnetar_broker.partition import Partition
+from magnetar_broker.stored_batch import StoredBatch
 from magnetar_broker.subscription import Subscription
 from magnetar_broker.topics import Topic, Topics
 from magnetar_broker.transaction_index import NO_EPOCH
@@ -215,28 +218,42 @@ class Peeked:
         return response
 
 
-def messages_of(read: wire.CommandReadResponse) -> Iterator[wire.Message]:
-    """Yield the messages of a Read's response, without excluded messages.
+class Found(NamedTuple):
+    """What a read has found.
+
+    Attributes:
+        ledger_id: of the partition.
+        batches: each with the ranges of offsets that do not belong to what was asked for.
+        next_offset: where to read on.
+        end_offset: of the durable log.
+    """
+
+    ledger_id: int
+    batches: Sequence[tuple[StoredBatch, Sequence[Range]]]
+    next_offset: int
+    end_offset: int
+
+
+def messages_of(found: Found) -> Iterator[wire.Message]:
+    """Yield the messages that a read has found, without excluded messages.
 
     A batch is opened when its first message is requested.
     """
-    for stored in read.batches:
-        gaps = [(one.first, one.last) for one in stored.excluded]
-        first = stored.entry_id + stored.first_index
+    for stored, excluded in found.batches:
         for place, message in messages_of_batch(stored.batch):
-            offset = first + place
-            if any(gap_first <= offset <= gap_last for gap_first, gap_last in gaps):
+            offset = stored.first_offset + place
+            if any(first <= offset <= last for first, last in excluded):
                 continue
             message.message_id.CopyFrom(
                 common.MessageIdData(
-                    ledger_id=read.ledger_id,
+                    ledger_id=found.ledger_id,
                     entry_id=stored.entry_id,
                     index=stored.first_index + place,
                 )
             )
             message.append_time_ms = stored.append_time_ms
-            if stored.HasField("txn_id"):
-                message.txn_id.CopyFrom(stored.txn_id)
+            if stored.txn_id is not None:
+                message.txn_id.most_bits, message.txn_id.least_bits = stored.txn_id
                 message.stamp = stored.stamp
             yield message
 

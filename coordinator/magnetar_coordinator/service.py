@@ -24,7 +24,6 @@ from magnetar_core.log_levels import LOG_LEVEL_HANDLERS
 from magnetar_core.protocol_version import PROTOCOL_VERSION, check_client
 from magnetar_core.repeats import Repeats
 from magnetar_core.wire import common_pb2 as common
-from magnetar_core.wire import service_pb2
 from magnetar_storage.backup_commands import BACKUP_ANSWER_SIZES, BackupCommands
 from magnetar_storage.backup_source import BackupSource
 
@@ -63,7 +62,7 @@ class CoordinatorServer:
         for name in ("new_txn", "remove_name"):
             self.handlers[name] = repeats.once(self.handlers[name])
 
-    def accept(self, write: Callable[[service_pb2.Frame], None]) -> CommandSession:
+    def accept(self, write: Callable[[bytes], None]) -> CommandSession:
         """Begin a conversation."""
         return CommandSession(self.handlers, write, self.refuse, self.answer_sizes)
 

@@ -211,11 +211,7 @@ def encode(
         flags |= HAS_PROPERTIES
         parts += _column([json.dumps(dict(one)).encode() if one else b"" for one in properties])
     parts[0] = FLAGS.pack(flags)
-    body = b"".join(parts)
-    stored = _compress(body, codec)
-    return _sealed(
-        HEADER.pack(MAGIC, VERSION, codec, count, len(body), len(stored), key_hash), stored
-    )
+    return _built(count, parts, key_hash, codec)
 
 
 def encode_columns(
@@ -252,11 +248,7 @@ def encode_columns(
         flags |= HAS_PROPERTIES
         parts += properties
     parts[0] = FLAGS.pack(flags)
-    body = b"".join(parts)
-    stored = _compress(body, codec)
-    return _sealed(
-        HEADER.pack(MAGIC, VERSION, codec, count, len(body), len(stored), key_hash), stored
-    )
+    return _built(count, parts, key_hash, codec)
 
 
 def part_of(batch: bytes) -> Part:
@@ -274,7 +266,7 @@ def split(batch: bytes, piece_bytes_max: int) -> list[bytes]:
         part = Part.FIRST if number == 0 else Part.LAST if number == last else Part.MIDDLE
         kind = part << _PART_SHIFT | Codec.NONE
         header = HEADER.pack(MAGIC, VERSION, kind, 1, len(piece), len(piece), 0)
-        parts.append(_sealed(header, piece))
+        parts.append(_sealed(header, (piece,)))
     return parts
 
 
@@ -299,9 +291,27 @@ def join(parts: Sequence[bytes]) -> bytes:
     return b"".join(piece_of(part) for part in parts)
 
 
-def _sealed(header: bytes, stored: bytes) -> bytes:
-    checksum = google_crc32c.extend(google_crc32c.value(header), stored)
-    return b"".join((header, stored, CHECKSUM.pack(checksum)))
+def _built(count: int, body: Sequence[bytes | memoryview], key_hash: int, codec: Codec) -> bytes:
+    """Return the batch with a body, whose parts are copied once if it is not compressed."""
+    body_bytes = stored_bytes = sum(map(_size, body))
+    stored = body
+    if codec is not Codec.NONE:
+        stored = (_compress(b"".join(body), codec),)
+        stored_bytes = len(stored[0])
+    header = HEADER.pack(MAGIC, VERSION, codec, count, body_bytes, stored_bytes, key_hash)
+    return _sealed(header, stored)
+
+
+def _sealed(header: bytes, stored: Sequence[bytes | memoryview]) -> bytes:
+    checksum = google_crc32c.value(header)
+    for part in stored:
+        # It takes no views.
+        checksum = google_crc32c.extend(checksum, part if isinstance(part, bytes) else bytes(part))
+    return b"".join((header, *stored, CHECKSUM.pack(checksum)))
+
+
+def _size(part: bytes | memoryview) -> int:
+    return part.nbytes if isinstance(part, memoryview) else len(part)
 
 
 def read_header(batch: bytes, *, verify: bool = True) -> BatchHeader:
@@ -480,9 +490,7 @@ def _parsed(text: bytes) -> dict[str, str]:
 def _compress(body: bytes, codec: Codec) -> bytes:
     if codec is Codec.ZSTD:
         return zstandard.compress(body, 1)
-    if codec is Codec.LZ4:
-        return bytes(lz4.frame.compress(body))
-    return body
+    return bytes(lz4.frame.compress(body))
 
 
 def _decompress(stored: memoryview, header: BatchHeader) -> bytes | memoryview:

@@ -20,6 +20,7 @@ from magnetar_core.frames import Carried, FrameWriter
 from magnetar_core.invariants import BrokenInvariant
 from magnetar_core.principal import ANONYMOUS, Principal
 from magnetar_core.slow_operations import SlowOperations
+from magnetar_core.spliced import size_of
 from magnetar_core.texts import check_texts
 from magnetar_core.traces.spans import ServerTraces, Span
 from magnetar_core.transport import Session
@@ -124,7 +125,7 @@ def check_answer(answer: Any) -> int:
     Raises:
         QuotaExceeded: the answer is larger than any client accepts.
     """
-    size: int = answer.ByteSize()
+    size = size_of(answer)
     if size > FRAME_BYTES_MAX:
         raise QuotaExceeded(
             f"the answer has {size} bytes, and a frame {FRAME_BYTES_MAX} at most: ask for less"
@@ -168,8 +169,8 @@ class CommandServer(Protocol):
         """The largest sizes of answers, for commands whose answers can be large."""
         ...
 
-    def accept(self, write: Callable[[pb.Frame], None]) -> Session:
-        """Begin a conversation; `write` sends frames to its client."""
+    def accept(self, write: Callable[[bytes], None]) -> Session:
+        """Begin a conversation; `write` sends serialized frames to its client."""
 
     def refuse(self, error: MagnetarError, reply: Reply) -> None:
         """Send an error once all records that it depends on are durable."""
@@ -193,7 +194,7 @@ class CommandSession:
     def __init__(
         self,
         handlers: Mapping[str, Handler],
-        write: Callable[[pb.Frame], None],
+        write: Callable[[bytes], None],
         on_error: Callable[[MagnetarError, Reply], None],
         answer_sizes: AnswerSizes | None = None,
     ) -> None:

@@ -17,7 +17,6 @@ from magnetar_core.errors import LogUnavailable, MagnetarError, PartitionMoved
 from magnetar_core.invariants import BrokenInvariant
 from magnetar_core.shard_address import ShardPlace
 from magnetar_core.transport import Session
-from magnetar_core.wire import service_pb2
 
 # A conversation waits for a shard that is being opened for no longer than this.
 OPENING_WAIT_MS_MAX = 30_000
@@ -57,7 +56,7 @@ class Door:
         """The largest sizes of the shard's answers."""
         return self._server.answer_sizes
 
-    def accept(self, write: Callable[[service_pb2.Frame], None]) -> Session:
+    def accept(self, write: Callable[[bytes], None]) -> Session:
         """Begin a conversation with the shard."""
         return self._server.accept(write)
 

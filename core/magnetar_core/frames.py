@@ -8,10 +8,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
+from magnetar_core.spliced import Spliced, spliced
 from magnetar_core.wire import service_pb2 as pb
 
 log = logging.getLogger(__name__)
@@ -123,12 +124,17 @@ class FrameWriter:
     """Gathers commands and writes them as frames at the end of the event loop's turn.
 
     Each command is copied once, to its place in the frame. CopyFrom does that in memory; giving
-    messages to a constructor or to append() would serialize and parse them instead.
+    messages to a constructor or to append() would serialize and parse them instead. What a message
+    in pieces carries is copied when the frame is written, and not before.
+
+    Args:
+        write: takes a serialized frame.
     """
 
-    def __init__(self, write: Callable[[pb.Frame], None]) -> None:
+    def __init__(self, write: Callable[[bytes], None]) -> None:
         self._write = write
-        self._frames: list[pb.Frame] = []
+        # Frames in parts: in a row, serialized frames are a frame with the commands of all.
+        self._frames: list[list[pb.Frame | Spliced]] = []
         # Bytes of the last frame, and of all frames.
         self._frame_bytes = 0
         self._gathered_bytes = 0
@@ -139,7 +145,11 @@ class FrameWriter:
         return self._gathered_bytes
 
     def send(
-        self, body: Any, request_id: int = 0, byte_count: int = 0, traceparent: bytes = b""
+        self,
+        body: Message | Spliced,
+        request_id: int = 0,
+        byte_count: int = 0,
+        traceparent: bytes = b"",
     ) -> None:
         """Gather a message; its envelope is made in the frame.
 
@@ -150,26 +160,52 @@ class FrameWriter:
                 costs as much as a copy.
             traceparent: names the span that sends it; empty: none does.
         """
-        command = self._next(byte_count or body.ByteSize())
-        command.request_id = request_id
+        if isinstance(body, Spliced):
+            head = pb.Command(request_id=request_id, traceparent=traceparent)
+            command = spliced(head, FIELD_OF_BODY[type(body.message)], (body,))
+            self._parts(body.byte_count).append(spliced(_EMPTY, "commands", (command,)))
+            return
+        parts = self._parts(byte_count or body.ByteSize())
+        last = parts[-1] if parts else None
+        if not isinstance(last, pb.Frame):
+            last = pb.Frame()
+            parts.append(last)
+        place = last.commands.add()
+        place.request_id = request_id
         if traceparent:
-            command.traceparent = traceparent
-        getattr(command, FIELD_OF_BODY[type(body)]).CopyFrom(body)
+            place.traceparent = traceparent
+        getattr(place, FIELD_OF_BODY[type(body)]).CopyFrom(body)
 
     def flush(self) -> None:
         """Write the gathered commands now."""
         frames, self._frames = self._frames, []
         self._gathered_bytes = 0
-        for frame in frames:
-            self._write(frame)
+        for parts in frames:
+            self._write(_joined(parts))
 
-    def _next(self, size: int) -> pb.Command:
-        """Return a place for a command of this size."""
+    def _parts(self, size: int) -> list[pb.Frame | Spliced]:
+        """Return the parts of the frame that a command of this size goes to."""
         if not self._frames:
             asyncio.get_running_loop().call_soon(self.flush)
         if not self._frames or self._frame_bytes >= FRAME_BYTES_SOFT_MAX:
-            self._frames.append(pb.Frame())
+            self._frames.append([])
             self._frame_bytes = 0
         self._frame_bytes += size
         self._gathered_bytes += size
-        return self._frames[-1].commands.add()
+        return self._frames[-1]
+
+
+_EMPTY = pb.Frame()
+
+
+def _joined(parts: Sequence[pb.Frame | Spliced]) -> bytes:
+    """Return the serialized frame. The same commands become the same bytes in every run."""
+    if len(parts) == 1 and isinstance(parts[0], pb.Frame):
+        return parts[0].SerializeToString(deterministic=True)
+    pieces: list[bytes] = []
+    for part in parts:
+        if isinstance(part, Spliced):
+            pieces += part.pieces
+        else:
+            pieces.append(part.SerializeToString(deterministic=True))
+    return b"".join(pieces)

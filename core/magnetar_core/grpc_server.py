@@ -270,9 +270,9 @@ class _ServerSession:
         self._session.slow_operations = slow_operations
         self._session.traces = traces
 
-    def write(self, frame: service_pb2.Frame) -> None:
+    def write(self, frame: bytes) -> None:
         """Queue a frame; a client that leaves too much unread is disconnected."""
-        self._outbox.put(frame.SerializeToString())
+        self._outbox.put(frame)
         queued_bytes = self._outbox.byte_count
         if queued_bytes > self._config.session_push_bytes_max and self._draining is None:
             self._draining = asyncio.get_running_loop().create_task(self._drain())

@@ -206,10 +206,10 @@ class GrpcLink:
         self._outbox = Outbox(OUTBOX_BYTES_HIGH)
         self._closed = False
 
-    def write(self, frame: pb.Frame) -> None:
-        """Queue a frame. Does nothing after close."""
+    def write(self, frame: bytes) -> None:
+        """Queue a serialized frame. Does nothing after close."""
         if not self._closed:
-            self._outbox.put(frame.SerializeToString())
+            self._outbox.put(frame)
 
     async def drain(self) -> None:
         """Wait while too much is queued."""

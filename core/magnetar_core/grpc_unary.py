@@ -23,6 +23,7 @@ from magnetar_core.grpc_calls import abort, machine_of, traceparent_of
 from magnetar_core.principal import Principal
 from magnetar_core.security.identity import Identity
 from magnetar_core.slow_operations import SlowOperations
+from magnetar_core.spliced import serialized
 from magnetar_core.traces.spans import ServerTraces, Span
 from magnetar_core.wire import common_pb2, service_pb2
 
@@ -133,7 +134,7 @@ class UnaryCalls:
             return body
 
         return grpc.unary_unary_rpc_method_handler(
-            call, request_deserializer=read, response_serializer=_serialize
+            call, request_deserializer=read, response_serializer=serialized
         )
 
     async def _answer(self, name: str, request: Any, context: Context) -> Any:
@@ -184,8 +185,3 @@ class UnaryCalls:
 
 def _give_back(budget: AnswerBudget, byte_count: int, _: object) -> None:
     budget.give_back(byte_count)
-
-
-def _serialize(message: Any) -> bytes:
-    serialized: bytes = message.SerializeToString()
-    return serialized

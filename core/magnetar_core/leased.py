@@ -16,7 +16,6 @@ from magnetar_core.commands import AnswerSizes, CommandServer, Handler, Reply
 from magnetar_core.errors import LogUnavailable, MagnetarError
 from magnetar_core.frames import Carried
 from magnetar_core.transport import Link, LinkClosed, Session, Transport
-from magnetar_core.wire import service_pb2 as pb
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +43,7 @@ class LeasedCommands:
         """The largest sizes of answers."""
         return self._commands.answer_sizes
 
-    def accept(self, write: Callable[[pb.Frame], None]) -> Session:
+    def accept(self, write: Callable[[bytes], None]) -> Session:
         """Begin a conversation.
 
         Raises:
@@ -54,7 +53,7 @@ class LeasedCommands:
             raise LogUnavailable(_SILENT)
         muted = False
 
-        def write_leased(frame: pb.Frame) -> None:
+        def write_leased(frame: bytes) -> None:
             nonlocal muted
             if not muted and self._may_speak():
                 write(frame)
@@ -141,7 +140,7 @@ class _LeasedLink:
         self._may_speak = may_speak
         self._muted = False
 
-    def write(self, frame: pb.Frame) -> None:
+    def write(self, frame: bytes) -> None:
         """Queue a frame; end the conversation if the lease does not last."""
         if not self._muted and self._may_speak():
             self._link.write(frame)

@@ -32,8 +32,11 @@ class LinkRefused(LinkClosed):
 class Link(Protocol):
     """Client's end of a conversation."""
 
-    def write(self, frame: pb.Frame) -> None:
-        """Queue a frame. Does nothing when the link is broken; on_closed reports that."""
+    def write(self, frame: bytes) -> None:
+        """Queue a serialized frame.
+
+        Does nothing when the link is broken; on_closed reports that.
+        """
         ...
 
     async def drain(self) -> None:
@@ -129,6 +132,6 @@ class Session(Protocol):
 class Acceptor(Protocol):
     """Server as its transport sees it: it accepts conversations."""
 
-    def accept(self, write: Callable[[pb.Frame], None]) -> Session:
-        """Begin a conversation; `write` sends frames to its client and never blocks."""
+    def accept(self, write: Callable[[bytes], None]) -> Session:
+        """Begin a conversation; `write` sends serialized frames to its client and never blocks."""
         ...

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any
 
-from tests.core.envelope import command
+from tests.core.envelope import command, framed
 from tests.simulation.network import Network
 from tests.simulation.nodes import Environment, ServerNode
 from tests.simulation.trace import Trace
@@ -56,7 +56,7 @@ class Client:
         self._last += 1
         answer = asyncio.get_running_loop().create_future()
         self._answers[self._last] = answer
-        self._link.write(service.Frame(commands=[command(body, self._last)]))
+        self._link.write(framed(command(body, self._last)))
         return answer
 
     async def ask(self, body: Any) -> Any:

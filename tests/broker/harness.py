@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 from typing import Any
 
-from tests.core.envelope import command
+from tests.core.envelope import command, parsed
 from tests.waiting import turns
 
 from magnetar_broker.broker import Broker
@@ -92,7 +92,7 @@ class Client:
         self.pushed: list[Pushed] = []
         self._answers: dict[int, asyncio.Future[Any]] = {}
         self._next_request = 0
-        self._session = world.broker.server.accept(self._on_frame)
+        self._session = world.broker.server.accept(parsed(self._on_frame))
 
     def begin(self, body: Any) -> asyncio.Future[Any]:
         """Send a command; its answer comes to the future, an error as an exception."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.core.envelope import parsed
 
 from magnetar_broker.cluster_answers import ClusterAnswers
 from magnetar_broker.config import BrokerConfig
@@ -42,7 +43,9 @@ class Owners:
 def ask(body: Any) -> service_pb2.Command:
     async def scenario() -> service_pb2.Command:
         frames: list[service_pb2.Frame] = []
-        session = MemberCommands(ClusterAnswers(CONFIG, Owners(), "member-a")).accept(frames.append)
+        session = MemberCommands(ClusterAnswers(CONFIG, Owners(), "member-a")).accept(
+            parsed(frames.append)
+        )
         request = service_pb2.Command(request_id=1)
         getattr(request, FIELD_OF_BODY[type(body)]).CopyFrom(body)
         session.handle([request])

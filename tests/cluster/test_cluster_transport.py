@@ -15,7 +15,6 @@ from magnetar_cluster.view import View
 from magnetar_core.address_book import MemberAddress
 from magnetar_core.frames import Carried
 from magnetar_core.transport import LinkClosed
-from magnetar_core.wire import service_pb2 as pb
 
 
 class FakeLink:
@@ -24,7 +23,7 @@ class FakeLink:
         self.is_closed = False
         self._on_closed = on_closed
 
-    def write(self, frame: pb.Frame) -> None:
+    def write(self, frame: bytes) -> None:
         raise NotImplementedError
 
     async def drain(self) -> None:

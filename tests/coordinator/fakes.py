@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from prometheus_client import CollectorRegistry
-from tests.core.envelope import command
+from tests.core.envelope import command, parsed
 from tests.fake_link import FakeLink, FakeTransport
 from tests.virtual_loop import VirtualClock
 from tests.virtual_time import time_passes
@@ -184,7 +184,7 @@ class FakeClient:
     """One conversation with the coordinator."""
 
     def __init__(self, coordinator: Coordinator) -> None:
-        self._session = coordinator.server.accept(self._on_frame)
+        self._session = coordinator.server.accept(parsed(self._on_frame))
         self._answers: dict[int, asyncio.Future[Any]] = {}
         self._request_id = 0
 

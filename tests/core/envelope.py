@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from magnetar_core.frames import FIELD_OF_BODY
@@ -10,3 +11,13 @@ from magnetar_core.wire import service_pb2
 
 def command(body: Any, request_id: int = 0) -> service_pb2.Command:
     return service_pb2.Command(request_id=request_id, **{FIELD_OF_BODY[type(body)]: body})
+
+
+def framed(*commands: service_pb2.Command) -> bytes:
+    """Return a frame as a link carries it."""
+    return service_pb2.Frame(commands=commands).SerializeToString()
+
+
+def parsed(on_frame: Callable[[service_pb2.Frame], Any]) -> Callable[[bytes], None]:
+    """Return what takes the frames of a server, and passes them on as a client reads them."""
+    return lambda data: on_frame(service_pb2.Frame.FromString(data))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from magnetar_core.commands import AnswerSizes, CommandSession, Handler, Reply
 from magnetar_core.errors import MagnetarError, TopicNotFound
-from magnetar_core.wire import broker_pb2, common_pb2, service_pb2, topic_pb2
+from magnetar_core.wire import broker_pb2, common_pb2, topic_pb2
 
 
 class FakeServer:
@@ -32,7 +32,7 @@ class FakeServer:
             "list_topics": self.list_topics,
         }
 
-    def accept(self, write: Callable[[service_pb2.Frame], None]) -> CommandSession:
+    def accept(self, write: Callable[[bytes], None]) -> CommandSession:
         session = CommandSession(self.handlers, write, self.refuse, self.answer_sizes)
         self.sessions.append(session)
         return session

@@ -9,6 +9,7 @@ from typing import Any
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
+from tests.core.envelope import parsed
 from tests.waiting import turns
 
 from magnetar_core.batch import encode
@@ -58,7 +59,7 @@ async def fuzz(
             if one.HasField("error") and one.error.code == common_pb2.INTERNAL:
                 failed.append(one)
 
-    session = server.accept(on_frame)
+    session = server.accept(parsed(on_frame))
     for number, data in enumerate(fuzzed_frames(random, count, names)):
         try:
             frame = service_pb2.Frame.FromString(data)
@@ -70,7 +71,7 @@ async def fuzz(
             await turns()
         if number % frames_a_conversation == 0:
             session.on_closed()
-            session = server.accept(on_frame)
+            session = server.accept(parsed(on_frame))
             await settle()
     await settle()
     assert not failed

@@ -13,7 +13,7 @@ import grpc
 import grpc.aio
 import pytest
 from tests.certificates import Authority, Pair
-from tests.core.envelope import command
+from tests.core.envelope import command, framed
 from tests.core.fakes import FakeServer
 from tests.core.test_tokens import CLAIMS, forged
 from tests.tokens import Maker, jwks
@@ -28,7 +28,7 @@ from magnetar_core.grpc_transport import GrpcLink, GrpcTransport
 from magnetar_core.security.authentication import Authenticator
 from magnetar_core.security.link_security import LinkSecurity, TlsFiles
 from magnetar_core.transport import LinkClosed, LinkRefused
-from magnetar_core.wire import common_pb2, service_pb2, topic_pb2
+from magnetar_core.wire import common_pb2, topic_pb2
 
 UNARY, STREAM = "unary", "stream"
 FORMS = (UNARY, STREAM)
@@ -153,7 +153,7 @@ class Served:
             link = await transport.connect(
                 self.server.address, "Broker", answers.put_nowait, lambda: None
             )
-            link.write(service_pb2.Frame(commands=[command(topic_pb2.CommandListTopics(), 1)]))
+            link.write(framed(command(topic_pb2.CommandListTopics(), 1)))
             await answers.get()
         except LinkRefused as error:
             if "refuses this client" in str(error):

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.core.envelope import command
+from tests.core.envelope import command, parsed
 from tests.waiting import turns
 
 from magnetar_core.commands import CommandSession, Reply
@@ -30,7 +30,7 @@ def answers_of(handler: Any) -> list[Any]:
             answers.append(getattr(one, one.WhichOneof("body")))
 
     async def ask() -> None:
-        session = CommandSession({"lookup": handler}, write, refuse)
+        session = CommandSession({"lookup": handler}, parsed(write), refuse)
         session.on_frame(service.Frame(commands=[command(topic_pb2.CommandLookup(topic="t"), 7)]))
         await turns()
 
@@ -107,7 +107,7 @@ def test_an_answer_that_no_client_takes_is_a_refusal() -> None:
         huge = topic_pb2.CommandLookupResponse(broker_addresses=["x" * FRAME_BYTES_MAX])
         session = CommandSession(
             {"lookup": lambda _, reply: reply.send(huge)},
-            lambda frame: answers.extend(frame.commands),
+            parsed(lambda frame: answers.extend(frame.commands)),
             refuse,
             {"lookup": lambda _: 1},
         )

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import grpc
 import grpc.aio
 import pytest
-from tests.core.envelope import command
+from tests.core.envelope import command, framed, parsed
 from tests.core.fakes import FakeServer
 from tests.core.test_grpc import LIST_TOPICS, health, raw_call
 from tests.waiting import until
@@ -56,7 +56,7 @@ class Talk:
 
     def greet(self, name: str) -> None:
         hello = common_pb2.CommandHello(client_name=name)
-        self.link.write(service_pb2.Frame(commands=[command(hello, 1)]))
+        self.link.write(framed(command(hello, 1)))
 
     def on_frame(self, frame: Carried) -> None:
         assert not self.closed.is_set()
@@ -339,7 +339,7 @@ def test_a_client_that_does_not_read_does_not_hold_the_door_open(
 
         monkeypatch.setattr(talk.link, "_hand_over", hold)
         flow = broker_pb2.CommandFlow(permits=1_000)
-        talk.link.write(service_pb2.Frame(commands=[command(flow, 2)]))
+        talk.link.write(framed(command(flow, 2)))
         await until(lambda: not three.sessions[0].writable)
         await world.doors.shut(THREE, gracefully=True)
         assert three.sessions[0].closed
@@ -508,7 +508,7 @@ def test_a_conversation_that_missed_a_frame_stays_silent_when_the_lease_comes_ba
     async def scenario() -> None:
         lease, fake = Lease(), FakeServer()
         frames: list[service_pb2.Frame] = []
-        session = LeasedCommands(fake, lease.may_speak).accept(frames.append)
+        session = LeasedCommands(fake, lease.may_speak).accept(parsed(frames.append))
         assert isinstance(session, CommandSession)
         ends: list[bool] = []
         session.end = lambda: ends.append(True)
@@ -533,13 +533,13 @@ def test_questions_to_other_servers_end_with_the_lease() -> None:
             f"{world.server.address}#{THREE}", "Broker", talk.on_frame, talk.on_closed
         )
         hello = common_pb2.CommandHello(client_name="a")
-        link.write(service_pb2.Frame(commands=[command(hello, 1)]))
+        link.write(framed(command(hello, 1)))
         await link.drain()
         await talk.received_at_least(1)
         lease.lasts = False
-        link.write(service_pb2.Frame(commands=[command(hello, 2)]))
+        link.write(framed(command(hello, 2)))
         lease.lasts = True
-        link.write(service_pb2.Frame(commands=[command(hello, 3)]))
+        link.write(framed(command(hello, 3)))
         await talk.closed.wait()
         assert three.hello_count == 1
         lease.lasts = False

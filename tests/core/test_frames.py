@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from google.protobuf.message import DecodeError
-from tests.core.envelope import command
+from tests.core.envelope import command, parsed
 from tests.waiting import turns
 
 from magnetar_core.frames import (
@@ -29,7 +29,7 @@ from magnetar_core.wire import (
 def test_one_turn_makes_one_frame() -> None:
     async def scenario() -> list[service_pb2.Frame]:
         frames: list[service_pb2.Frame] = []
-        writer = FrameWriter(frames.append)
+        writer = FrameWriter(parsed(frames.append))
         for request_id in range(1, 101):
             writer.send(common_pb2.CommandHello(), request_id)
         assert not frames
@@ -46,7 +46,7 @@ def test_one_turn_makes_one_frame() -> None:
 def test_large_commands_are_spread_over_frames_in_order() -> None:
     async def scenario() -> list[service_pb2.Frame]:
         frames: list[service_pb2.Frame] = []
-        writer = FrameWriter(frames.append)
+        writer = FrameWriter(parsed(frames.append))
         for request_id in range(1, 9):
             writer.send(broker_pb2.CommandSend(batch=bytes(400 << 10)), request_id)
         writer.flush()
@@ -63,7 +63,7 @@ def test_large_commands_are_spread_over_frames_in_order() -> None:
 def test_a_message_without_fields_still_names_its_command() -> None:
     async def scenario() -> list[service_pb2.Frame]:
         frames: list[service_pb2.Frame] = []
-        writer = FrameWriter(frames.append)
+        writer = FrameWriter(parsed(frames.append))
         writer.send(common_pb2.CommandHello())
         writer.send(common_pb2.CommandHelloResponse(server_name="broker-0"), 7)
         writer.flush()

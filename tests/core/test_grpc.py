@@ -18,7 +18,7 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
 from grpc_status import rpc_status
 from prometheus_client import CollectorRegistry, Counter
 from tests.core.calls import failed_call
-from tests.core.envelope import command
+from tests.core.envelope import command, framed
 from tests.core.fakes import FakeServer
 
 from magnetar_core.config import InvalidConfig, ListenConfig
@@ -109,10 +109,6 @@ class Listener:
         self.closed.set()
 
 
-def frame(*commands: service_pb2.Command) -> service_pb2.Frame:
-    return service_pb2.Frame(commands=commands)
-
-
 def send(sequence_id: int, size: int = 10) -> service_pb2.Command:
     body = broker_pb2.CommandSend(sequence_id=sequence_id, batch=bytes(size))
     return command(body, sequence_id + 1)
@@ -122,7 +118,7 @@ def test_frames_are_answered_in_order() -> None:
     async def scenario(world: World) -> None:
         link = await world.connect()
         for sequence_id in range(500):
-            link.write(frame(send(sequence_id)))
+            link.write(framed(send(sequence_id)))
         await link.drain()
         replies = await world.received_at_least(500)
         assert [one.request_id for one in replies] == list(range(1, 501))
@@ -135,7 +131,7 @@ def test_drain_holds_a_fast_writer_back() -> None:
     async def scenario(world: World) -> None:
         link = await world.connect()
         for sequence_id in range(40):
-            link.write(frame(send(sequence_id, 1 << 20)))
+            link.write(framed(send(sequence_id, 1 << 20)))
             await link.drain()
             assert link._outbox.byte_count < 6 << 20
         assert len(await world.received_at_least(40)) == 40
@@ -146,7 +142,7 @@ def test_drain_holds_a_fast_writer_back() -> None:
 def test_what_a_handler_raises_goes_through_refuse() -> None:
     async def scenario(world: World) -> None:
         link = await world.connect()
-        link.write(frame(command(topic_pb2.CommandLookup(topic="none"), 1)))
+        link.write(framed(command(topic_pb2.CommandLookup(topic="none"), 1)))
         (reply,) = await world.received_at_least(1)
         error = from_wire(reply.error)
         assert isinstance(error, TopicNotFound)
@@ -159,7 +155,7 @@ def test_what_a_handler_raises_goes_through_refuse() -> None:
 def test_close_is_told_to_both_ends_once() -> None:
     async def scenario(world: World) -> None:
         link = await world.connect()
-        link.write(frame(send(0)))
+        link.write(framed(send(0)))
         await world.received_at_least(1)
         (session,) = world.fake.sessions
         listener = Listener()
@@ -169,7 +165,7 @@ def test_close_is_told_to_both_ends_once() -> None:
         assert not world.closed.is_set()
         await world.closed.wait()
         await listener.closed.wait()
-        link.write(frame(send(1)))
+        link.write(framed(send(1)))
         await link.drain()
         assert session.closed
         assert world.closed_count == 1
@@ -180,7 +176,7 @@ def test_close_is_told_to_both_ends_once() -> None:
 def test_a_link_closes_when_the_server_stops() -> None:
     async def scenario(world: World) -> None:
         link = await world.connect()
-        link.write(frame(send(0)))
+        link.write(framed(send(0)))
         await world.received_at_least(1)
         await world.server.close()
         await world.closed.wait()
@@ -216,7 +212,7 @@ def test_a_server_that_comes_back_is_reached_at_once() -> None:
         await world.server.open()
         await world.server.serve(world.fake)
         link = await world.connect()
-        link.write(frame(send(0)))
+        link.write(framed(send(0)))
         await world.received_at_least(1)
 
     play(scenario)
@@ -233,7 +229,7 @@ def test_a_wrong_service_is_refused() -> None:
 def test_a_client_that_does_not_read_is_disconnected() -> None:
     async def scenario(world: World) -> None:
         link = await world.connect()
-        link.write(frame(command(broker_pb2.CommandFlow(permits=400), 1)))
+        link.write(framed(command(broker_pb2.CommandFlow(permits=400), 1)))
         await world.closed.wait()
         assert world.fake.sessions[0].closed
         assert len(world.received) < 400
@@ -249,13 +245,13 @@ def test_a_server_is_told_how_much_its_client_leaves_unread() -> None:
 
     async def scenario(world: World) -> None:
         link = await world.connect()
-        link.write(frame(command(broker_pb2.CommandFlow(permits=1), 1)))
+        link.write(framed(command(broker_pb2.CommandFlow(permits=1), 1)))
         await world.received_at_least(1)
         (session,) = world.fake.sessions
         listener = Listener()
         session.listen(listener)
         assert session.writable
-        link.write(frame(command(broker_pb2.CommandFlow(permits=100), 2)))
+        link.write(framed(command(broker_pb2.CommandFlow(permits=100), 2)))
         assert await listener.writable.get() is False
         await world.received_at_least(101)
         assert await listener.writable.get() is True
@@ -403,9 +399,9 @@ def test_a_frame_beyond_the_limit_ends_the_conversation_and_clients_are_told_the
     async def scenario(world: World) -> None:
         link = await world.connect()
         assert world.fake.sessions[0].frame_bytes_max == limit
-        link.write(frame(send(0, limit - 200)))
+        link.write(framed(send(0, limit - 200)))
         await world.received_at_least(1)
-        link.write(frame(send(1, limit + 1)))
+        link.write(framed(send(1, limit + 1)))
         await world.closed.wait()
 
     play(scenario, ListenConfig(frame_bytes_max=limit, stop_grace_ms=100))
@@ -419,8 +415,8 @@ def test_text_that_is_not_utf_8_is_refused_and_nothing_else_is() -> None:
 
     async def scenario(world: World) -> None:
         link = await world.connect()
-        whole = frame(send(0), command(topic_pb2.CommandLookup(topic="abc"), 2), send(2))
-        link._outbox.put(whole.SerializeToString().replace(b"abc", NOT_UTF_8))
+        whole = framed(send(0), command(topic_pb2.CommandLookup(topic="abc"), 2), send(2))
+        link._outbox.put(whole.replace(b"abc", NOT_UTF_8))
         first, second, third = sorted(
             await world.received_at_least(3), key=lambda one: one.request_id
         )
@@ -498,19 +494,19 @@ def test_a_client_that_does_not_read_is_not_read_from(monkeypatch: pytest.Monkey
             await hand_over(one)
 
         monkeypatch.setattr(link, "_hand_over", hold)
-        link.write(frame(*(read(number, size) for number in range(1, 201))))
+        link.write(framed(*(read(number, size) for number in range(1, 201))))
         for number in range(201, 401):
-            link.write(frame(read(number, size)))
+            link.write(framed(read(number, size)))
         other = await world.connect()
         for number in range(50):
-            other.write(frame(send(number)))
+            other.write(framed(send(number)))
             await world.received_at_least(number + 1)
         made = world.fake.made_bytes
         # What gRPC itself holds for the client comes on top of the budget.
         assert size < made <= budget + (24 << 20)
         reading.set()
         while world.fake.made_bytes < 400 * size:
-            other.write(frame(send(0)))
+            other.write(framed(send(0)))
             before = len(world.received)
             await world.received_at_least(before + 1)
 
@@ -536,10 +532,10 @@ def test_small_answers_that_are_not_read_count_too(monkeypatch: pytest.MonkeyPat
         monkeypatch.setattr(link, "_hand_over", hold)
         some = [command(common_pb2.CommandHello(client_name=name), number) for number in range(100)]
         for _ in range(count // 100):
-            link.write(frame(*some))
+            link.write(framed(*some))
         other = await world.connect()
         for number in range(300):
-            other.write(frame(send(number)))
+            other.write(framed(send(number)))
             await world.received_at_least(number + 1)
         is_over.set()
         assert 100 < world.fake.hello_count < (budget + (24 << 20)) // len(name)
@@ -569,7 +565,7 @@ def test_unary_calls_of_one_connection_share_a_budget() -> None:
             link = await world.connect()
             for number in range(count):
                 before = len(world.received)
-                link.write(frame(send(number)))
+                link.write(framed(send(number)))
                 await world.received_at_least(before + 1)
 
         many = asyncio.create_task(calls(20))

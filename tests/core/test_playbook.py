@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.core.envelope import command
+from tests.core.envelope import command, framed
 from tests.fake_link import FakeTransport
 from tests.playbook import BREAK, DROP, HOLD, LOSE, Expect, NotAsPlayed, Playbook
 from tests.virtual_time import run
@@ -42,7 +42,7 @@ class Conversation:
         """Each in a frame of its own, on one link."""
         link = await self.net.connect("broker:1", "Broker", self._on_frame, self._on_closed)
         for number, body in enumerate(bodies):
-            link.write(service_pb2.Frame(commands=[command(body, number + 1)]))
+            link.write(framed(command(body, number + 1)))
         await turns(4)
 
 

@@ -31,7 +31,7 @@ class Server:
         self.askers.append(reply.principal)
         reply.send(topic_pb2.CommandLookupResponse())
 
-    def accept(self, write: Callable[[service_pb2.Frame], None]) -> Session:
+    def accept(self, write: Callable[[bytes], None]) -> Session:
         return CommandSession(self.handlers, write, self.refuse, self.answer_sizes)
 
     def refuse(self, error: Exception, reply: Reply) -> None:

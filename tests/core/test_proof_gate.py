@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.core.envelope import command
+from tests.core.envelope import command, parsed
 from tests.proof_keys import write_keys
 
 from magnetar_core.access.rules import RULES
@@ -61,13 +61,13 @@ class Scene:
 
     def converse(self, name: str = "alice", gate: Gate | None = None) -> CommandSession:
         session = CommandSession(
-            self.handlers, lambda frame: self.told.extend(frame.commands), self.refuse
+            self.handlers, parsed(lambda frame: self.told.extend(frame.commands)), self.refuse
         )
         session.principal = Principal(name)
         session.gate = gate or self.gate
         return session
 
-    def accept(self, write: Callable[[service_pb2.Frame], None]) -> CommandSession:
+    def accept(self, write: Callable[[bytes], None]) -> CommandSession:
         raise NotImplementedError
 
     def refuse(self, error: MagnetarError, reply: Reply) -> None:

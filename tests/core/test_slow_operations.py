@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.core.envelope import command
+from tests.core.envelope import command, framed
 from tests.core.fakes import FakeServer
 from tests.core.test_grpc import raw_call
 from tests.waiting import turns
@@ -141,7 +141,7 @@ def test_a_server_logs_in_both_forms(form: str, caplog: pytest.LogCaptureFixture
                         server.address, "Broker", lambda frame: answered.set(), lambda: None
                     )
                     lookup = command(topic_pb2.CommandLookup(topic="t"), 7)
-                    link.write(service_pb2.Frame(commands=[lookup]))
+                    link.write(framed(lookup))
                     await answered.wait()
         finally:
             await transport.close()

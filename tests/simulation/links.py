@@ -157,9 +157,10 @@ class SimulatedLink:
 
     # The client's end.
 
-    def write(self, frame: pb.Frame) -> None:
+    def write(self, data: bytes) -> None:
         if self._client_told or not self.client.alive:
             return
+        frame = pb.Frame.FromString(data)
         self._check_order(frame)
         if self.client_part is not None:
             self.client_part.speaks(self, frame)
@@ -169,7 +170,6 @@ class SimulatedLink:
                 self.network.wiretap.on_said(self.number, speaker, frame)
         elif self.network.client_wiretap is not None:
             self.network.client_wiretap.on_written(self.number, self.client, frame)
-        data = frame.SerializeToString(deterministic=True)
         self.recent.append((self.network.loop.time(), data))
         self.to_server.write(data)
 
@@ -212,14 +212,15 @@ class SimulatedLink:
 
     # The server's end.
 
-    def _server_write(self, frame: pb.Frame) -> None:
+    def _server_write(self, data: bytes) -> None:
         if self._server_told or not self.server.alive:
             return
+        frame = pb.Frame.FromString(data)
         if self.server_part is not None:
             self.server_part.speaks(self, frame)
         if self.network.wiretap is not None:
             self.network.wiretap.on_reply(self.number, frame)
-        self.to_client.write(frame.SerializeToString(deterministic=True))
+        self.to_client.write(data)
 
     def finish(self) -> None:
         """The server hangs up; what it has written still arrives."""

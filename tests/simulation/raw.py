@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tests.core.envelope import command
+from tests.core.envelope import command, framed
 
 from magnetar_core import batch
 from magnetar_core.errors import MagnetarError, from_wire
@@ -59,7 +59,7 @@ class RawSession:
     def post(self, body: Any) -> None:
         """Say something that has no answer."""
         assert self.link is not None
-        self.link.write(pb.Frame(commands=[command(body)]))
+        self.link.write(framed(command(body)))
 
     async def ask(self, body: Any, *, timeout: float = TIMEOUT_SECONDS) -> Any:
         """Raises: MagnetarError: the server's answer. NoAnswer: none came."""
@@ -70,7 +70,7 @@ class RawSession:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
         self._waiting[request_id] = future
-        self.link.write(pb.Frame(commands=[command(body, request_id)]))
+        self.link.write(framed(command(body, request_id)))
         timer = loop.call_later(timeout, _give_up, future)
         reply = await future
         timer.cancel()

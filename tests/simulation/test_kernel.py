@@ -11,7 +11,7 @@ from random import Random
 from typing import Any, TypeVar
 
 import pytest
-from tests.core.envelope import command
+from tests.core.envelope import command, framed
 from tests.simulation.client_wiretap import Asked, ClientWiretaps
 from tests.simulation.network import Network
 from tests.simulation.nodes import ClientNode, Environment, ServerNode
@@ -30,7 +30,6 @@ from tests.virtual_loop import (
 import magnetar
 from magnetar_core.commands import CommandSession, Reply
 from magnetar_core.wire import common_pb2
-from magnetar_core.wire import service_pb2 as pb
 from magnetar_storage.memory import MemoryStore
 from magnetar_storage.store import WriteBatch
 
@@ -48,7 +47,7 @@ class EchoServer:
     async def start(self) -> None:
         self.names = [value for _, value in await self.store.scan("t", b"", b"z", rows_max=1000)]
 
-    def accept(self, write: Callable[[pb.Frame], None]) -> CommandSession:
+    def accept(self, write: Callable[[bytes], None]) -> CommandSession:
         session = CommandSession({"hello": self._hello}, write, lambda error, reply: None)
         self.sessions.append(session)
         return session
@@ -346,7 +345,7 @@ def test_frames_arrive_in_order_until_the_link_breaks() -> None:
             lambda: closed.append(small.loop.time()),
         )
         for number in range(100):
-            link.write(pb.Frame(commands=[command(hello("x"), number)]))
+            link.write(framed(command(hello("x"), number)))
         await asyncio.sleep(0.002)
         small.network.break_link(small.network.links()[0])
         await asyncio.sleep(5)
@@ -414,19 +413,19 @@ def test_what_a_partition_holds_up_arrives_when_the_faults_end(heals: bool) -> N
             lambda frame: arrived.extend(one.request_id for one in frame.commands),
             lambda: None,
         )
-        link.write(pb.Frame(commands=[command(hello("x"), 1)]))
+        link.write(framed(command(hello("x"), 1)))
         await asyncio.sleep(0.1)
         assert arrived == [1]
         # The link itself goes on; nothing comes through.
         with replaced(small.network.random, "random", lambda: 1.0):
             small.network.partition("client", "server", 25.0)
         for number in (2, 3):
-            link.write(pb.Frame(commands=[command(hello("x"), number)]))
+            link.write(framed(command(hello("x"), number)))
         await asyncio.sleep(0.5)
         assert arrived == [1]
         if heals:
             small.network.heal()
-            link.write(pb.Frame(commands=[command(hello("x"), 4)]))
+            link.write(framed(command(hello("x"), 4)))
         await asyncio.sleep(0.5)
         assert arrived == ([1, 2, 3, 4] if heals else [1])
 
@@ -446,7 +445,7 @@ def test_a_short_cut_does_not_end_a_long_one() -> None:
         )
         for seconds in (25.0, 1.0):
             small.network.hold_up("client", "server", seconds)
-        link.write(pb.Frame(commands=[command(hello("x"), 1)]))
+        link.write(framed(command(hello("x"), 1)))
         await asyncio.sleep(24.0)
         assert arrived == []
         await asyncio.sleep(2.0)
@@ -470,7 +469,7 @@ def test_a_client_that_hangs_up_has_lost_its_link_also_if_that_is_broken() -> No
 
     async def program(node: ClientNode) -> None:
         link = await node.transport().connect("server", BROKER, lambda frame: None, lambda: None)
-        link.write(pb.Frame(commands=[command(hello(magnetar.ClientConfig().client_name), 1)]))
+        link.write(framed(command(hello(magnetar.ClientConfig().client_name), 1)))
         link.break_off()
         # The client knows nothing of it: it still waits for answers.
         assert lost == []

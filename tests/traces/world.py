@@ -29,7 +29,6 @@ from magnetar_core.address_book import MemberAddress
 from magnetar_core.placement import shard_of
 from magnetar_core.traces.otel import OtelServerTraces, tracer_of
 from magnetar_core.transport import Session
-from magnetar_core.wire import service_pb2 as pb
 from magnetar_storage.memory import MemoryStore
 
 TOPIC = "invoices"
@@ -104,7 +103,7 @@ class Traced:
         self._server = server
         self._traces = traces
 
-    def accept(self, write: Callable[[pb.Frame], None]) -> Session:
+    def accept(self, write: Callable[[bytes], None]) -> Session:
         session: Session = self._server.accept(write)
         session.traces = self._traces
         return session

@@ -61,8 +61,8 @@ class _RecordedLink(Link):
         self._place = {"link": number, "service": service}
         self._sent = sent
 
-    def write(self, frame: service_pb2.Frame) -> None:
-        content = base64.b64encode(frame.SerializeToString()).decode()
+    def write(self, frame: bytes) -> None:
+        content = base64.b64encode(frame).decode()
         self._sent.append({**self._place, "frame": content})
         self._link.write(frame)
 
@@ -119,7 +119,7 @@ async def say_again(
 
     async def all_accepted(number: int, frame: service_pb2.Frame) -> bool:
         """Send the commands and await the answers; the frame keeps what is to be sent again."""
-        links[number].write(frame)
+        links[number].write(frame.SerializeToString())
         by_key = {f"{number}/{one.request_id}": one for one in frame.commands}
         async with asyncio.timeout(20), arrived:
             await arrived.wait_for(lambda: by_key.keys() & expected.keys() <= found.keys())

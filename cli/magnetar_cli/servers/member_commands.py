@@ -9,7 +9,7 @@ from magnetar_core.commands import AnswerSizes, CommandSession, Handler, Reply
 from magnetar_core.errors import LogUnavailable, MagnetarError
 from magnetar_core.frames import FIELD_OF_BODY
 from magnetar_core.log_levels import LOG_LEVEL_HANDLERS
-from magnetar_core.wire import common_pb2, service_pb2, topic_pb2
+from magnetar_core.wire import common_pb2, topic_pb2
 
 
 class MemberCommands:
@@ -25,7 +25,7 @@ class MemberCommands:
             **LOG_LEVEL_HANDLERS,
         }
 
-    def accept(self, write: Callable[[service_pb2.Frame], None]) -> CommandSession:
+    def accept(self, write: Callable[[bytes], None]) -> CommandSession:
         """Begin a conversation."""
         return CommandSession(self.handlers, write, self.refuse)
 

@@ -22,6 +22,7 @@ from magnetar_cli.servers.interruption import unless_stopped
 from magnetar_cli.servers.open_store import Rows, open_store
 from magnetar_cli.servers.ready import Ready, write_ready_file
 from magnetar_core.access_file import AccessConfig
+from magnetar_core.allocator import reuse_large_blocks
 from magnetar_core.clock import Clock, SystemClock
 from magnetar_core.commands import CommandServer
 from magnetar_core.config import ListenConfig
@@ -107,6 +108,7 @@ class ServerProcess:
 
 def run(process: ServerProcess) -> None:
     """Serve until a signal."""
+    reuse_large_blocks()
     run_coroutine(_serve(process))
 
 

@@ -27,6 +27,7 @@ from magnetar_core.errors import (
 )
 from magnetar_core.invariants import BrokenInvariant
 from magnetar_core.requests import Request
+from magnetar_core.spliced import Spliced, size_of
 from magnetar_core.transport import LinkClosed
 
 # What the envelope and a frame may add to a command.
@@ -82,7 +83,7 @@ class Owner(Protocol[ItemT, ResponseT]):
         """Return the connection to the server that has the partition now."""
         ...
 
-    def build(self, item: ItemT) -> Request[ResponseT]:
+    def build(self, item: ItemT) -> Request[ResponseT] | Spliced:
         """Return the command of an item; called at each attempt."""
         ...
 
@@ -230,7 +231,7 @@ class InFlightCommands(Generic[ItemT, ResponseT]):
                 return
             if item.reply is None:
                 body = self._owner.build(item)
-                if body.ByteSize() > session.frame_bytes_max - FRAME_OVERHEAD_BYTES:
+                if size_of(body) > session.frame_bytes_max - FRAME_OVERHEAD_BYTES:
                     limit = session.frame_bytes_max
                     error = MessageTooLarge(f"the server takes {limit} bytes a frame", limit=limit)
                     self._refuse_from(self._written, _in_doubt(item, error))

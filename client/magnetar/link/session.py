@@ -21,6 +21,7 @@ from magnetar_core.errors import InternalError, MagnetarError, from_wire
 from magnetar_core.frames import Carried, FrameWriter
 from magnetar_core.protocol_version import PROTOCOL_VERSION, check_server
 from magnetar_core.requests import RESPONSE_FIELDS, Request
+from magnetar_core.spliced import Spliced
 from magnetar_core.transport import Link, LinkClosed
 from magnetar_core.wire import broker_pb2, common_pb2, group_pb2, service_pb2
 
@@ -125,7 +126,7 @@ class LinkSession:
 
     def request(
         self,
-        body: Request[ResponseT],
+        body: Request[ResponseT] | Spliced,
         on_reply: OnReply[ResponseT],
         *,
         patient: bool = False,
@@ -142,12 +143,13 @@ class LinkSession:
             return
         self._request_count += 1
         request_id = self._request_count
+        message = body.message if isinstance(body, Spliced) else body
         traces, traceparent = self._runtime.traces, b""
-        if traces is not None and (span := traces.request(body, context)) is not None:
+        if traces is not None and (span := traces.request(message, context)) is not None:
             on_reply = traces.ending(span, on_reply)
             traceparent = span.traceparent
         self._waiting[request_id] = _Waiting(
-            on_reply, RESPONSE_FIELDS[type(body)], self._runtime.now_ms(), patient
+            on_reply, RESPONSE_FIELDS[type(message)], self._runtime.now_ms(), patient
         )
         if self._listening is None and self._on_silent is not None:
             self._listen_for(self._patience_ms)

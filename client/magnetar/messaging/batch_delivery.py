@@ -18,6 +18,7 @@ from magnetar.messaging.closed_batch import ClosedBatch
 from magnetar.messaging.followed_transactions import NOBODY, FollowedTransactions
 from magnetar_core.errors import MagnetarError, SequenceGap
 from magnetar_core.ids import PartitionName, TxnID
+from magnetar_core.spliced import Spliced, spliced
 from magnetar_core.wire import broker_pb2
 
 log = logging.getLogger("magnetar")
@@ -163,8 +164,8 @@ class BatchDelivery:
         """Look up the broker again, since the partition has moved."""
         self._route.refresh_soon()
 
-    def build(self, batch: ClosedBatch) -> broker_pb2.CommandSend:
-        """Return the command of a batch; called at each attempt."""
+    def build(self, batch: ClosedBatch) -> Spliced:
+        """Return the CommandSend of a batch; called at each attempt."""
         batch.followed = self._following.now() if self._plain is None else self._followed
         batch.patient = bool(batch.followed.txn_ids)
         command = broker_pb2.CommandSend(
@@ -173,7 +174,6 @@ class BatchDelivery:
             sequence_id=batch.sequence_id,
             num_messages=batch.count,
             txn_id=None if self.txn_id is None else self.txn_id.to_wire(),
-            batch=batch.payload,
             producer_epoch=self._producer_epoch,
             txn_proof=self._txn_proof,
             reads_all_settled=batch.patient,
@@ -181,7 +181,7 @@ class BatchDelivery:
         if batch.patient:
             # A message for each of a hundred names takes twenty times as long.
             command.MergeFromString(batch.followed.wire)
-        return command
+        return spliced(command, "batch", (batch.payload,))
 
     def confirmed(self, batch: ClosedBatch, reply: broker_pb2.CommandSendResponse) -> None:
         """Note that the broker has stored a batch."""

@@ -7,6 +7,7 @@ from tests.mutants.mutant import Mutant
 _BATCH = "core/magnetar_core/batch.py"
 _COMMANDS = "core/magnetar_core/commands.py"
 _FRAMES = "core/magnetar_core/frames.py"
+_SPLICED = "core/magnetar_core/spliced.py"
 _RUN_TIME = "core/magnetar_core/run_time.py"
 _IDS = "core/magnetar_core/ids.py"
 _REPEATS = "core/magnetar_core/repeats.py"
@@ -119,9 +120,44 @@ MUTANTS = (
     Mutant(
         name="second-frame-written-first",
         file=_FRAMES,
-        old="        for frame in frames:\n            self._write(frame)",
-        new="        for frame in reversed(frames):\n            self._write(frame)",
+        old="        for parts in frames:\n            self._write",
+        new="        for parts in reversed(frames):\n            self._write",
         mistake="What does not fit one frame goes out in the wrong order.",
+    ),
+    Mutant(
+        name="commands-behind-pieces-put-before",
+        file=_FRAMES,
+        old="        last = parts[-1] if parts else None",
+        new="        last = next((one for one in parts if isinstance(one, pb.Frame)), None)",
+        mistake="A small command goes to the small ones ahead of a large one, and overtakes it.",
+    ),
+    Mutant(
+        name="frame-in-the-order-of-a-map",
+        file=_FRAMES,
+        old="            pieces.append(part.SerializeToString(deterministic=True))",
+        new="            pieces.append(part.SerializeToString())",
+        mistake="The same commands become other bytes in another run of a simulation.",
+    ),
+    Mutant(
+        name="piece-counted-without-its-tag",
+        file=_SPLICED,
+        old="        byte_count += len(before) + size",
+        new="        byte_count += size",
+        mistake="The length of a message that holds pieces is too small for them.",
+    ),
+    Mutant(
+        name="length-of-two-bytes-a-bit-late",
+        file=_SPLICED,
+        old="    while number > 0x7F:",
+        new="    while number > 0xFF:",
+        mistake="A length of 128 to 255 is written as a single byte, which nobody can read.",
+    ),
+    Mutant(
+        name="trace-lost-with-pieces",
+        file=_FRAMES,
+        old="pb.Command(request_id=request_id, traceparent=traceparent)",
+        new="pb.Command(request_id=request_id)",
+        mistake="A command in pieces does not say which span sent it.",
     ),
     Mutant(
         name="run-time-set-back",
