@@ -27,7 +27,7 @@ from magnetar_core.errors import (
     QuotaExceeded,
 )
 from magnetar_core.ids import SubscriptionName
-from magnetar_core.spliced import spliced
+from magnetar_core.spliced import with_messages
 from magnetar_core.wire import broker_pb2 as wire
 
 log = logging.getLogger(__name__)
@@ -348,7 +348,7 @@ class Delivery:
             ledger_id=self._log.ledger_id,
         )
         batches = [stored.to_wire(one.excluded, one.redelivery_count) for stored, one in parcels]
-        self._attachments[consumer_id].session.push(spliced(deliver, "batches", batches))
+        self._attachments[consumer_id].session.push(with_messages(deliver, "batches", batches))
         self._environment.metrics.delivered(
             sum(
                 stored.count - sum(last - first + 1 for first, last in one.excluded)

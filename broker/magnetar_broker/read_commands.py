@@ -18,7 +18,7 @@ from magnetar_core.commands import AnswerSizes, Handler, Reply
 from magnetar_core.config import FRAME_BYTES_MAX
 from magnetar_core.errors import DataLoss, Gone
 from magnetar_core.ids import TxnID
-from magnetar_core.spliced import Spliced, spliced
+from magnetar_core.spliced import Body, with_messages
 from magnetar_core.wire import broker_pb2 as wire
 from magnetar_storage.store import Store
 
@@ -75,7 +75,7 @@ class ReadCommands:
         partition = self._topics.named(command.partition)
         self._replies.answer_later(reply, self._read_batches(partition, command))
 
-    async def _read_batches(self, partition: Partition, command: wire.CommandRead) -> Spliced:
+    async def _read_batches(self, partition: Partition, command: wire.CommandRead) -> Body:
         found = await self._found(partition, command)
         response = wire.CommandReadResponse(
             ledger_id=partition.ledger_id,
@@ -83,8 +83,8 @@ class ReadCommands:
             end_offset=found.end_offset,
             has_stamps=True,
         )
-        batches = (one.to_wire(excluded) for one, excluded in found.batches)
-        return spliced(response, "batches", batches)
+        batches = [one.to_wire(excluded) for one, excluded in found.batches]
+        return with_messages(response, "batches", batches)
 
     async def _found(self, partition: Partition, command: wire.CommandRead) -> Found:
         messages_max = command.messages_max or READ_MESSAGES_DEFAULT

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from magnetar_broker.offset_set import Range
 from magnetar_core.hybrid_clock import NO_STAMP
 from magnetar_core.ids import TxnID
-from magnetar_core.spliced import Spliced, spliced
+from magnetar_core.spliced import Body, with_payload
 from magnetar_core.wire import broker_pb2, common_pb2
 
 
@@ -38,7 +38,7 @@ class StoredBatch:
         """The offset after the last visible message."""
         return self.first_offset + self.visible_count
 
-    def to_wire(self, excluded: Iterable[Range], redelivery_count: int = 0) -> Spliced:
+    def to_wire(self, excluded: Iterable[Range], redelivery_count: int = 0) -> Body:
         """Convert to the wire's message, a DeliveredBatch.
 
         Args:
@@ -55,4 +55,4 @@ class StoredBatch:
         if self.txn_id is not None:
             delivered.txn_id.most_bits, delivered.txn_id.least_bits = self.txn_id
             delivered.stamp = self.stamp
-        return spliced(delivered, "batch", (self.batch,))
+        return with_payload(delivered, "batch", self.batch)

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
-from magnetar_core.spliced import Spliced, spliced
+from magnetar_core.spliced import Body, Spliced, spliced
 from magnetar_core.wire import service_pb2 as pb
 
 log = logging.getLogger(__name__)
@@ -146,7 +146,7 @@ class FrameWriter:
 
     def send(
         self,
-        body: Message | Spliced,
+        body: Body,
         request_id: int = 0,
         byte_count: int = 0,
         traceparent: bytes = b"",

@@ -9,9 +9,9 @@ Source: the encoding of Protocol Buffers, Length-Delimited Records, and Message 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
-from typing import NamedTuple
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
@@ -23,6 +23,9 @@ _TYPES_WITH_LENGTH = (
     FieldDescriptor.TYPE_STRING,
     FieldDescriptor.TYPE_MESSAGE,
 )
+
+# Below this, protobuf's copies cost less than pieces do.
+PAYLOAD_BYTES_MIN: Final = 16 << 10
 
 
 class Spliced(NamedTuple):
@@ -43,14 +46,52 @@ class Spliced(NamedTuple):
         return b"".join(self.pieces)
 
 
+Body: TypeAlias = Message | Spliced
+MessageT = TypeVar("MessageT", bound=Message)
+
+
+def with_payload(message: MessageT, field: str, payload: bytes) -> MessageT | Spliced:
+    """Return a message with a payload in one of its fields.
+
+    Args:
+        message: all other fields; the payload is put into it if that costs less.
+        field: the name of the field.
+        payload: of any size.
+    """
+    if len(payload) >= PAYLOAD_BYTES_MIN:
+        return spliced(message, field, (payload,))
+    setattr(message, field, payload)
+    return message
+
+
+def with_messages(message: MessageT, field: str, bodies: Sequence[Body]) -> MessageT | Spliced:
+    """Return a message with others in one of its fields, which is repeated.
+
+    Args:
+        message: all other fields; the others are put into it if that costs less.
+        field: the name of the field.
+        bodies: the others, in pieces or not.
+    """
+    if any(isinstance(one, Spliced) for one in bodies):
+        return spliced(
+            message,
+            field,
+            (one if isinstance(one, Spliced) else one.SerializeToString() for one in bodies),
+        )
+    places = getattr(message, field)
+    for one in bodies:
+        places.add().CopyFrom(one)
+    return message
+
+
 def spliced(message: Message, field: str, contents: Iterable[bytes | Spliced]) -> Spliced:
-    """Return a message with more in one of its fields.
+    """Return a message in pieces.
 
     Args:
         message: all other fields.
         field: the name of the field, of bytes, texts or messages. One that is not repeated is not
             set in the message.
-        contents: what the field gets: one of them, unless it is repeated.
+        contents: what the field gets, messages serialized: one, unless it is repeated.
     """
     tag = _tag(message.DESCRIPTOR, field)
     head = message.SerializeToString(deterministic=True)
@@ -70,12 +111,12 @@ def spliced(message: Message, field: str, contents: Iterable[bytes | Spliced]) -
     return Spliced(message, pieces, byte_count)
 
 
-def serialized(body: Message | Spliced) -> bytes:
+def serialized(body: Body) -> bytes:
     """Return the bytes of a message."""
     return body.to_bytes() if isinstance(body, Spliced) else body.SerializeToString()
 
 
-def size_of(body: Message | Spliced) -> int:
+def size_of(body: Body) -> int:
     """Return how many bytes a message takes when it is serialized."""
     return body.byte_count if isinstance(body, Spliced) else body.ByteSize()
 

@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 from tests.core.envelope import command, parsed
 
 from magnetar_core.frames import FRAME_BYTES_SOFT_MAX, FrameWriter
-from magnetar_core.spliced import serialized, size_of, spliced, varint
+from magnetar_core.spliced import (
+    PAYLOAD_BYTES_MIN,
+    Spliced,
+    serialized,
+    size_of,
+    spliced,
+    varint,
+    with_messages,
+    with_payload,
+)
 from magnetar_core.wire import broker_pb2, common_pb2, service_pb2, transaction_pb2
 
 # Lengths at which a varint gets another byte, and others.
@@ -40,6 +49,21 @@ def test_it_is_the_message_that_protobuf_makes(
     assert size_of(made) == len(made.to_bytes()) == len(serialized(made))
     assert size_of(whole) == len(serialized(whole))
     assert made.message == head, "the message given is not changed"
+
+
+@given(st.lists(st.sampled_from([0, 1, PAYLOAD_BYTES_MIN - 1, PAYLOAD_BYTES_MIN]), max_size=5))
+def test_small_payloads_have_no_pieces_and_nobody_sees_a_difference(sizes: list[int]) -> None:
+    whole = broker_pb2.CommandReadResponse(next_offset=7)
+    bodies = []
+    for number, size in enumerate(sizes):
+        whole.batches.add(entry_id=number, batch=bytes(size))
+        one = with_payload(broker_pb2.DeliveredBatch(entry_id=number), "batch", bytes(size))
+        assert isinstance(one, Spliced) is (size >= PAYLOAD_BYTES_MIN)
+        bodies.append(one)
+    made = with_messages(broker_pb2.CommandReadResponse(next_offset=7), "batches", bodies)
+    assert isinstance(made, Spliced) is (PAYLOAD_BYTES_MIN in sizes)
+    assert broker_pb2.CommandReadResponse.FromString(serialized(made)) == whole
+    assert size_of(made) == len(serialized(made))
 
 
 @given(st.integers(0, (1 << 64) - 1))

@@ -231,7 +231,8 @@ class InFlightCommands(Generic[ItemT, ResponseT]):
                 return
             if item.reply is None:
                 body = self._owner.build(item)
-                if size_of(body) > session.frame_bytes_max - FRAME_OVERHEAD_BYTES:
+                byte_count = size_of(body)
+                if byte_count > session.frame_bytes_max - FRAME_OVERHEAD_BYTES:
                     limit = session.frame_bytes_max
                     error = MessageTooLarge(f"the server takes {limit} bytes a frame", limit=limit)
                     self._refuse_from(self._written, _in_doubt(item, error))
@@ -243,6 +244,7 @@ class InFlightCommands(Generic[ItemT, ResponseT]):
                     partial(self._on_reply, session, item, item.attempts, item.lane),
                     patient=item.patient,
                     context=item.context,
+                    byte_count=byte_count,
                 )
             self._written += 1
 

@@ -131,11 +131,13 @@ class LinkSession:
         *,
         patient: bool = False,
         context: object = None,
+        byte_count: int = 0,
     ) -> None:
         """Write a request. `on_reply` is called exactly once, and never in this call.
 
         Args:
             context: where a span of the request belongs: see ClientTraces.request.
+            byte_count: the size of the message, if the caller knows it.
         """
         if self.closed or self._writer is None:
             error = LinkClosed(f"the link to {self.title} is closed")
@@ -153,7 +155,7 @@ class LinkSession:
         )
         if self._listening is None and self._on_silent is not None:
             self._listen_for(self._patience_ms)
-        self._writer.send(body, request_id, traceparent=traceparent)
+        self._writer.send(body, request_id, byte_count, traceparent)
 
     async def call(
         self, body: Request[ResponseT], *, patient: bool = False, timeout_ms: float | None = None

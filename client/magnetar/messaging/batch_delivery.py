@@ -18,7 +18,7 @@ from magnetar.messaging.closed_batch import ClosedBatch
 from magnetar.messaging.followed_transactions import NOBODY, FollowedTransactions
 from magnetar_core.errors import MagnetarError, SequenceGap
 from magnetar_core.ids import PartitionName, TxnID
-from magnetar_core.spliced import Spliced, spliced
+from magnetar_core.spliced import Spliced, with_payload
 from magnetar_core.wire import broker_pb2
 
 log = logging.getLogger("magnetar")
@@ -164,7 +164,7 @@ class BatchDelivery:
         """Look up the broker again, since the partition has moved."""
         self._route.refresh_soon()
 
-    def build(self, batch: ClosedBatch) -> Spliced:
+    def build(self, batch: ClosedBatch) -> broker_pb2.CommandSend | Spliced:
         """Return the CommandSend of a batch; called at each attempt."""
         batch.followed = self._following.now() if self._plain is None else self._followed
         batch.patient = bool(batch.followed.txn_ids)
@@ -181,7 +181,7 @@ class BatchDelivery:
         if batch.patient:
             # A message for each of a hundred names takes twenty times as long.
             command.MergeFromString(batch.followed.wire)
-        return spliced(command, "batch", (batch.payload,))
+        return with_payload(command, "batch", batch.payload)
 
     def confirmed(self, batch: ClosedBatch, reply: broker_pb2.CommandSendResponse) -> None:
         """Note that the broker has stored a batch."""
