@@ -188,6 +188,10 @@ class RocksStore:
             if number not in sizes:
                 # It was begun or given up just before the last process ended.
                 path.unlink()
+        value_files = ValueFiles(directory, sizes)
+        if value_files.active:
+            synced = mark.values_bytes if mark.values == value_files.active else 0
+            value_files.pass_over_torn_end(synced)
         if not late_syncs:
             unsynced_note.remove(directory)
         _open_directories.add(directory)
@@ -197,7 +201,7 @@ class RocksStore:
             families,
             payload_families=payload_families,
             mark=MarkWriter(directory, mark),
-            value_files=ValueFiles(directory, sizes),
+            value_files=value_files,
             with_values=with_values,
             late_syncs=late_syncs,
         )

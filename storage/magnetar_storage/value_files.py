@@ -8,6 +8,7 @@ Source: docs/design/0019-values.md.
 
 from __future__ import annotations
 
+import logging
 import os
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,6 +20,8 @@ import google_crc32c
 from magnetar_core import durable_files
 from magnetar_storage.store_files import values_path
 from magnetar_storage.value_pointer import Pointer, read_marked
+
+log = logging.getLogger(__name__)
 
 # A file that reached this size is whole, and the next one begins.
 FILE_BYTES: Final = 64 << 20
@@ -83,14 +86,36 @@ class ValueFiles:
         self._unsynced: dict[int, int] = {}
         # A process before this one may have ended between a new file and its sync.
         self._has_new_name = True
+        # The file that grew ends with something else than a whole value.
+        self._is_torn = False
+
+    def pass_over_torn_end(self, synced_bytes: int) -> None:
+        """Leave what a process began to append when it ended: no row points there.
+
+        The next values go to another file, so that nothing is written over. Otherwise nobody could
+        look at what comes behind it, and the file would never be found to be garbage.
+
+        Args:
+            synced_bytes: of the file that grows; if anything before is damaged, it stays as it is.
+        """
+        end = len(_MAGIC)
+        try:
+            for place in self.places(self.active) if self.active else ():
+                end = place.end
+        except ValueUnreadable as error:
+            if end >= synced_bytes:
+                log.info("%s: its last value was not written whole", error)
+                self._is_torn = True
+                self.sizes[self.active] = end
 
     def begin_if_full(self) -> int | None:
         """Begin a file if there is none, or the last one is full; return the number of the last.
 
         None: nothing was begun. The number is 0 if there was none.
         """
-        if self.active and self.sizes[self.active] < FILE_BYTES:
+        if self.active and self.sizes[self.active] < FILE_BYTES and not self._is_torn:
             return None
+        self._is_torn = False
         before, self.active = self.active, self.active + 1
         path = values_path(self._directory, self.active)
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

@@ -365,6 +365,74 @@ def test_a_killed_process_leaves_files_that_nobody_needs(directory: Path) -> Non
     run(left, numbers_after(range(41)))
 
 
+@pytest.mark.parametrize("tail", [b"", b"a part of a head", "head", "record", "zeros"])
+def test_what_a_killed_process_began_to_append_keeps_no_file(
+    directory: Path, tail: bytes | str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing behind it could be looked at, so that the file stayed for ever."""
+    left = directory.with_name("left")
+
+    async def scenario(store: RocksStore) -> None:
+        await put(store, range(8))
+        kill(directory, left)
+
+    run(directory, scenario)
+    file = values_path(str(left), 1)
+    records = file.read_bytes()
+    record_bytes = (len(records) - 16) // 8
+    torn = {
+        "head": records[16:70],
+        "record": records[16 : 16 + record_bytes - 1],
+        "zeros": bytes(2 * record_bytes),
+    }
+    with file.open("ab") as end:
+        end.write(tail if isinstance(tail, bytes) else torn[tail])
+
+    async def check(store: RocksStore) -> None:
+        await put(store, range(8, 40))
+        await put(store, range(40, 60))
+        assert await numbers_of(store) == list(range(60))
+        assert files(left) == ([1, 2, 3] if tail else [1, 2]), "nothing is written over"
+        assert file.read_bytes().startswith(records)
+        await delete(store, range(40))
+        await rest(store)
+        assert files(left) == ([3] if tail else [2])
+        assert await numbers_of(store) == list(range(40, 60))
+
+    run(left, check)
+    assert "cannot be looked at" not in caplog.text
+    run(left, numbers_after(range(40, 60)))
+
+
+def test_a_file_that_is_damaged_where_it_was_synced_is_not_taken_for_one_that_was_cut(
+    directory: Path,
+) -> None:
+    """Its other values have rows, and would go with it."""
+    left = directory.with_name("left")
+
+    async def scenario(store: RocksStore) -> None:
+        await put(store, range(8))
+        kill(directory, left)
+
+    run(directory, scenario)
+    file = values_path(str(left), 1)
+    content = bytearray(file.read_bytes())
+    # The head of the second value.
+    content[16 + (len(content) - 16) // 8] ^= 1
+    file.write_bytes(content)
+
+    async def check(store: RocksStore) -> None:
+        await put(store, range(8, 40))
+        await put(store, range(40, 60))
+        await delete(store, [0])
+        await rest(store)
+        assert 1 in files(left)
+        assert await numbers_of(store) == list(range(1, 60))
+
+    run(left, check)
+    run(left, numbers_after(range(1, 60)))
+
+
 @pytest.mark.parametrize("damage", ["zeros", "cut", "gone"])
 def test_a_loss_of_power_takes_a_change_whole(
     directory: Path, damage: str, caplog: pytest.LogCaptureFixture
