@@ -27,6 +27,8 @@ from magnetar_core.ids import PartitionName, TxnID
 from magnetar_storage.store import RowsUnreadable, Store, scan_readable
 
 ENTRIES_MAX = 512
+# More than any partition has.
+MESSAGES_MAX = 1 << 63
 # How many damaged offsets are checked before other tasks have their turn.
 DAMAGED_IN_A_TURN = 32
 
@@ -42,11 +44,14 @@ class LogReader:
         self._number = name.partition
         self._prefix = keys.partition(name.topic_id, name.partition)
 
-    async def read(self, offset: int, *, bytes_max: int) -> list[StoredBatch]:
+    async def read(
+        self, offset: int, *, bytes_max: int, messages_max: int = MESSAGES_MAX
+    ) -> list[StoredBatch]:
         """Return batches in order, beginning with the batch that holds `offset`.
 
         Args:
             bytes_max: stop with the batch that reaches this size; a first batch is always returned.
+            messages_max: stop with the entry that reaches so many messages.
 
         The result is empty at the durable end. Offsets that were given up are skipped; the result
         ends before unreadable batches.
@@ -65,20 +70,22 @@ class LogReader:
         batches: list[StoredBatch] = []
         pin = log.pin(offset)
         try:
-            while not await self._try(batches, offset, bytes_max):
+            while not await self._try(batches, offset, bytes_max, messages_max):
                 pass
         finally:
             log.unpin(pin)
         return batches
 
-    async def _try(self, batches: list[StoredBatch], offset: int, bytes_max: int) -> bool:
+    async def _try(
+        self, batches: list[StoredBatch], offset: int, bytes_max: int, messages_max: int
+    ) -> bool:
         """Gather the result of read().
 
         Return False to try again: a failed range was given up meanwhile.
         """
         at = self._log.readable_from(offset)[0]
         try:
-            await self._gather(batches, offset, bytes_max)
+            await self._gather(batches, offset, bytes_max, messages_max)
         except (RowsUnreadable, DataLoss) as error:
             if batches:
                 return True
@@ -93,23 +100,30 @@ class LogReader:
             ) from error
         return True
 
-    async def _gather(self, batches: list[StoredBatch], offset: int, bytes_max: int) -> None:
+    async def _gather(
+        self, batches: list[StoredBatch], offset: int, bytes_max: int, messages_max: int
+    ) -> None:
         """Gather the result of read(); after a failure, `batches` has the batches before it."""
         log = self._log
         gathered = 0
         offset, end = log.readable_from(offset)
-        while offset < end:
-            entries = await self._entries_from(offset, bytes_max)
+        enough = offset + messages_max
+        while offset < min(end, enough):
+            # Each has a message at least.
+            entries_max = min(ENTRIES_MAX, enough - offset)
+            entries = await self._entries_from(offset, bytes_max, entries_max)
             found: dict[TxnID, list[Row]] | None = None
             for place, entry in enumerate(entries):
-                if entry.entry_id >= end:
+                if entry.entry_id >= min(end, enough):
                     break
                 before = len(batches)
                 if isinstance(entry, DataEntry):
                     batches.append(_plain(entry))
                 else:
                     if found is None and entry.messages is None:
-                        found = await self._rows_ahead(entries[place:], end, bytes_max - gathered)
+                        found = await self._rows_ahead(
+                            entries[place:], min(end, enough), bytes_max - gathered
+                        )
                     await self._resolve(
                         batches,
                         entry,
@@ -201,8 +215,10 @@ class LogReader:
                 raise
             return await self._readable_entry_from(damage[1] + 1)
 
-    async def _entries_from(self, offset: int, bytes_max: int) -> list[Entry]:
-        tail = self._log.tail_from(offset, entries_max=ENTRIES_MAX)
+    async def _entries_from(
+        self, offset: int, bytes_max: int, entries_max: int = ENTRIES_MAX
+    ) -> list[Entry]:
+        tail = self._log.tail_from(offset, entries_max=entries_max)
         if tail:
             return tail
         try:
@@ -211,7 +227,7 @@ class LogReader:
                 keys.LOG,
                 keys.in_partition(self._topic_id, self._number, offset),
                 keys.in_partition(self._topic_id, self._number, self._log.durable_end),
-                rows_max=ENTRIES_MAX,
+                rows_max=entries_max,
                 bytes_max=bytes_max,
             )
         except RowsUnreadable:

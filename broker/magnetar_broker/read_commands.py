@@ -92,7 +92,9 @@ class ReadCommands:
         # Offsets that were given up are skipped.
         start = partition.log.readable_from(command.start_offset)[0]
         try:
-            stored = await partition.reader.read(start, bytes_max=bytes_max)
+            stored = await partition.reader.read(
+                start, bytes_max=bytes_max, messages_max=messages_max
+            )
         except DataLoss:
             if partition.deleted:
                 raise Gone(f"{partition.name} was deleted while it was read") from None

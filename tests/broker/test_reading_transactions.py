@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.broker.harness import World, end, partition, run, send, txn
+from tests.broker.harness import World, end, messages_of, partition, run, send, txn
 
 from magnetar_broker import keys, log_reader
 from magnetar_broker.entries import MarkerEntry
@@ -58,6 +58,49 @@ def test_messages_of_a_small_transaction_are_delivered_from_memory(scans: list[l
         await world.restart()
         assert [value[:1] for value in await world.read()] == [b"0", b"1", b"2"]
         assert scans
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("messages_max", [1, 7, 30])
+def test_a_read_of_few_messages_reads_no_more_transactions_than_these(
+    scans: list[list[Row]], messages_max: int
+) -> None:
+    """It read two megabytes of them, and threw away what was too much."""
+
+    async def scenario(world: World) -> None:
+        await commit_many(world, 100)
+        await world.restart()
+        scans.clear()
+        answer = await world.client.ask(
+            wire.CommandRead(partition=partition(), start_offset=20, messages_max=messages_max)
+        )
+        assert [one.entry_id for one in answer.batches] == list(range(20, 20 + messages_max))
+        assert answer.next_offset == 20 + messages_max
+        keys_read = {key for rows in scans for key, _ in rows}
+        assert messages_max <= len(keys_read) <= messages_max + 2
+
+    run(scenario)
+
+
+def test_a_read_of_messages_stops_within_a_transaction_and_goes_on_there() -> None:
+    async def scenario(world: World) -> None:
+        ask = world.client.ask
+        for number in range(3):
+            await ask(send(b"a", b"b", b"c", in_txn=txn(number)))
+            await ask(end(txn(number), counts={1: 3}))
+            await ask(send(b"plain", sequence=number))
+        await world.restart()
+        seen: list[tuple[int, bytes]] = []
+        offset = 0
+        while offset < 12:
+            answer = await world.client.ask(
+                wire.CommandRead(partition=partition(), start_offset=offset, messages_max=2)
+            )
+            assert answer.next_offset > offset
+            seen += [message for batch in answer.batches for message in messages_of(batch)]
+            offset = answer.next_offset
+        assert seen == list(enumerate([b"a", b"b", b"c", b"plain"] * 3))
 
     run(scenario)
 

@@ -284,6 +284,13 @@ MUTANTS = (
         unseen_because="who uses the rows notices that some are missing, and reads them again",
     ),
     Mutant(
+        name="more-read-than-asked-for",
+        file="broker/magnetar_broker/log_reader.py",
+        old="        enough = offset + messages_max",
+        new="        enough = offset + MESSAGES_MAX",
+        mistake="A read of few messages reads two megabytes, and throws away most of them.",
+    ),
+    Mutant(
         name="surplus-delivered-from-memory",
         file="broker/magnetar_broker/log_reader.py",
         old="batches_between(in_memory, place, count, bytes_max, verify=False)",

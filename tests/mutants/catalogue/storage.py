@@ -28,6 +28,27 @@ MUTANTS = (
         mistake="A row that was deleted since its file was looked at gets a pointer again.",
     ),
     Mutant(
+        name="torn-end-of-values-written-behind",
+        file=_VALUE_FILES,
+        old="                self._is_torn = True\n                self.sizes[self.active] = end",
+        new="                pass",
+        mistake="Values come behind what a killed process began to append; nobody can look there.",
+    ),
+    Mutant(
+        name="torn-end-of-values-written-over",
+        file=_VALUE_FILES,
+        old="                self._is_torn = True\n",
+        new="",
+        mistake="Values are written over what a killed process left, which may be damaged only.",
+    ),
+    Mutant(
+        name="damaged-values-taken-for-a-torn-end",
+        file=_VALUE_FILES,
+        old="            if end >= synced_bytes:",
+        new="            if end >= 0:",
+        mistake="A damaged head of a synced value makes all values behind it garbage.",
+    ),
+    Mutant(
         name="values-alive-if-their-key-is",
         file=_VALUES,
         old="(pointer.file, pointer.position) != (file, place.position)",
