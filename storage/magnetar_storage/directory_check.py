@@ -154,19 +154,21 @@ def damage_in_logs(directory: str, needed: Needed, mark: Synced | None) -> Damag
                 reason = f"{first - last - 1} changes are missing {where}"
                 return Damage(reason, number, 0, before or (number, 0))
             last = max(last or 0, batch_last)
-        if walked.goes_on:
-            reason = f"{name} is damaged at byte {walked.damaged_at}, and goes on behind it"
-            return Damage(reason, number, walked.end, (number, walked.end))
+        # All changes that can be read come before a damage of the log.
         without = _without_values(directory, walked, unsynced_from)
         if without is not None:
             start = walked.starts[without]
+            is_at_end = is_last and without == len(walked.starts) - 1 and not walked.goes_on
             return Damage(
                 f"{name} has a change at byte {start} whose values are missing",
                 number,
                 start,
                 (number, start),
-                is_torn=is_last and without == len(walked.starts) - 1,
+                is_torn=is_at_end,
             )
+        if walked.goes_on:
+            reason = f"{name} is damaged at byte {walked.damaged_at}, and goes on behind it"
+            return Damage(reason, number, walked.end, (number, walked.end))
         synced_bytes = mark.log_bytes if mark is not None and number == mark.log else 0
         if number in expected and walked.end < synced_bytes:
             reason = f"{name} can be read up to byte {walked.end}, and was synced up to byte"

@@ -28,9 +28,12 @@ from magnetar_storage import unsynced_note
 from magnetar_storage.directory_check import check_directory, check_values
 from magnetar_storage.lost_changes import cut, give_up_tail, sync_files, sync_values
 from magnetar_storage.rocks_background import Background
+from magnetar_storage.rocks_flushes import Flushes
 from magnetar_storage.rocks_options import (
+    DEFAULT_MEMTABLE_BYTES,
     MEMTABLES_BYTES,
     database_options,
+    memtable_bytes,
     payload_family_options,
     row_family_options,
 )
@@ -75,6 +78,7 @@ class RocksStore:
         mark: MarkWriter,
         value_files: ValueFiles,
         with_values: Collection[str],
+        memtables_bytes: int,
         late_syncs: bool,
     ) -> None:
         self._path = path
@@ -86,7 +90,6 @@ class RocksStore:
             database,
             {name: self._families[name] for name in payload_families},
             listed=with_values,
-            writes=not late_syncs,
         )
         self._resolvers = dict.fromkeys(payload_families, value_files.resolve)
         self._snapshots: weakref.WeakSet[RocksSnapshot] = weakref.WeakSet()
@@ -94,9 +97,23 @@ class RocksStore:
             database,
             list(self._families.values()),
             [self._families[name] for name in payload_families],
+            flushes=not late_syncs,
         )
+        self._flushes: Flushes | None = None
+        if late_syncs:
+            limits = {
+                name: memtable_bytes(memtables_bytes, has_payloads=name in payload_families)
+                for name in families
+            }
+            self._flushes = Flushes(
+                {**self._families, "default": database},
+                {**limits, "default": DEFAULT_MEMTABLE_BYTES},
+                memtables_bytes,
+            )
         self._mark = mark
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="store-sync")
+        # A sync and a flush take turns: either may close files that the other one is syncing.
+        self._syncing = asyncio.Lock()
         self._late_syncs = late_syncs
         self._failure: str | None = None
         self._closed = False
@@ -172,7 +189,9 @@ class RocksStore:
                 for name in sorted(names)
             }
             database = rocksdict.Rdict(
-                directory, database_options(memtables_bytes=memtables_bytes), options
+                directory,
+                database_options(memtables_bytes=memtables_bytes, own_flushes=late_syncs),
+                options,
             )
         except Exception as error:
             if "LOCK:" in str(error) or "lock file" in str(error):
@@ -203,12 +222,15 @@ class RocksStore:
             mark=MarkWriter(directory, mark),
             value_files=value_files,
             with_values=with_values,
+            memtables_bytes=memtables_bytes,
             late_syncs=late_syncs,
         )
 
     async def write(self, batch: WriteBatch) -> None:
         """Apply a batch; see `Store.write`."""
         self._check()
+        if self._flushes is not None and (families := self._flushes.due()):
+            await self._flush(families)
         handles = self._handles
         raw = rocksdict.WriteBatch(raw_mode=True)
         operations: Sequence[Operation] = batch.operations
@@ -225,29 +247,52 @@ class RocksStore:
                 raw.delete(key, handles[family])
             else:
                 raw.delete_range(key, value, handles[family])
+        byte_count = raw.size_in_bytes()
         try:
             self._database.write(raw)
         except Exception as error:
             raise self._fail("write", error) from error
+        if self._flushes is not None:
+            self._flushes.wrote(byte_count, len(operations))
+
+    async def _flush(self, families: Sequence[rocksdict.Rdict]) -> None:
+        """Sync values, then begin to flush the rows of families that may point to them.
+
+        Nothing is written meanwhile.
+        """
+        loop = asyncio.get_running_loop()
+        async with self._syncing:
+            self._check()
+            unsynced = self._values.before_sync(has_views=True)
+            try:
+                await loop.run_in_executor(
+                    self._executor, _flush_behind, self._values, unsynced, families
+                )
+            except Exception as error:
+                unsynced_note.spoil(self._path)
+                raise self._fail("flush", error) from error
+            self._check()
+            self._values.after_sync(unsynced)
 
     async def sync(self) -> None:
         """Make all written batches durable; see `Store.sync`."""
-        self._check()
         loop = asyncio.get_running_loop()
-        try:
-            # Batches may be written meanwhile: they are not synced for sure.
-            end_of_log = self._mark.end_of_log()
-            end_of_values = self._values.end
-            unsynced = self._values.before_sync(has_views=bool(self._snapshots))
-            await loop.run_in_executor(
-                self._executor, self._sync, loop.time(), end_of_log, end_of_values, unsynced
-            )
-        except Exception as error:
-            if self._late_syncs:
-                unsynced_note.spoil(self._path)
-            raise self._fail("sync", error) from error
-        self._check()
-        self._values.after_sync(unsynced)
+        async with self._syncing:
+            self._check()
+            try:
+                # Batches may be written meanwhile: they are not synced for sure.
+                end_of_log = self._mark.end_of_log()
+                end_of_values = self._values.end
+                unsynced = self._values.before_sync(has_views=bool(self._snapshots))
+                await loop.run_in_executor(
+                    self._executor, self._sync, loop.time(), end_of_log, end_of_values, unsynced
+                )
+            except Exception as error:
+                if self._late_syncs:
+                    unsynced_note.spoil(self._path)
+                raise self._fail("sync", error) from error
+            self._check()
+            self._values.after_sync(unsynced)
 
     async def get(self, family: str, key: bytes) -> bytes | None:
         """Return a row's value; see `Reader.get`."""
@@ -312,6 +357,8 @@ class RocksStore:
         families = list(self._families.values())
         self._families.clear()
         self._background.close()
+        if self._flushes is not None:
+            self._flushes.close()
         loop = asyncio.get_running_loop()
         try:
             await loop.run_in_executor(
@@ -359,6 +406,16 @@ def _existing_families(directory: str) -> set[str]:
     return set(rocksdict.Rdict.list_cf(directory)) - {"default"}
 
 
+def _flush_behind(
+    values: ValueLog, unsynced: Unsynced, families: Sequence[rocksdict.Rdict]
+) -> None:
+    """Sync values, and then begin to flush families. On the store's worker thread."""
+    values.sync(unsynced)
+    for rows in families:
+        # It returns when the rows are out of reach of later writes.
+        rows.flush(False)
+
+
 def _close(
     families: list[rocksdict.Rdict],
     database: rocksdict.Rdict,
@@ -374,9 +431,12 @@ def _close(
         noted: the directory, if it has a note that not everything is synced.
     """
     try:
-        if not unsure:
-            # RocksDB is about to sync the rows that point to them.
+        # RocksDB is about to sync the rows that point to them.
+        try:
             values.sync(values.before_sync(has_views=True))
+        except OSError:
+            if not unsure:
+                raise
         values.close()
         if noted is not None and not unsure:
             database.flush_wal(True)

@@ -57,7 +57,16 @@ class Background:
         database: rocksdict.Rdict,
         families: Sequence[rocksdict.Rdict],
         payload_families: Sequence[rocksdict.Rdict],
+        *,
+        flushes: bool = True,
     ) -> None:
+        """Begin to look after a store.
+
+        Args:
+            families: all that are in use.
+            payload_families: those of them with blob files.
+            flushes: whether families are flushed here; else the store does it.
+        """
         self.error_count = 0
         self._database = database
         self._families = list(families)
@@ -67,6 +76,7 @@ class Background:
         self._resting_until: float | None = None
         self._next_look = 0.0
         self._next_release = 0.0
+        self._flushes = flushes
 
     def look(self, now_seconds: float) -> None:
         """Check all families, from time to time."""
@@ -75,7 +85,8 @@ class Background:
         self._next_look = now_seconds + LOOK_INTERVAL_SECONDS
         self._look_at_errors(now_seconds)
         self._look_at_garbage()
-        self._look_at_logs(now_seconds)
+        if self._flushes:
+            self._look_at_logs(now_seconds)
 
     def close(self) -> None:
         """Drop the references to the families: RocksDB is closed when nobody holds them."""

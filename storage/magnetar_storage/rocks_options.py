@@ -25,6 +25,10 @@ ROW_MEMTABLE_BYTES: Final = 8 << 20
 # of a family are in memory, two of which are being flushed: with more, writes wait.
 PAYLOAD_MEMTABLE_BYTES_MAX: Final = 32 << 20
 MEMTABLES_OF_FAMILY: Final = 3
+# RocksDB's default family has few rows, and the limit that RocksDB gives it.
+DEFAULT_MEMTABLE_BYTES: Final = 64 << 20
+# As good as no limit, for stores that flush by themselves.
+_NO_LIMIT_BYTES: Final = 1 << 50
 
 # Values above this go to blob files, so that compaction moves their keys only.
 BLOB_BYTES_MIN: Final = 4 << 10
@@ -53,19 +57,20 @@ def _tracking_options() -> rocksdict.Options:
 
 
 def database_options(
-    *, memtables_bytes: int = MEMTABLES_BYTES, tracking: bool = True
+    *, memtables_bytes: int = MEMTABLES_BYTES, tracking: bool = True, own_flushes: bool = False
 ) -> rocksdict.Options:
     """Return the options of a database.
 
     Args:
         memtables_bytes: beyond it, the largest memtable is flushed.
         tracking: whether each synced write-ahead log must exist.
+        own_flushes: whether the store flushes memtables before they are full (`rocks_flushes`).
     """
     options = _tracking_options() if tracking else rocksdict.Options(raw_mode=True)
     options.create_if_missing(True)
     options.create_missing_column_families(True)
-    options.set_max_total_wal_size(WAL_BYTES_MAX)
-    options.set_db_write_buffer_size(memtables_bytes)
+    options.set_max_total_wal_size(_NO_LIMIT_BYTES if own_flushes else WAL_BYTES_MAX)
+    options.set_db_write_buffer_size(0 if own_flushes else memtables_bytes)
     options.set_max_background_jobs(2)
     # A crash leaves a torn tail, which holds only rows that were never synced. `directory_check`
     # finds all other damage of the logs before.
@@ -98,6 +103,18 @@ def row_family_options(cache: rocksdict.Cache) -> rocksdict.Options:
     return options
 
 
+def memtable_bytes(memtables_bytes: int, *, has_payloads: bool) -> int:
+    """Return the size at which a memtable of a family is flushed.
+
+    Args:
+        memtables_bytes: of all families.
+        has_payloads: whether it is a family of messages.
+    """
+    if not has_payloads:
+        return ROW_MEMTABLE_BYTES
+    return min(PAYLOAD_MEMTABLE_BYTES_MAX, memtables_bytes // MEMTABLES_OF_FAMILY)
+
+
 def payload_family_options(
     cache: rocksdict.Cache, memtables_bytes: int = MEMTABLES_BYTES
 ) -> rocksdict.Options:
@@ -111,8 +128,7 @@ def payload_family_options(
     Clients compress batches, so the store does not.
     """
     options = row_family_options(cache)
-    memtable_bytes = min(PAYLOAD_MEMTABLE_BYTES_MAX, memtables_bytes // MEMTABLES_OF_FAMILY)
-    options.set_write_buffer_size(memtable_bytes)
+    options.set_write_buffer_size(memtable_bytes(memtables_bytes, has_payloads=True))
     options.set_enable_blob_files(True)
     options.set_min_blob_size(BLOB_BYTES_MIN)
     options.set_blob_file_size(BLOB_FILE_BYTES)

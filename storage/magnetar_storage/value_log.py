@@ -72,7 +72,6 @@ class ValueLog:
         database: the store; its default family lists the files.
         families: those whose large values go to files.
         listed: families of which the store says already that they have such values.
-        writes: whether values go to files from now on; else those that are there are read.
     """
 
     def __init__(
@@ -82,12 +81,10 @@ class ValueLog:
         families: Mapping[str, rocksdict.Rdict],
         *,
         listed: Collection[str],
-        writes: bool,
     ) -> None:
         self._files = files
         self._families = dict(families)
         self._handles = {name: database.get_column_family_handle(name) for name in families}
-        self._writes = writes
         self._unlisted = sorted(set(families) - set(listed))
         self._rounds = ValueRounds()
         self._places: Iterator[Place] = iter(())
@@ -124,7 +121,7 @@ class ValueLog:
                 continue
             if kind != PUT:
                 self._rounds.note_deleted()
-            elif self._writes and len(value) >= VALUE_BYTES_MIN:
+            elif len(value) >= VALUE_BYTES_MIN:
                 places.append(place)
             elif value.startswith(MARKED):
                 changed[place] = (kind, family, key, row_of_value(value))
@@ -224,7 +221,7 @@ class ValueLog:
         if not self._live:
             self._give_up(raw, file)
             return True
-        self._is_moving = self._writes and is_to_move(self._live_bytes, self._files.sizes[file])
+        self._is_moving = is_to_move(self._live_bytes, self._files.sizes[file])
         return not self._is_moving
 
     def _move(self, raw: rocksdict.WriteBatch) -> bool:

@@ -27,7 +27,7 @@ from magnetar_storage.directory_check import check_directory, check_manifest
 from magnetar_storage.read_only import open_read_only
 from magnetar_storage.rocks import RocksStore
 from magnetar_storage.store import KEY_END, StoreDamaged, StoreFailed, WriteBatch
-from magnetar_storage.store_files import LOG, current_manifest, log_path, numbered
+from magnetar_storage.store_files import LOG, VALUES, current_manifest, log_path, numbered
 from magnetar_storage.store_identity import KEY, all_losses, ledger_of
 from magnetar_storage.synced_mark import read_mark
 
@@ -59,7 +59,7 @@ def opened(path: Path, *, late_syncs: bool = True) -> RocksStore:
 def group(number: int) -> WriteBatch:
     random = Random(number)
     batch = WriteBatch()
-    batch.put("small", b"%06d" % number, random.randbytes(random.randint(1, 200)))
+    batch.put("small", b"%06d" % number, random.randbytes(random.randint(1, 2_000)))
     batch.put("payloads", b"%06d" % number, random.randbytes(random.choice((100, 5_000, 40_000))))
     return batch
 
@@ -70,14 +70,30 @@ class Left:
 
     Attributes:
         synced: the log and the byte up to which it was synced last.
+        synced_values: sizes of files of values when they were synced last, by name.
     """
 
     killed: Path
     stopped: Path
     synced: tuple[int, int]
+    synced_values: dict[str, int]
 
 
-async def fill(directory: Path, *, several_logs: bool) -> Left:
+class SyncedSizes:
+    """Notes the sizes of files of values as they are synced."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.by_name: dict[str, int] = {}
+        self._sync = os.fdatasync
+        monkeypatch.setattr(os, "fdatasync", self)
+
+    def __call__(self, handle: int) -> None:
+        size = os.fstat(handle).st_size
+        self._sync(handle)
+        self.by_name[Path(f"/proc/self/fd/{handle}").readlink().name] = size
+
+
+async def fill(directory: Path, synced_sizes: SyncedSizes, *, several_logs: bool) -> Left:
     path = directory / "data"
     store = opened(path)
     identity = WriteBatch()
@@ -91,10 +107,11 @@ async def fill(directory: Path, *, several_logs: bool) -> Left:
             assert mark is not None
             synced = mark.log, mark.log_bytes
     kill(path, directory / "killed")
+    synced_values = dict(synced_sizes.by_name)
     await store.close()
     newest = numbered(str(directory / "killed"), LOG)[-1][0]
     assert (newest > synced[0]) is several_logs
-    return Left(directory / "killed", path, synced)
+    return Left(directory / "killed", path, synced, synced_values)
 
 
 @pytest.fixture(params=["one log", "several logs"])
@@ -106,8 +123,9 @@ def left(
 ) -> Left:
     several_logs = request.param == "several logs"
     if several_logs:
-        monkeypatch.setattr(rocks_options, "PAYLOAD_MEMTABLE_BYTES_MAX", 1 << 19)
-    return asyncio.run(fill(tmp_path, several_logs=several_logs))
+        monkeypatch.setattr(rocks_options, "ROW_MEMTABLE_BYTES", 64 << 10)
+    synced_sizes = SyncedSizes(monkeypatch)
+    return asyncio.run(fill(tmp_path, synced_sizes, several_logs=several_logs))
 
 
 async def kept(path: Path, *, late_syncs: bool = True) -> tuple[int, int, int]:
@@ -187,6 +205,35 @@ def lose_a_page(left: Left, random: Random) -> None:
 
 LOSSES = [lose_all, lose_nothing, cut_tail, zero_tail, lose_a_page]
 
+# And with the values that were not synced.
+
+
+def keep_values(left: Left, random: Random) -> None:
+    return
+
+
+def lose_values(left: Left, random: Random) -> None:
+    for number, path in numbered(str(left.killed), VALUES):
+        if path.name in left.synced_values:
+            os.truncate(path, left.synced_values[path.name])
+        else:
+            assert number > 1
+            path.unlink()
+
+
+def lose_some_values(left: Left, random: Random) -> None:
+    """Pages that were not written back are zeros, wherever they lie."""
+    for _, path in numbered(str(left.killed), VALUES):
+        content = bytearray(path.read_bytes())
+        synced_bytes = left.synced_values.get(path.name, 0)
+        for page in range(synced_bytes, len(content), 4_096):
+            if random.random() < 0.1:
+                content[page : page + 4_096] = bytes(len(content[page : page + 4_096]))
+        path.write_bytes(content)
+
+
+LOSSES_OF_VALUES = [keep_values, lose_values, lose_some_values]
+
 
 @pytest.mark.parametrize("late_syncs", [True, False])
 def test_after_an_orderly_stop_everything_is_there(
@@ -204,13 +251,16 @@ def test_a_kill_loses_nothing_that_was_written(left: Left, late_syncs: bool) -> 
 
 @pytest.mark.parametrize("late_syncs", [True, False])
 @pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss_of_values", LOSSES_OF_VALUES)
 def test_a_machine_that_goes_down_takes_only_what_was_not_synced_and_that_is_counted(
     left: Left,
     boot: Callable[[str], None],
     loss: Callable[[Left, Random], None],
+    loss_of_values: Callable[[Left, Random], None],
     late_syncs: bool,
 ) -> None:
     loss(left, Random(7))
+    loss_of_values(left, Random(7))
     boot("second")
     before = {file.name: file.read_bytes() for file in left.killed.iterdir()}
     assert asyncio.run(seen_at_rest(left.killed)) == (True, 0)
@@ -218,8 +268,10 @@ def test_a_machine_that_goes_down_takes_only_what_was_not_synced_and_that_is_cou
     count, losses, ledger_id = asyncio.run(kept(left.killed, late_syncs=late_syncs))
     assert SYNCED_GROUPS <= count <= GROUPS
     assert (losses, ledger_id) == (1, 2), "also where nothing is seen to be missing"
-    if loss is lose_nothing:
+    if loss is lose_nothing and loss_of_values is keep_values:
         assert count == GROUPS
+    if loss_of_values is lose_values:
+        assert count < GROUPS
     # Counted once: it was stopped in order now.
     boot("third")
     assert asyncio.run(kept(left.killed)) == (count, 1, 2)

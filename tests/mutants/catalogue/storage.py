@@ -17,6 +17,7 @@ _IDENTITY = "storage/magnetar_storage/store_identity.py"
 
 _VALUES = "storage/magnetar_storage/value_log.py"
 _VALUE_FILES = "storage/magnetar_storage/value_files.py"
+_FLUSHES = "storage/magnetar_storage/rocks_flushes.py"
 _ROUNDS = "storage/magnetar_storage/value_rounds.py"
 
 MUTANTS = (
@@ -26,6 +27,44 @@ MUTANTS = (
         old="            if self._families[place.family].get(place.key) == row:\n",
         new="            if row:\n",
         mistake="A row that was deleted since its file was looked at gets a pointer again.",
+    ),
+    Mutant(
+        name="tables-ahead-of-values",
+        file=_ROCKS,
+        old="    values.sync(unsynced)\n    for rows in families:",
+        new="    for rows in families:",
+        mistake="Rows are put into a table before the values are synced that they point to.",
+    ),
+    Mutant(
+        name="memtables-left-to-rocksdb",
+        file=_ROCKS,
+        old="        if self._flushes is not None and (families := self._flushes.due()):",
+        new="        if self._flushes is not None and not (families := self._flushes.due()) and 0:",
+        mistake="RocksDB flushes a full memtable whose values are not synced.",
+    ),
+    Mutant(
+        name="full-memtable-seen-late",
+        file=_FLUSHES,
+        old="size * SHARE >= self._memtable_bytes[name]",
+        new="size >= self._memtable_bytes[name]",
+        mistake="A memtable is flushed when it is full, which RocksDB has noticed by then.",
+    ),
+    Mutant(
+        name="logs-kept-by-the-default-family",
+        file=_ROCKS,
+        old='                {**self._families, "default": database},',
+        new="                dict(self._families),",
+        mistake="A row of RocksDB's default family keeps every log that was written since.",
+    ),
+    Mutant(
+        name="values-behind-a-lost-page",
+        file=_CHECK,
+        old="        without = _without_values(directory, walked, unsynced_from)",
+        new=(
+            "        without = None if walked.goes_on else"
+            " _without_values(directory, walked, unsynced_from)"
+        ),
+        mistake="A log that lost a page keeps the changes before it whose values are lost.",
     ),
     Mutant(
         name="torn-end-of-values-written-behind",
