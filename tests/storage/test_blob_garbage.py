@@ -1,4 +1,4 @@
-"""Blob files: rewritten when enough of them is garbage, and not otherwise.
+"""Blob files of earlier versions: rewritten when enough of them is garbage, and not otherwise.
 
 RocksDB by itself moves the oldest quarter of all rows in every compaction, garbage or not. Of a
 broker that took 100 MB/s this was half of the processor time, and grew with what it had stored.
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from magnetar_storage import blob_garbage, rocks_background, rocks_options
+from magnetar_storage import blob_garbage, rocks_background, rocks_options, value_log
 from magnetar_storage.blob_garbage import is_to_collect
 from magnetar_storage.rocks import RocksStore
 from magnetar_storage.store import WriteBatch
@@ -41,7 +41,8 @@ def test_it_begins_above_one_share_and_ends_below_another(
 
 @pytest.fixture
 def store_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Of a store with small files, so that there are many."""
+    """Of a store with small files, so that there are many; values are where they once were."""
+    monkeypatch.setattr(value_log, "VALUE_BYTES_MIN", 1 << 40)
     monkeypatch.setattr(rocks_options, "PAYLOAD_MEMTABLE_BYTES_MAX", 1 << 20)
     monkeypatch.setattr(rocks_options, "BLOB_FILE_BYTES", 1 << 20)
     monkeypatch.setattr(blob_garbage, "STORED_BYTES_MIN", 8 << 20)
@@ -79,9 +80,7 @@ def blob_bytes(directory: Path) -> int:
 
 def test_without_garbage_nothing_is_written_twice(store_directory: Path) -> None:
     async def scenario() -> None:
-        store = RocksStore.open(
-            store_directory, ("payloads",), payload_families=("payloads",), late_syncs=True
-        )
+        store = RocksStore.open(store_directory, ("payloads",), payload_families=("payloads",))
         await fill(store, 0, 4_000)
         await store.close()
 
@@ -94,9 +93,7 @@ def test_without_garbage_nothing_is_written_twice(store_directory: Path) -> None
 
 def test_files_with_a_few_rows_that_stay_are_freed(store_directory: Path) -> None:
     async def scenario() -> None:
-        store = RocksStore.open(
-            store_directory, ("payloads",), payload_families=("payloads",), late_syncs=True
-        )
+        store = RocksStore.open(store_directory, ("payloads",), payload_families=("payloads",))
         await fill(store, 0, 4_000)
         await remove_odd(store, 4_000)
         await fill(store, 4_000, 6_000)
@@ -113,15 +110,11 @@ def test_files_with_a_few_rows_that_stay_are_freed(store_directory: Path) -> Non
 
 def test_the_same_store_collects_after_a_restart(store_directory: Path) -> None:
     async def scenario() -> None:
-        store = RocksStore.open(
-            store_directory, ("payloads",), payload_families=("payloads",), late_syncs=True
-        )
+        store = RocksStore.open(store_directory, ("payloads",), payload_families=("payloads",))
         await fill(store, 0, 4_000)
         await remove_odd(store, 4_000)
         await store.close()
-        store = RocksStore.open(
-            store_directory, ("payloads",), payload_families=("payloads",), late_syncs=True
-        )
+        store = RocksStore.open(store_directory, ("payloads",), payload_families=("payloads",))
         await fill(store, 4_000, 6_000)
         await store.close()
 

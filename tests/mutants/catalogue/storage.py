@@ -116,13 +116,6 @@ MUTANTS = (
         mistake="A file goes because one of its values is damaged.",
     ),
     Mutant(
-        name="moved-by-a-store-that-syncs-late",
-        file=_VALUES,
-        old="self._writes and is_to_move(",
-        new="is_to_move(",
-        mistake="Synced values get copies that are not, and their rows may outlive these.",
-    ),
-    Mutant(
         name="values-synced-after-their-rows",
         file=_ROCKS,
         old="        self._values.sync(unsynced)\n        self._database.flush_wal(True)\n",
@@ -230,7 +223,10 @@ MUTANTS = (
     Mutant(
         name="note-stays-spotless",
         file=_ROCKS,
-        old="            if self._late_syncs:\n                unsynced_note.spoil(self._path)\n",
+        old=(
+            "                if self._late_syncs:\n"
+            "                    unsynced_note.spoil(self._path)\n"
+        ),
         new="",
         mistake="After a failed sync, the next start believes that nothing is lost.",
     ),
@@ -395,8 +391,8 @@ MUTANTS = (
     Mutant(
         name="sync-without-waiting",
         file=_ROCKS,
-        old="            await loop.run_in_executor(\n                self._executor, self._sync,",
-        new="            loop.run_in_executor(\n                self._executor, self._sync,",
+        old="await loop.run_in_executor(\n                    self._executor, self._sync,",
+        new="loop.run_in_executor(\n                    self._executor, self._sync,",
         mistake="A sync is begun, and nobody waits for it: a failure of it is not heard of.",
     ),
 )
