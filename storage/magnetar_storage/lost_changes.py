@@ -30,18 +30,26 @@ log = logging.getLogger(__name__)
 _CACHE_BYTES: Final = 8 << 20
 
 
-def give_up(directory: str, damage: Damage | None, *, losses: int = 0, lost_tails: int = 0) -> None:
+def give_up(
+    directory: str,
+    damage: Damage | None,
+    *,
+    losses: int = 0,
+    lost_tails: int = 0,
+    mark: synced_mark.Synced | None = None,
+) -> None:
     """Go on with what is before a damage: cut the logs there, count the loss, and mark the end.
 
     Args:
         damage: the first one in the logs; None: none can be seen.
         losses: as count().
         lost_tails: as count().
+        mark: what is known to be synced all the same; None: nothing.
     """
     if damage is not None:
         cut(directory, damage)
     count(directory, losses=losses, lost_tails=lost_tails)
-    synced_mark.create_mark(directory, synced_mark.Synced())
+    synced_mark.create_mark(directory, mark or synced_mark.Synced())
 
 
 def count(directory: str, *, losses: int = 0, lost_tails: int = 0) -> None:
@@ -100,7 +108,10 @@ def give_up_tail(directory: str) -> None:
         directory,
         damage.reason if damage is not None else "its logs end where they can be read",
     )
-    give_up(directory, damage, lost_tails=1)
+    mark = synced_mark.read_mark(directory)
+    if mark is not None:
+        mark = synced_mark.Synced(values=mark.values, values_bytes=mark.values_bytes)
+    give_up(directory, damage, lost_tails=1, mark=mark)
 
 
 def sync_files(directory: str) -> None:

@@ -27,7 +27,14 @@ from magnetar_storage.directory_check import check_directory, check_manifest
 from magnetar_storage.read_only import open_read_only
 from magnetar_storage.rocks import RocksStore
 from magnetar_storage.store import KEY_END, StoreDamaged, StoreFailed, WriteBatch
-from magnetar_storage.store_files import LOG, VALUES, current_manifest, log_path, numbered
+from magnetar_storage.store_files import (
+    LOG,
+    VALUES,
+    current_manifest,
+    log_path,
+    numbered,
+    values_path,
+)
 from magnetar_storage.store_identity import KEY, all_losses, ledger_of
 from magnetar_storage.synced_mark import read_mark
 
@@ -384,6 +391,21 @@ def test_damage_of_what_was_synced_is_refused_also_after_the_machine_went_down(
     count, losses, ledger_id = asyncio.run(kept(left.killed))
     assert count < SYNCED_GROUPS
     assert (losses, ledger_id) == (2, 3), "what was accepted, and the tail"
+
+
+@pytest.mark.parametrize("left", ["one log"], indirect=True)
+def test_values_that_were_synced_are_missed_also_after_the_machine_went_down(
+    left: Left, boot: Callable[[str], None]
+) -> None:
+    mark = read_mark(str(left.killed))
+    assert mark is not None
+    assert mark.values == 1
+    lose_all(left, Random(1))
+    os.truncate(values_path(str(left.killed), 1), mark.values_bytes - 1)
+    boot("second")
+    for _ in range(2):
+        with pytest.raises(StoreDamaged, match=r"000001\.values has \d+ bytes, and had"):
+            opened(left.killed)
 
 
 def test_a_mark_covers_nothing_that_was_written_during_its_sync(
