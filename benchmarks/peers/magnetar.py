@@ -7,12 +7,13 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import psutil
 
 from benchmarks.peers.processes import NotRunning, has_ended
-from benchmarks.peers.system import SYNCED, Running, System
+from benchmarks.peers.system import LEFT_TO_THE_OS, SYNCED, Running, System
 from benchmarks.servers import Servers, started
 
 
@@ -40,8 +41,9 @@ class _Standalone(Running):
 
 
 @contextmanager
-def _started(directory: Path) -> Iterator[Running]:
-    with started(directory, restart=True) as servers:
+def _started(directory: Path, durability: str) -> Iterator[Running]:
+    settings = {"MAGNETAR_DURABILITY": durability}
+    with started(directory, restart=True, settings=settings) as servers:
         yield _Standalone(servers)
 
 
@@ -50,4 +52,12 @@ def _client(language: str) -> list[str]:
     return [sys.executable, "-m", "benchmarks.peers.clients.magnetar_client"]
 
 
-SYSTEMS = (System(name="magnetar", durability=SYNCED, start=_started, client=_client),)
+SYSTEMS = tuple(
+    System(
+        name="magnetar",
+        durability=one,
+        start=partial(_started, durability=one),
+        client=_client,
+    )
+    for one in (SYNCED, LEFT_TO_THE_OS)
+)
