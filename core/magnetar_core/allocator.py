@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Final
 
 # The largest block for which glibc moves its limits, less what it adds to a block itself.
 _BLOCK_BYTES: Final = (32 << 20) - (64 << 10)
 
 
+@cache
 def reuse_large_blocks() -> None:
-    """Have freed blocks of up to 32 MiB used again, where the C library is glibc.
+    """Have freed blocks of up to 32 MiB used again, where the C library is glibc. Once is enough.
 
     At first glibc takes every block of 128 KiB or more from the operating system, and gives it back
     when it is freed, so that each page of each batch is mapped and cleared anew: that takes several
@@ -19,4 +21,5 @@ def reuse_large_blocks() -> None:
     mallopt) keeps them.
     Source: mallopt(3), M_MMAP_THRESHOLD, dynamic adjustment.
     """
-    bytearray(_BLOCK_BYTES)
+    # Made of zeros, which the allocator has from the system without a touch.
+    bytes(_BLOCK_BYTES)

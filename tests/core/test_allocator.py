@@ -14,7 +14,11 @@ PROGRAM = """
 import resource, sys
 from magnetar_core.allocator import reuse_large_blocks
 if "reuse" in sys.argv:
-    reuse_large_blocks()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(10):
+        reuse_large_blocks()
+    if resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before > 100:
+        sys.exit("it touches the block")
 sizes = [(130 << 10) + step * (37 << 10) for step in range(20)] + [5 << 20]
 contents = [bytes(size) for size in sizes]
 views = [memoryview(one) for one in contents]
