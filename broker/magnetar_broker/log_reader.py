@@ -51,7 +51,7 @@ class LogReader:
 
         Args:
             bytes_max: stop with the batch that reaches this size; a first batch is always returned.
-            messages_max: stop with the entry that reaches so many messages.
+            messages_max: stop with the batch that reaches so many messages.
 
         The result is empty at the durable end. Offsets that were given up are skipped; the result
         ends before unreadable batches.
@@ -129,7 +129,7 @@ class LogReader:
                         entry,
                         (found or {}).get(entry.txn_id, ()),
                         offset - entry.entry_id,
-                        end,
+                        min(end, enough),
                         bytes_max - gathered,
                     )
                 gathered += sum(len(one.batch) for one in batches[before:])

@@ -83,6 +83,35 @@ def test_a_read_of_few_messages_reads_no_more_transactions_than_these(
     run(scenario)
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_read_of_few_messages_of_a_long_transaction_reads_no_more_of_it(
+    scans: list[list[Row]], restarted: bool
+) -> None:
+    async def scenario(world: World) -> None:
+        ask = world.client.ask
+        for number in range(60):
+            await ask(send(b"%d" % number, in_txn=txn(1), sequence=number))
+        await ask(end(txn(1), counts={1: 60}))
+        await ask(send(b"plain"))
+        if restarted:
+            await world.restart()
+        seen: list[int] = []
+        while len(seen) < 61:
+            scans.clear()
+            answer = await world.client.ask(
+                wire.CommandRead(partition=partition(), start_offset=len(seen), messages_max=7)
+            )
+            offsets = [offset for one in answer.batches for offset, _ in messages_of(one)]
+            assert offsets == list(range(len(seen), min(len(seen) + 7, 61)))
+            seen += offsets
+            assert answer.next_offset == len(seen)
+            keys_read = {key for rows in scans for key, _ in rows}
+            assert len(keys_read) <= 9
+            assert restarted is bool(keys_read) or len(seen) == 61
+
+    run(scenario)
+
+
 def test_a_read_of_messages_stops_within_a_transaction_and_goes_on_there() -> None:
     async def scenario(world: World) -> None:
         ask = world.client.ask
