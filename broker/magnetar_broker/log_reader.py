@@ -106,37 +106,35 @@ class LogReader:
         """Gather the result of read(); after a failure, `batches` has the batches before it."""
         log = self._log
         gathered = 0
-        offset, end = log.readable_from(offset)
+        offset, readable_end = log.readable_from(offset)
         enough = offset + messages_max
-        while offset < min(end, enough):
+        while offset < (end := min(readable_end, enough)):
             # Each has a message at least.
-            entries_max = min(ENTRIES_MAX, enough - offset)
+            entries_max = min(ENTRIES_MAX, end - offset)
             entries = await self._entries_from(offset, bytes_max, entries_max)
             found: dict[TxnID, list[Row]] | None = None
             for place, entry in enumerate(entries):
-                if entry.entry_id >= min(end, enough):
+                if entry.entry_id >= end:
                     break
                 before = len(batches)
                 if isinstance(entry, DataEntry):
                     batches.append(_plain(entry))
                 else:
                     if found is None and entry.messages is None:
-                        found = await self._rows_ahead(
-                            entries[place:], min(end, enough), bytes_max - gathered
-                        )
+                        found = await self._rows_ahead(entries[place:], end, bytes_max - gathered)
                     await self._resolve(
                         batches,
                         entry,
                         (found or {}).get(entry.txn_id, ()),
                         offset - entry.entry_id,
-                        min(end, enough),
+                        end,
                         bytes_max - gathered,
                     )
                 gathered += sum(len(one.batch) for one in batches[before:])
                 offset = entry.end
                 if gathered >= bytes_max:
                     return
-            offset, end = log.readable_from(min(offset, end))
+            offset, readable_end = log.readable_from(min(offset, end))
 
     async def damage_from(self, offset: int, *, offsets_max: int) -> Range | None:
         """Return the unreadable range from an offset on, among offsets_max; None: it is readable.

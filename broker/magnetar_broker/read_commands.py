@@ -87,13 +87,13 @@ class ReadCommands:
         return with_messages(response, "batches", batches)
 
     async def _found(self, partition: Partition, command: wire.CommandRead) -> Found:
-        messages_max = command.messages_max or READ_MESSAGES_DEFAULT
-        bytes_max = read_bytes_max(command)
         # Offsets that were given up are skipped.
         start = partition.log.readable_from(command.start_offset)[0]
         try:
             stored = await partition.reader.read(
-                start, bytes_max=bytes_max, messages_max=messages_max
+                start,
+                bytes_max=read_bytes_max(command),
+                messages_max=command.messages_max or READ_MESSAGES_DEFAULT,
             )
         except DataLoss:
             if partition.deleted:
@@ -102,8 +102,6 @@ class ReadCommands:
         batches: list[tuple[StoredBatch, Sequence[Range]]] = []
         next_offset = start
         for one in stored:
-            if next_offset - start >= messages_max:
-                break
             excluded: list[Range] = []
             if start > one.first_offset:
                 excluded.append((one.first_offset, start - 1))

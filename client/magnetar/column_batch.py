@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from operator import sub
 from typing import NamedTuple
 
-from magnetar_core.batch import Codec, encode_columns
+from magnetar_core.batch import Codec, buffer_bytes, encode_columns
 from magnetar_core.errors import InvalidArgument, MessageTooLarge
 
 
@@ -51,10 +51,10 @@ class ColumnBatch:
 
     def __post_init__(self) -> None:
         for column in (self.values, self.keys, self.properties):
-            if column is not None and _byte_count(column.offsets) != 4 * (self.count + 1):
+            if column is not None and buffer_bytes(column.offsets) != 4 * (self.count + 1):
                 raise InvalidArgument(f"a column's offsets are not those of {self.count} messages")
         times = self.event_times_ms
-        if times is not None and _byte_count(times) != 8 * self.count:
+        if times is not None and buffer_bytes(times) != 8 * self.count:
             raise InvalidArgument(f"the event times are not those of {self.count} messages")
 
     @property
@@ -62,7 +62,7 @@ class ColumnBatch:
         """The size of the columns in bytes, before compression."""
         columns = (self.values, self.keys, self.properties)
         return sum(
-            _byte_count(column.offsets) + _byte_count(column.data)
+            buffer_bytes(column.offsets) + buffer_bytes(column.data)
             for column in columns
             if column is not None
         )
@@ -100,7 +100,3 @@ class ColumnBatch:
             key_hash=self.key_hash,
             codec=codec,
         )
-
-
-def _byte_count(column: bytes | memoryview) -> int:
-    return column.nbytes if isinstance(column, memoryview) else len(column)

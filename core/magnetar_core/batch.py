@@ -293,7 +293,7 @@ def join(parts: Sequence[bytes]) -> bytes:
 
 def _built(count: int, body: Sequence[bytes | memoryview], key_hash: int, codec: Codec) -> bytes:
     """Return the batch with a body, whose parts are copied once if it is not compressed."""
-    body_bytes = stored_bytes = sum(map(_size, body))
+    body_bytes = stored_bytes = sum(map(buffer_bytes, body))
     stored = body
     if codec is not Codec.NONE:
         stored = (_compress(b"".join(body), codec),)
@@ -310,7 +310,8 @@ def _sealed(header: bytes, stored: Sequence[bytes | memoryview]) -> bytes:
     return b"".join((header, *stored, CHECKSUM.pack(checksum)))
 
 
-def _size(part: bytes | memoryview) -> int:
+def buffer_bytes(part: bytes | memoryview) -> int:
+    """Return how many bytes a part of a batch has; a view may count items of another size."""
     return part.nbytes if isinstance(part, memoryview) else len(part)
 
 

@@ -20,7 +20,7 @@ from magnetar_core.frames import Carried, FrameWriter
 from magnetar_core.invariants import BrokenInvariant
 from magnetar_core.principal import ANONYMOUS, Principal
 from magnetar_core.slow_operations import SlowOperations
-from magnetar_core.spliced import size_of
+from magnetar_core.spliced import byte_count_of
 from magnetar_core.texts import check_texts
 from magnetar_core.traces.spans import ServerTraces, Span
 from magnetar_core.transport import Session
@@ -125,7 +125,7 @@ def check_answer(answer: Any) -> int:
     Raises:
         QuotaExceeded: the answer is larger than any client accepts.
     """
-    size = size_of(answer)
+    size = byte_count_of(answer)
     if size > FRAME_BYTES_MAX:
         raise QuotaExceeded(
             f"the answer has {size} bytes, and a frame {FRAME_BYTES_MAX} at most: ask for less"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
@@ -38,6 +38,7 @@ FIELD_OF_BODY: dict[type, str] = {
     for field in pb.Command.DESCRIPTOR.oneofs_by_name["body"].fields
 }
 
+_EMPTY_FRAME: Final = pb.Frame()
 
 BodyT = TypeVar("BodyT", bound=Message)
 
@@ -163,7 +164,7 @@ class FrameWriter:
         if isinstance(body, Spliced):
             head = pb.Command(request_id=request_id, traceparent=traceparent)
             command = spliced(head, FIELD_OF_BODY[type(body.message)], (body,))
-            self._parts(body.byte_count).append(spliced(_EMPTY, "commands", (command,)))
+            self._parts(body.byte_count).append(spliced(_EMPTY_FRAME, "commands", (command,)))
             return
         parts = self._parts(byte_count or body.ByteSize())
         last = parts[-1] if parts else None
@@ -195,13 +196,8 @@ class FrameWriter:
         return self._frames[-1]
 
 
-_EMPTY = pb.Frame()
-
-
 def _joined(parts: Sequence[pb.Frame | Spliced]) -> bytes:
     """Return the serialized frame. The same commands become the same bytes in every run."""
-    if len(parts) == 1 and isinstance(parts[0], pb.Frame):
-        return parts[0].SerializeToString(deterministic=True)
     pieces: list[bytes] = []
     for part in parts:
         if isinstance(part, Spliced):

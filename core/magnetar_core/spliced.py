@@ -116,7 +116,7 @@ def serialized(body: Body) -> bytes:
     return body.to_bytes() if isinstance(body, Spliced) else body.SerializeToString()
 
 
-def size_of(body: Body) -> int:
+def byte_count_of(body: Body) -> int:
     """Return how many bytes a message takes when it is serialized."""
     return body.byte_count if isinstance(body, Spliced) else body.ByteSize()
 

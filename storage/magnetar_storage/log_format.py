@@ -71,7 +71,7 @@ def walk(data: bytes, *, whole_from: int | None = None) -> Walk:
     """
     found = Walk()
     at = start = 0
-    head: bytes | None = None
+    head: bytearray | None = None
     while (at := _next_header(at)) < len(data):
         piece = _piece(data, at)
         if piece is None:
@@ -82,15 +82,14 @@ def walk(data: bytes, *, whole_from: int | None = None) -> Walk:
             if begins != (head is None):
                 found.goes_on = begins
                 break
-            if begins:
-                start = at
+            if head is None:
+                start, head = at, bytearray()
             if whole_from is not None and start >= whole_from:
-                head = (head or b"") + data[begin:end]
-            elif len(head or b"") < HEAD_BYTES:
-                head = (head or b"") + data[begin : min(end, begin + HEAD_BYTES)]
+                head += data[begin:end]
+            elif len(head) < HEAD_BYTES:
+                head += data[begin : min(end, begin + HEAD_BYTES)]
             if kind in (_FULL, _LAST):
-                assert head is not None
-                found.heads.append(head)
+                found.heads.append(bytes(head))
                 found.starts.append(start)
                 head = None
         at = end

@@ -14,9 +14,9 @@ import logging
 import os
 import shutil
 import weakref
-from collections.abc import Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -113,7 +113,7 @@ class RocksStore:
         self._mark = mark
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="store-sync")
         # A sync and a flush take turns: either may close files that the other one is syncing.
-        self._syncing = asyncio.Lock()
+        self._turn = asyncio.Lock()
         self._late_syncs = late_syncs
         self._failure: str | None = None
         self._closed = False
@@ -209,8 +209,9 @@ class RocksStore:
                 path.unlink()
         value_files = ValueFiles(directory, sizes)
         if value_files.active:
-            synced = mark.values_bytes if mark.values == value_files.active else 0
-            value_files.pass_over_torn_end(synced)
+            value_files.pass_over_torn_end(
+                mark.values_bytes if mark.values == value_files.active else 0
+            )
         if not late_syncs:
             unsynced_note.remove(directory)
         _open_directories.add(directory)
@@ -261,36 +262,42 @@ class RocksStore:
         Nothing is written meanwhile.
         """
         loop = asyncio.get_running_loop()
-        async with self._syncing:
-            self._check()
-            unsynced = self._values.before_sync(has_views=True)
-            try:
-                await loop.run_in_executor(
-                    self._executor, _flush_behind, self._values, unsynced, families
-                )
-            except Exception as error:
-                unsynced_note.spoil(self._path)
-                raise self._fail("flush", error) from error
-            self._check()
-            self._values.after_sync(unsynced)
+        async with self._syncing_values("flush") as unsynced:
+            await loop.run_in_executor(
+                self._executor, _flush_behind, self._values, unsynced, families
+            )
 
     async def sync(self) -> None:
         """Make all written batches durable; see `Store.sync`."""
         loop = asyncio.get_running_loop()
-        async with self._syncing:
+        async with self._syncing_values("sync", with_rows=True) as unsynced:
+            # Batches may be written meanwhile: they are not synced for sure.
+            end_of_log = self._mark.end_of_log()
+            end_of_values = self._values.end
+            await loop.run_in_executor(
+                self._executor, self._sync, loop.time(), end_of_log, end_of_values, unsynced
+            )
+
+    @asynccontextmanager
+    async def _syncing_values(
+        self, action: str, *, with_rows: bool = False
+    ) -> AsyncIterator[Unsynced]:
+        """Name the values that are synced in this block, which fails the store if it raises.
+
+        Args:
+            action: what the block does, for the text of the error.
+            with_rows: whether it syncs all rows behind the values.
+        """
+        async with self._turn:
             self._check()
             try:
-                # Batches may be written meanwhile: they are not synced for sure.
-                end_of_log = self._mark.end_of_log()
-                end_of_values = self._values.end
-                unsynced = self._values.before_sync(has_views=bool(self._snapshots))
-                await loop.run_in_executor(
-                    self._executor, self._sync, loop.time(), end_of_log, end_of_values, unsynced
-                )
+                takes_garbage = with_rows and not self._snapshots
+                unsynced = self._values.before_sync(takes_garbage=takes_garbage)
+                yield unsynced
             except Exception as error:
                 if self._late_syncs:
                     unsynced_note.spoil(self._path)
-                raise self._fail("sync", error) from error
+                raise self._fail(action, error) from error
             self._check()
             self._values.after_sync(unsynced)
 
@@ -433,7 +440,7 @@ def _close(
     try:
         # RocksDB is about to sync the rows that point to them.
         try:
-            values.sync(values.before_sync(has_views=True))
+            values.sync(values.before_sync(takes_garbage=False))
         except OSError:
             if not unsure:
                 raise

@@ -23,14 +23,13 @@ from magnetar_storage.blob_garbage import (
     AGE_CUTOFF_LEAVING,
     is_to_collect,
 )
-from magnetar_storage.rocks_options import WAL_BYTES_MAX
+from magnetar_storage.rocks_options import LOGS_BYTES_HELD_MAX
 from magnetar_storage.store_files import logs_bytes
 
 log = logging.getLogger(__name__)
 
 LOOK_INTERVAL_SECONDS: Final = 1.0
 REST_SECONDS: Final = 600.0
-LOGS_BYTES_HELD_MAX: Final = WAL_BYTES_MAX // 4 * 3
 # A log goes when the flushes have ended, and is not asked for again meanwhile.
 RELEASE_INTERVAL_SECONDS: Final = 10.0
 _ERRORS: Final = "rocksdb.background-errors"

@@ -15,6 +15,8 @@ from typing import Final
 
 import rocksdict
 
+from magnetar_storage.rocks_options import LOGS_BYTES_HELD_MAX
+
 # Of what RocksDB would let a memtable, and all of them, grow to. The rest is for what is written
 # between two looks, and for memory that RocksDB has reserved and does not count as used.
 SHARE: Final = 2
@@ -22,8 +24,6 @@ SHARE: Final = 2
 LOOKS: Final = 32
 # What a row takes in a memtable, besides key and value.
 ROW_BYTES: Final = 100
-# All families are flushed when so much was written since: then all logs but the newest go.
-LOGS_BYTES_MAX: Final = 96 << 20
 
 _ACTIVE: Final = "rocksdb.cur-size-active-mem-table"
 
@@ -62,7 +62,7 @@ class Flushes:
         if self._written_bytes < self._look_bytes:
             return []
         self._written_bytes = 0
-        if self._logged_bytes >= LOGS_BYTES_MAX:
+        if self._logged_bytes >= LOGS_BYTES_HELD_MAX:
             self._logged_bytes = 0
             return list(self._families.values())
         sizes = {

@@ -16,6 +16,8 @@ from magnetar_storage.blob_garbage import AGE_CUTOFF_LEAVING
 
 # Idle families pin the write-ahead log, and replay runs at about 200 MB/s.
 WAL_BYTES_MAX: Final = 128 << 20
+# All families are flushed together at this size, so that all logs but the newest go.
+LOGS_BYTES_HELD_MAX: Final = WAL_BYTES_MAX // 4 * 3
 
 # Of all families together, unless the caller says otherwise.
 MEMTABLES_BYTES: Final = 96 << 20

@@ -96,17 +96,22 @@ class ValueFiles:
         look at what comes behind it, and the file would never be found to be garbage.
 
         Args:
-            synced_bytes: of the file that grows; if anything before is damaged, it stays as it is.
+            synced_bytes: of the file that grows. Damage before is no such end, and not looked for.
         """
-        end = len(_MAGIC)
+        end = max(synced_bytes, len(_MAGIC))
         try:
-            for place in self.places(self.active) if self.active else ():
+            while (place := self._place(self.active, end)) is not None:
                 end = place.end
-        except ValueUnreadable as error:
-            if end >= synced_bytes:
-                log.info("%s: its last value was not written whole", error)
-                self._is_torn = True
-                self.sizes[self.active] = end
+        except OSError:
+            # Nothing is known about its end, so it stays as it is.
+            return
+        if end < self.sizes[self.active]:
+            log.info(
+                "%s ends with a value that was not written whole; the next ones go to another file",
+                self._name(self.active),
+            )
+            self._is_torn = True
+            self.sizes[self.active] = end
 
     def begin_if_full(self) -> int | None:
         """Begin a file if there is none, or the last one is full; return the number of the last.
@@ -179,13 +184,12 @@ class ValueFiles:
             ValueUnreadable: the file is damaged.
         """
         at = len(_MAGIC)
-        end = self.sizes[file]
-        while at < end:
+        while at < self.sizes[file]:
             try:
                 place = self._place(file, at)
             except OSError as error:
                 raise ValueUnreadable(f"{self._name(file)} cannot be read: {error}") from error
-            if place is None or place.end > end:
+            if place is None:
                 raise ValueUnreadable(f"{self._name(file)} is damaged: no value begins at {at}")
             yield place
             at = place.end
@@ -244,7 +248,7 @@ class ValueFiles:
         self._unsynced[self.active] = position
 
     def _place(self, file: int, at: int) -> Place | None:
-        """Return the record at a position; None: there is none."""
+        """Return the record at a position; None: there is none that is whole."""
         handle = self._handle(file)
         head = os.pread(handle, _HEAD_BYTES_USUAL, at)
         if len(head) < _HEAD_BYTES:
@@ -258,7 +262,8 @@ class ValueFiles:
         checksum = google_crc32c.value(head[: _LENGTHS.size] + name + key)
         if _CHECKSUM.unpack_from(head, _LENGTHS.size)[0] != checksum:
             return None
-        return Place(name.decode(), key, at + head_bytes, length)
+        place = Place(name.decode(), key, at + head_bytes, length)
+        return place if place.end <= self.sizes[file] else None
 
     def _handle(self, file: int) -> int:
         handle = self._handles.get(file)

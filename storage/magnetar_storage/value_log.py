@@ -132,14 +132,15 @@ class ValueLog:
                 changed[place] = (PUT, record.family, record.key, pointer.to_bytes())
         return changed
 
-    def before_sync(self, *, has_views: bool) -> Unsynced:
+    def before_sync(self, *, takes_garbage: bool) -> Unsynced:
         """Return what a sync that begins now has to do with the files.
 
         Args:
-            has_views: whether somebody may read rows as they were before.
+            takes_garbage: whether files without rows are to be removed. That is possible behind a
+                sync of the rows, while nobody may read rows as they were before.
         """
         garbage: list[int] = []
-        if not has_views:
+        if takes_garbage:
             garbage, self._garbage = self._garbage, []
             self._files.forget(garbage)
         return Unsynced(self._files.unsynced(), garbage)

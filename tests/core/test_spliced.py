@@ -14,8 +14,8 @@ from magnetar_core.frames import FRAME_BYTES_SOFT_MAX, FrameWriter
 from magnetar_core.spliced import (
     PAYLOAD_BYTES_MIN,
     Spliced,
+    byte_count_of,
     serialized,
-    size_of,
     spliced,
     varint,
     with_messages,
@@ -46,8 +46,8 @@ def test_it_is_the_message_that_protobuf_makes(
         parts.append(spliced(broker_pb2.DeliveredBatch(**fields), "batch", (payload,)))
     made = spliced(head, "batches", parts)
     assert broker_pb2.CommandDeliver.FromString(made.to_bytes()) == whole
-    assert size_of(made) == len(made.to_bytes()) == len(serialized(made))
-    assert size_of(whole) == len(serialized(whole))
+    assert byte_count_of(made) == len(made.to_bytes()) == len(serialized(made))
+    assert byte_count_of(whole) == len(serialized(whole))
     assert made.message == head, "the message given is not changed"
 
 
@@ -63,7 +63,7 @@ def test_small_payloads_have_no_pieces_and_nobody_sees_a_difference(sizes: list[
     made = with_messages(broker_pb2.CommandReadResponse(next_offset=7), "batches", bodies)
     assert isinstance(made, Spliced) is (PAYLOAD_BYTES_MIN in sizes)
     assert broker_pb2.CommandReadResponse.FromString(serialized(made)) == whole
-    assert size_of(made) == len(serialized(made))
+    assert byte_count_of(made) == len(serialized(made))
 
 
 @given(st.integers(0, (1 << 64) - 1))

@@ -177,9 +177,9 @@ def test_a_sync_and_a_flush_take_turns(path: Path, monkeypatch: pytest.MonkeyPat
     before_sync = ValueLog.before_sync
     after_sync = ValueLog.after_sync
 
-    def noted_before(values: ValueLog, *, has_views: bool) -> Any:
+    def noted_before(values: ValueLog, *, takes_garbage: bool) -> Any:
         events.append("begin")
-        return before_sync(values, has_views=has_views)
+        return before_sync(values, takes_garbage=takes_garbage)
 
     def noted_after(values: ValueLog, unsynced: Any) -> None:
         events.append("end")
@@ -232,7 +232,7 @@ def test_logs_go_when_everything_before_is_in_tables(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows of RocksDB's default family, such as the list of files of values, keep no log either."""
-    monkeypatch.setattr(rocks_flushes, "LOGS_BYTES_MAX", 1 << 20)
+    monkeypatch.setattr(rocks_flushes, "LOGS_BYTES_HELD_MAX", 1 << 20)
     monkeypatch.setattr(value_files, "FILE_BYTES", 64 << 10)
 
     async def scenario() -> None:
@@ -308,7 +308,7 @@ def test_all_are_due_when_the_logs_are_long(
     families: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """RocksDB's default family too: its few rows would keep each log."""
-    monkeypatch.setattr(rocks_flushes, "LOGS_BYTES_MAX", 5_000)
+    monkeypatch.setattr(rocks_flushes, "LOGS_BYTES_HELD_MAX", 5_000)
     flushes = flushes_of(families)
     flushes.wrote(4_899, 1)
     assert flushes.due() == []

@@ -90,6 +90,18 @@ async def put(store: RocksStore, numbers: Sequence[int], *, family: str = "paylo
     await store.sync()
 
 
+def killed(directory: Path, numbers: Sequence[int]) -> Path:
+    """Return what a kill leaves of a store that has synced these values."""
+    left = directory.with_name("left")
+
+    async def scenario(store: RocksStore) -> None:
+        await put(store, numbers)
+        kill(directory, left)
+
+    run(directory, scenario)
+    return left
+
+
 async def fill_two_files(store: RocksStore) -> None:
     """A whole one with 40 values, and one that grows with 20."""
     await put(store, range(40))
@@ -344,13 +356,7 @@ def test_a_damaged_head_keeps_its_file(directory: Path) -> None:
 
 
 def test_a_killed_process_leaves_files_that_nobody_needs(directory: Path) -> None:
-    left = directory.with_name("left")
-
-    async def scenario(store: RocksStore) -> None:
-        await put(store, range(8))
-        kill(directory, left)
-
-    run(directory, scenario)
+    left = killed(directory, range(8))
     values_path(str(left), 2).write_bytes(b"begun")
     with values_path(str(left), 1).open("ab") as file:
         file.write(b"a value without a row")
@@ -370,13 +376,7 @@ def test_what_a_killed_process_began_to_append_keeps_no_file(
     directory: Path, tail: bytes | str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Nothing behind it could be looked at, so that the file stayed for ever."""
-    left = directory.with_name("left")
-
-    async def scenario(store: RocksStore) -> None:
-        await put(store, range(8))
-        kill(directory, left)
-
-    run(directory, scenario)
+    left = killed(directory, range(8))
     file = values_path(str(left), 1)
     records = file.read_bytes()
     record_bytes = (len(records) - 16) // 8
@@ -408,13 +408,7 @@ def test_a_file_that_is_damaged_where_it_was_synced_is_not_taken_for_one_that_wa
     directory: Path,
 ) -> None:
     """Its other values have rows, and would go with it."""
-    left = directory.with_name("left")
-
-    async def scenario(store: RocksStore) -> None:
-        await put(store, range(8))
-        kill(directory, left)
-
-    run(directory, scenario)
+    left = killed(directory, range(8))
     file = values_path(str(left), 1)
     content = bytearray(file.read_bytes())
     # The head of the second value.
@@ -431,6 +425,27 @@ def test_a_file_that_is_damaged_where_it_was_synced_is_not_taken_for_one_that_wa
 
     run(left, check)
     run(left, numbers_after(range(1, 60)))
+
+
+def test_a_file_whose_end_cannot_be_read_at_the_start_is_not_taken_for_one_that_was_cut(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Values behind have rows, and would go with it."""
+    left = killed(directory, range(8))
+
+    def fail(*_: object) -> None:
+        raise OSError("the disk does not answer")
+
+    async def check() -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(value_files.ValueFiles, "_place", fail)
+            store = opened(left)
+        await put(store, range(8, 10))
+        assert files(left) == [1], "it goes on growing"
+        assert await numbers_of(store) == list(range(10))
+        await store.close()
+
+    asyncio.run(check())
 
 
 @pytest.mark.parametrize("damage", ["zeros", "cut", "gone"])
@@ -494,13 +509,7 @@ def test_what_was_not_synced_and_is_whole_stays(directory: Path) -> None:
 
 
 def test_values_that_were_synced_are_not_given_up(directory: Path) -> None:
-    left = directory.with_name("left")
-
-    async def scenario(store: RocksStore) -> None:
-        await put(store, range(4))
-        kill(directory, left)
-
-    run(directory, scenario)
+    left = killed(directory, range(4))
     os.truncate(values_path(str(left), 1), LARGE)
     with pytest.raises(StoreDamaged, match=r"000001\.values has 16384 bytes, and had"):
         opened(left)

@@ -27,7 +27,7 @@ from magnetar_core.errors import (
 )
 from magnetar_core.invariants import BrokenInvariant
 from magnetar_core.requests import Request
-from magnetar_core.spliced import Spliced, size_of
+from magnetar_core.spliced import Spliced, byte_count_of
 from magnetar_core.transport import LinkClosed
 
 # What the envelope and a frame may add to a command.
@@ -231,7 +231,7 @@ class InFlightCommands(Generic[ItemT, ResponseT]):
                 return
             if item.reply is None:
                 body = self._owner.build(item)
-                byte_count = size_of(body)
+                byte_count = byte_count_of(body)
                 if byte_count > session.frame_bytes_max - FRAME_OVERHEAD_BYTES:
                     limit = session.frame_bytes_max
                     error = MessageTooLarge(f"the server takes {limit} bytes a frame", limit=limit)

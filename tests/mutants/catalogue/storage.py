@@ -69,22 +69,22 @@ MUTANTS = (
     Mutant(
         name="torn-end-of-values-written-behind",
         file=_VALUE_FILES,
-        old="                self._is_torn = True\n                self.sizes[self.active] = end",
-        new="                pass",
+        old="            self._is_torn = True\n            self.sizes[self.active] = end",
+        new="            pass",
         mistake="Values come behind what a killed process began to append; nobody can look there.",
     ),
     Mutant(
         name="torn-end-of-values-written-over",
         file=_VALUE_FILES,
-        old="                self._is_torn = True\n",
+        old="            self._is_torn = True\n",
         new="",
         mistake="Values are written over what a killed process left, which may be damaged only.",
     ),
     Mutant(
         name="damaged-values-taken-for-a-torn-end",
         file=_VALUE_FILES,
-        old="            if end >= synced_bytes:",
-        new="            if end >= 0:",
+        old="        end = max(synced_bytes, len(_MAGIC))",
+        new="        end = len(_MAGIC)",
         mistake="A damaged head of a synced value makes all values behind it garbage.",
     ),
     Mutant(
@@ -97,8 +97,8 @@ MUTANTS = (
     Mutant(
         name="files-removed-under-a-view",
         file=_VALUES,
-        old="        if not has_views:\n",
-        new="        if not has_views or self._garbage:\n",
+        old="        if takes_garbage:\n",
+        new="        if takes_garbage or self._garbage:\n",
         mistake="A backup reads rows that point to files that are gone.",
     ),
     Mutant(
@@ -391,8 +391,8 @@ MUTANTS = (
     Mutant(
         name="sync-without-waiting",
         file=_ROCKS,
-        old="await loop.run_in_executor(\n                    self._executor, self._sync,",
-        new="loop.run_in_executor(\n                    self._executor, self._sync,",
+        old="await loop.run_in_executor(\n                self._executor, self._sync,",
+        new="loop.run_in_executor(\n                self._executor, self._sync,",
         mistake="A sync is begun, and nobody waits for it: a failure of it is not heard of.",
     ),
 )
