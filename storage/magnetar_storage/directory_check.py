@@ -114,7 +114,7 @@ def check_manifest(number: int, path: Path, mark: Synced | None) -> Needed:
     Raises:
         StoreDamaged: the manifest is not whole.
     """
-    walked = walk(path.read_bytes())
+    walked = walk(path.read_bytes(), trusts_lengths=mark is not None)
     if mark is not None and number < mark.manifest:
         raise StoreDamaged(f"CURRENT names {path.name}, but number {mark.manifest} was in use")
     if walked.goes_on:
@@ -147,7 +147,11 @@ def damage_in_logs(directory: str, needed: Needed, mark: Synced | None) -> Damag
             return Damage(f"{name} is missing, which was synced", number, 0, (number, 0))
         is_last = number == numbers[-1]
         unsynced_from = _unsynced_from(number, mark, is_last=is_last)
-        walked = walk(logs[number].read_bytes(), whole_from=unsynced_from)
+        # Where no mark says what was synced, what follows a damage is all that tells it from a
+        # torn tail.
+        walked = walk(
+            logs[number].read_bytes(), whole_from=unsynced_from, trusts_lengths=mark is not None
+        )
         for first, batch_last in map(sequences_of_batch, walked.heads):
             if last is not None and first > last + 1:
                 where = f"before {name}" if torn is None else f"at the end of {torn.name}"

@@ -63,11 +63,13 @@ class Walk:
     goes_on: bool = False
 
 
-def walk(data: bytes, *, whole_from: int | None = None) -> Walk:
+def walk(data: bytes, *, whole_from: int | None = None, trusts_lengths: bool = True) -> Walk:
     """Read a file up to its end, or to its first damaged piece.
 
     Args:
         whole_from: records that begin here or later are kept whole, not only their beginnings.
+        trusts_lengths: a damaged piece says where the next one begins. Otherwise the rest of its
+            block is searched, for a damaged length leads nowhere; content may look like a record.
     """
     found = Walk()
     at = start = 0
@@ -99,7 +101,7 @@ def walk(data: bytes, *, whole_from: int | None = None) -> Walk:
         if head is None:
             return found
     found.damaged_at = min(at, len(data))
-    found.goes_on = found.goes_on or _begins_again(data, at)
+    found.goes_on = found.goes_on or _begins_again(data, at, trusts_lengths=trusts_lengths)
     return found
 
 
@@ -186,14 +188,18 @@ def _piece(data: bytes, at: int) -> tuple[int, int, int] | None:
     return kind, begin, end
 
 
-def _begins_again(data: bytes, at: int) -> bool:
+def _begins_again(data: bytes, at: int, *, trusts_lengths: bool) -> bool:
     """Return whether a record begins after a damaged piece.
 
     The beginnings of the pieces in a block are known as far as lengths lead; each block begins with
     a piece.
     """
     block_end = at - at % BLOCK_BYTES + BLOCK_BYTES
-    if at + _HEADER.size <= len(data):
+    if not trusts_lengths:
+        rest = range(at + 1, min(block_end, len(data)))
+        if any(_record_from(data, start, block_end) for start in rest):
+            return True
+    elif at + _HEADER.size <= len(data):
         behind = at + _HEADER.size + _HEADER.unpack_from(data, at)[1]
         if behind < block_end and _record_from(data, behind, block_end):
             return True

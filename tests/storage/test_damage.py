@@ -20,6 +20,7 @@ from magnetar_core.config import InvalidConfig
 from magnetar_core.wire.record_pb2 import StoreIdentity
 from magnetar_storage import rocks_options, value_files
 from magnetar_storage.accepted_loss import accept_loss, lost_from
+from magnetar_storage.log_format import walk
 from magnetar_storage.rocks import RocksStore
 from magnetar_storage.store import KEY_END, RowsUnreadable, StoreDamaged, StoreFailed, WriteBatch
 from magnetar_storage.store_files import LOG, numbered
@@ -231,7 +232,11 @@ async def close(path: Path) -> None:
 def test_without_a_mark_and_lists_a_damaged_log_is_refused_all_the_same(
     killed: tuple[Path, Rows], tmp_path: Path
 ) -> None:
-    """As an earlier version left it: its logs are held against themselves."""
+    """As an earlier version left it: its logs are held against themselves.
+
+    A damaged length leads nowhere; within the last block it was taken for a torn tail. Of the last
+    record that cannot be told.
+    """
     left, rows = killed
 
     def forget(path: Path) -> None:
@@ -241,8 +246,10 @@ def test_without_a_mark_and_lists_a_damaged_log_is_refused_all_the_same(
 
     assert is_whole(damaged(left, tmp_path, forget), rows)
     for _, log in numbered(str(left), LOG):
-        size = log.stat().st_size
-        for at in range(100, size // 2, max(1, size // 20)):
+        starts = walk(log.read_bytes()).starts
+        places = range(100, starts[-1], max(1, starts[-1] // 10))
+        lengths = [start + 5 for start in starts[:-1:8]]
+        for at in (*places, *lengths):
 
             def damage(path: Path, log: Path = log, at: int = at) -> None:
                 forget(path)

@@ -57,6 +57,13 @@ MUTANTS = (
         mistake="A row of RocksDB's default family keeps every log that was written since.",
     ),
     Mutant(
+        name="damaged-length-taken-for-a-torn-end",
+        file=_CHECK,
+        old="whole_from=unsynced_from, trusts_lengths=mark is not None",
+        new="whole_from=unsynced_from",
+        mistake="A damaged length hides what follows it in a log that no mark says is synced.",
+    ),
+    Mutant(
         name="values-behind-a-lost-page",
         file=_CHECK,
         old="        without = _without_values(directory, walked, unsynced_from)",
