@@ -56,6 +56,10 @@ class ListenConfig:
         port: 0 lets the operating system choose.
         allow_remote: needed for any address but loopback, since any client that reaches the port
             may use it. A server that asks its clients who they are does not need it.
+        streams: whether clients may take their frames from gRPC to TCP connections of their own,
+            where a frame costs much less. With TLS they stay in gRPC, in any case.
+        stream_port: port of these connections, on the same host; 0 lets the operating system
+            choose. A client that does not reach it stays in gRPC.
         metrics_port: port of the Prometheus endpoint, on the same host; None: no endpoint.
         frame_bytes_max: a client that sends a larger frame is disconnected; clients are told the
             limit. Higher: larger batches. Lower: clients can use less of the server's memory.
@@ -93,6 +97,8 @@ class ListenConfig:
     host: str = "127.0.0.1"
     port: int = 0
     allow_remote: bool = False
+    streams: bool = True
+    stream_port: int = 0
     metrics_port: int | None = None
     frame_bytes_max: int = FRAME_BYTES_MAX
     session_push_bytes_max: int = 8 << 20
@@ -116,8 +122,13 @@ class ListenConfig:
         """Whether clients have to show who they are."""
         return bool(self.tls_client_ca_file or self.token_keys_file)
 
+    @property
+    def has_streams(self) -> bool:
+        """Whether clients may take their frames to streams, which are plain text."""
+        return self.streams and not self.tls_certificate_file
+
     def __post_init__(self) -> None:
-        for name in ("port", "metrics_port"):
+        for name in ("port", "stream_port", "metrics_port"):
             value = getattr(self, name)
             if value is not None and not 0 <= value <= 0xFFFF:
                 raise InvalidConfig(f"{name} is {value}; choose one from 1 to 65535, or 0 for any")
@@ -132,7 +143,14 @@ class ListenConfig:
                 f"frame_bytes_max must be from {FRAME_BYTES_MIN} to {FRAME_BYTES_MAX}"
             )
         check_numbers(
-            self, may_be_zero=("port", "metrics_port", "stop_grace_ms", "slow_operation_ms")
+            self,
+            may_be_zero=(
+                "port",
+                "stream_port",
+                "metrics_port",
+                "stop_grace_ms",
+                "slow_operation_ms",
+            ),
         )
         if self.session_answer_bytes_max < self.session_push_bytes_max:
             raise InvalidConfig(

@@ -12,6 +12,7 @@ from grpc_status import rpc_status
 
 from magnetar_core.errors import ERROR_OF_CODE, InvalidArgument, MagnetarError
 from magnetar_core.shard_address import SHARD_KEY, ShardPlace
+from magnetar_core.stream_offers import WISH_KEY
 from magnetar_core.wire import common_pb2
 
 # A client refuses trailers of more than 8 KiB, and would report another error instead of ours.
@@ -46,6 +47,11 @@ def traceparent_of(context: grpc.aio.ServicerContext[Any, Any]) -> bytes:
     """Return what a unary call says of the span that makes it; empty: nothing."""
     value = _metadata(context, "traceparent")
     return value.encode() if isinstance(value, str) else value or b""
+
+
+def wants_stream(context: grpc.aio.ServicerContext[Any, Any]) -> bool:
+    """Return whether the client can take the frames of a call to a stream."""
+    return _metadata(context, WISH_KEY) is not None
 
 
 def _metadata(context: grpc.aio.ServicerContext[Any, Any], wanted: str) -> str | bytes | None:

@@ -1,5 +1,7 @@
 """gRPC server of a component's commands: the stream, the unary forms, reflection and health.
 
+The frames of a stream may move to a connection of their own: see the module `stream_offers`.
+
 Both forms of a command end in the same handler. Until the component behind the server is ready
 (recovery takes time), the port answers with LogUnavailable, and the health service with
 NOT_SERVING. With shards that come and go, each has a door: see the module `doors`.
@@ -9,26 +11,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import grpc
 import grpc.aio
-from google.protobuf.message import DecodeError
 from grpc_health.v1 import health
 from grpc_health.v1.health_pb2 import HealthCheckResponse
 from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
 from grpc_reflection.v1alpha import reflection
 
-from magnetar_core.answers import AnswerBudget
 from magnetar_core.clock import Clock, SystemClock
 from magnetar_core.commands import CommandServer, Gate
 from magnetar_core.config import InvalidConfig, ListenConfig, join_address
 from magnetar_core.conversation_watch import ConversationWatch
 from magnetar_core.doors import Door, Doors
-from magnetar_core.errors import MagnetarError, QuotaExceeded
-from magnetar_core.frames import received
-from magnetar_core.grpc_calls import abort, machine_of, place_of
+from magnetar_core.errors import MagnetarError
+from magnetar_core.grpc_calls import abort, place_of, wants_stream
+from magnetar_core.grpc_session import Context, ServerSession
 from magnetar_core.grpc_transport import (
     ACCEPTED_KEY,
     COMMON_OPTIONS,
@@ -37,12 +37,11 @@ from magnetar_core.grpc_transport import (
     RECEIVE_LIMIT,
 )
 from magnetar_core.grpc_unary import UnaryCalls
-from magnetar_core.outbox import Outbox
-from magnetar_core.principal import Principal
 from magnetar_core.security.admission import Admission
 from magnetar_core.security.identity import Identity
 from magnetar_core.security.server_tls import ServerTls
 from magnetar_core.slow_operations import SlowOperations
+from magnetar_core.stream_offers import OFFER_KEY, StreamOffers
 from magnetar_core.traces.spans import ServerTraces
 from magnetar_core.wire import service_pb2
 
@@ -59,8 +58,6 @@ SERVER_OPTIONS: tuple[tuple[str, Any], ...] = (
 
 # For the health service: this process answers, whether it is ready or not.
 LIVE = "live"
-
-Context = grpc.aio.ServicerContext[bytes, bytes]
 
 
 class GrpcServer:
@@ -97,9 +94,9 @@ class GrpcServer:
         self._slow_operations = SlowOperations(
             config.slow_operation_ms, lambda: asyncio.get_running_loop().time() * 1_000
         )
-        self._sessions: set[_ServerSession] = set()
+        self._sessions: set[ServerSession] = set()
         # Messages that flow by themselves, and memberships, are not asked for again.
-        self._rights_watch = ConversationWatch(lambda: self._sessions, _ServerSession.look)
+        self._rights_watch = ConversationWatch(lambda: self._sessions, ServerSession.look)
         self._unary_calls = UnaryCalls(
             self._enter,
             self._gate,
@@ -107,6 +104,9 @@ class GrpcServer:
             self._traces,
             answer_bytes_max=config.session_answer_bytes_max,
         )
+        self._streams: StreamOffers | None = None
+        if config.has_streams:
+            self._streams = StreamOffers(config.host, config.stream_port, config.frame_bytes_max)
         self._health = health.aio.HealthServicer()
         options = {**dict(SERVER_OPTIONS), RECEIVE_LIMIT: config.frame_bytes_max}
         self._server = grpc.aio.server(options=tuple(options.items()))
@@ -140,6 +140,8 @@ class GrpcServer:
                 f"cannot listen at {asked}: it is taken, or not an address of this machine; "
                 "choose another port, or stop what uses it"
             ) from error
+        if self._streams is not None:
+            await self._streams.open()
         await self._server.start()
         self._admission.start()
         if self._gate is not None:
@@ -162,6 +164,8 @@ class GrpcServer:
         self._admission.close()
         self._rights_watch.close()
         self._doors.stop()
+        if self._streams is not None:
+            self._streams.close()
         await self._health.enter_graceful_shutdown()
         for session in list(self._sessions):
             session.finish()
@@ -199,7 +203,7 @@ class GrpcServer:
         try:
             if self._gate is not None:
                 leave = self._gate.come(identity.principal)
-            session = _ServerSession(
+            session = ServerSession(
                 context,
                 door,
                 self._config,
@@ -215,12 +219,20 @@ class GrpcServer:
         self._sessions.add(session)
         self._admission.come(session, identity)
         door.come(session)
+        metadata = [(ACCEPTED_KEY, self._name)]
+        offer = None
+        if self._streams is not None and wants_stream(context):
+            offer = self._streams.offer()
+        if offer is not None:
+            metadata.append((OFFER_KEY, offer.text))
         try:
-            await context.send_initial_metadata(((ACCEPTED_KEY, self._name),))
-            await session.run()
+            await context.send_initial_metadata(metadata)
+            await session.run(offer)
         finally:
             self._sessions.discard(session)
             self._admission.leave(session)
+            if offer is not None:
+                offer.withdraw()
             session.close()
             door.leave(session)
             leave()
@@ -236,138 +248,6 @@ class GrpcServer:
         except MagnetarError as error:
             await abort(context, error.to_wire())
             raise
-
-
-class _ServerSession:
-    """Server's end of a stream."""
-
-    def __init__(
-        self,
-        context: Context,
-        commands: CommandServer,
-        config: ListenConfig,
-        principal: Principal,
-        gate: Gate | None,
-        slow_operations: SlowOperations,
-        traces: ServerTraces | None,
-    ) -> None:
-        self._context = context
-        self._config = config
-        self._answers = AnswerBudget(config.session_answer_bytes_max)
-        self._outbox = Outbox(config.session_push_bytes_max, self._answers.note_unsent)
-        self._draining: asyncio.Task[None] | None = None
-        # What the client is told at the end, if it may not go on.
-        self._refusal: MagnetarError | None = None
-        self._ended = asyncio.Event()
-        self._session = commands.accept(self.write)
-        self._session.frame_bytes_max = config.frame_bytes_max
-        self._session.push_bytes_max = config.session_push_bytes_max
-        self._session.answers = self._answers
-        self._session.origin = machine_of(context)
-        self._session.principal = principal
-        self._session.gate = gate
-        self._session.end = self.end
-        self._session.slow_operations = slow_operations
-        self._session.traces = traces
-
-    def write(self, frame: bytes) -> None:
-        """Queue a frame; a client that leaves too much unread is disconnected."""
-        self._outbox.put(frame)
-        queued_bytes = self._outbox.byte_count
-        if queued_bytes > self._config.session_push_bytes_max and self._draining is None:
-            self._draining = asyncio.get_running_loop().create_task(self._drain())
-        if queued_bytes > self._config.session_queue_bytes_max:
-            log.warning("%s leaves too much unread; it is disconnected", self._context.peer())
-            self.refuse(QuotaExceeded("the client left too much unread"))
-
-    def finish(self) -> None:
-        """End the conversation after the queued frames."""
-        self._outbox.finish()
-
-    def end(self) -> None:
-        """End the conversation at once; queued frames do not leave."""
-        self._outbox.close()
-        self._ended.set()
-
-    def refuse(self, error: MagnetarError) -> None:
-        """End the conversation at once, and say why."""
-        self._refusal = error
-        self.end()
-
-    def push(self, body: Any) -> None:
-        """Send a command that the client did not ask for."""
-        self._session.push(body)
-
-    def look(self) -> None:
-        """End what the client may do no more."""
-        self._session.look()
-
-    def close(self) -> None:
-        """Note that the conversation is over. Repeating it is harmless."""
-        self._outbox.close()
-        self._session.on_closed()
-
-    async def run(self) -> None:
-        """Carry frames both ways until either side ends the conversation."""
-        loop = asyncio.get_running_loop()
-        # A sender that waits for the client notices neither the overflow nor the end.
-        parts = [
-            loop.create_task(self._send()),
-            loop.create_task(self._receive()),
-            loop.create_task(self._end()),
-        ]
-        try:
-            await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            if self._draining is not None:
-                parts.append(self._draining)
-            for part in parts:
-                part.cancel()
-            self.close()
-        if self._refusal is not None:
-            await abort(self._context, self._refusal.to_wire())
-
-    async def _drain(self) -> None:
-        """Pause pushes until the client has read enough."""
-        self._session.on_writable(False)
-        try:
-            await self._outbox.drain()
-        finally:
-            self._draining = None
-        self._session.on_writable(True)
-
-    async def _end(self) -> None:
-        await self._ended.wait()
-
-    async def _hand_over(self, commands: Sequence[service_pb2.Command]) -> None:
-        """Handle commands as long as the client takes the answers; the other commands wait here."""
-        answers, at = self._answers, 0
-        while True:
-            at = self._session.handle(commands, at)
-            if at == len(commands) and not answers.is_spent:
-                return
-            await answers.shrinks()
-
-    async def _send(self) -> None:
-        try:
-            while (frame := await self._outbox.take()) is not None:
-                await self._context.write(frame)
-        except (grpc.aio.BaseError, asyncio.InvalidStateError):
-            log.debug("%s is gone", self._context.peer())
-
-    async def _receive(self) -> None:
-        try:
-            while isinstance(data := await self._context.read(), bytes):
-                async for part in received(data):
-                    await self._hand_over(part.commands)
-        except DecodeError:
-            log.warning(
-                "%s sent bytes that are not a frame; it is disconnected", self._context.peer()
-            )
-        except (grpc.aio.BaseError, asyncio.InvalidStateError):
-            log.debug("%s is gone", self._context.peer())
-        except Exception:
-            log.exception("a frame from %s could not be handled", self._context.peer())
 
 
 def _nothing() -> None:

@@ -1,5 +1,8 @@
 """Transport between real processes: a conversation is a bidirectional gRPC stream.
 
+Its frames move to a stream of their own where the server offers one and it can be reached. The gRPC
+stream stays, and the conversation ends with either of the two: it says why a server ends it.
+
 Each link has a channel of its own, so that a broken link is noticed at once and the next attempt
 does not wait for gRPC's backoff: the caller decides when to try again. Retries, proxies and service
 configuration are off for the same reason.
@@ -10,18 +13,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, NamedTuple
 
 import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
 from magnetar_core.config import FRAME_BYTES_MAX, InvalidConfig
+from magnetar_core.frame_stream import FrameStream, StreamEnded, is_frame
 from magnetar_core.frames import Carried, in_turns
 from magnetar_core.outbox import Outbox
 from magnetar_core.security.link_security import PLAIN, LinkSecurity
 from magnetar_core.security.refusals import meaning_of
 from magnetar_core.shard_address import SHARD_KEY, ShardAddress
+from magnetar_core.stream_offers import OFFER_KEY, WISH_KEY
+from magnetar_core.stream_taking import StreamUnreachable, Unreachable, take
 from magnetar_core.transport import LinkClosed, LinkRefused
 from magnetar_core.wire import service_pb2 as pb
 
@@ -37,6 +43,9 @@ GRPC_MESSAGE_BYTES_MAX = FRAME_BYTES_MAX + (1 << 20)
 # key.
 ACCEPTED_KEY = "magnetar-service"
 OUTBOX_BYTES_HIGH = 4 << 20
+# The last frames of a stream may come after the end of its gRPC stream; this much later they are
+# lost.
+LAST_FRAMES_WITHIN_S = 1.0
 
 RECEIVE_LIMIT = "grpc.max_receive_message_length"
 COMMON_OPTIONS: tuple[tuple[str, Any], ...] = (
@@ -74,6 +83,7 @@ class GrpcTransport:
             which is for loopback and for trusted networks.
         connect_timeout_ms: how long an address may neither accept nor refuse before it counts as
             dead.
+        wants_streams: whether frames may move to streams of their own, where a server offers them.
     """
 
     def __init__(
@@ -81,8 +91,11 @@ class GrpcTransport:
         security: LinkSecurity = PLAIN,
         *,
         connect_timeout_ms: float = 5_000,
+        wants_streams: bool = True,
     ) -> None:
         self._security = security
+        self._wants_streams = wants_streams
+        self._unreachable = Unreachable()
         self._connect_timeout_ms = connect_timeout_ms
         self._links: set[GrpcLink] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -106,29 +119,20 @@ class GrpcTransport:
         server, metadata = _destination(address)
         try:
             metadata += self._security.metadata(server)
-            channel = self._channel(server)
+            if self._wants_streams and server not in self._unreachable:
+                try:
+                    wish = ((WISH_KEY, "1"),)
+                    opened = await self._open(address, server, service, metadata + wish)
+                except StreamUnreachable as error:
+                    self._unreachable.note(server, error)
+                    opened = await self._open(address, server, service, metadata)
+            else:
+                opened = await self._open(address, server, service, metadata)
         except InvalidConfig as error:
             raise LinkRefused(f"cannot talk to {address}: {error}") from None
-        call: ExchangeCall | None = None
-        try:
-            method: grpc.aio.StreamStreamMultiCallable[bytes, bytes] = channel.stream_stream(
-                exchange_method(service)
-            )
-            call = method(metadata=metadata)
-            async with asyncio.timeout(self._connect_timeout_ms / 1_000):
-                await _accepted(call, address, tls=self._security.tls is not None)
-        except BaseException as error:
-            if call is not None:
-                call.cancel()
-            self._spawn(channel.close())
-            if isinstance(error, TimeoutError):
-                raise LinkClosed(
-                    f"{address} did not answer within {self._connect_timeout_ms:.0f} ms"
-                ) from None
-            raise
-        link = GrpcLink(address, call, on_frame, on_closed)
+        link = GrpcLink(address, opened.call, opened.stream, on_frame, on_closed)
         self._links.add(link)
-        self._spawn(self._run(link, channel))
+        self._spawn(self._run(link, opened.channel))
         return link
 
     async def close(self) -> None:
@@ -140,6 +144,39 @@ class GrpcTransport:
             # Not gather: from Python 3.12 on it returns at once when all are done, and the
             # callbacks that empty the set would never have their turn.
             await asyncio.wait(list(self._tasks))
+
+    async def _open(
+        self, address: str, server: str, service: str, metadata: tuple[tuple[str, str], ...]
+    ) -> _Opened:
+        """Begin a conversation, and move it if the server offers that.
+
+        Raises:
+            StreamUnreachable: the server offers a stream, and it cannot be reached.
+            LinkClosed, LinkRefused: as connect.
+            InvalidConfig: TLS files or tokens cannot be read.
+        """
+        channel = self._channel(server)
+        call: ExchangeCall | None = None
+        try:
+            method: grpc.aio.StreamStreamMultiCallable[bytes, bytes] = channel.stream_stream(
+                exchange_method(service)
+            )
+            call = method(metadata=metadata)
+            async with asyncio.timeout(self._connect_timeout_ms / 1_000):
+                offer = await _accepted(call, address, tls=self._security.tls is not None)
+            stream = None
+            if offer is not None:
+                stream = await take(server, offer, GRPC_MESSAGE_BYTES_MAX)
+        except BaseException as error:
+            if call is not None:
+                call.cancel()
+            self._spawn(channel.close())
+            if isinstance(error, TimeoutError):
+                raise LinkClosed(
+                    f"{address} did not answer within {self._connect_timeout_ms:.0f} ms"
+                ) from None
+            raise
+        return _Opened(channel, call, stream)
 
     def _channel(self, address: str) -> grpc.aio.Channel:
         credentials = self._security.credentials()
@@ -161,6 +198,12 @@ class GrpcTransport:
         task.add_done_callback(self._tasks.discard)
 
 
+class _Opened(NamedTuple):
+    channel: grpc.aio.Channel
+    call: ExchangeCall
+    stream: FrameStream | None
+
+
 def _destination(address: str) -> tuple[str, tuple[tuple[str, str], ...]]:
     """Return the server's address, and the metadata that names a shard of it."""
     try:
@@ -174,9 +217,11 @@ def _destination(address: str) -> tuple[str, tuple[tuple[str, str], ...]]:
     return shard.server, ((SHARD_KEY, str(shard.place)),)
 
 
-async def _accepted(call: ExchangeCall, address: str, *, tls: bool) -> None:
-    if any(key == ACCEPTED_KEY for key, _ in await call.initial_metadata()):
-        return
+async def _accepted(call: ExchangeCall, address: str, *, tls: bool) -> str | None:
+    """Wait until the server accepts; return its offer of a stream, if it makes one."""
+    metadata = {key: str(value) for key, value in await call.initial_metadata()}
+    if ACCEPTED_KEY in metadata:
+        return metadata.get(OFFER_KEY)
     # gRPC names the reason at the end of its text.
     reason = (await call.details()).rpartition("last error: ")[2]
     if await call.code() is grpc.StatusCode.UNAUTHENTICATED:
@@ -196,11 +241,14 @@ class GrpcLink:
         self,
         address: str,
         call: ExchangeCall,
+        stream: FrameStream | None,
         on_frame: Callable[[Carried], None],
         on_closed: Callable[[], None],
     ) -> None:
         self._address = address
         self._call = call
+        self._stream = stream
+        self._carrier: ExchangeCall | FrameStream = call if stream is None else stream
         self._on_frame = on_frame
         self._on_closed = on_closed
         self._outbox = Outbox(OUTBOX_BYTES_HIGH)
@@ -220,9 +268,12 @@ class GrpcLink:
         self._closed = True
         self._outbox.close()
         self._call.cancel()
+        if self._stream is not None:
+            self._stream.close()
 
     async def run(self) -> None:
         """Carry frames both ways until the conversation ends, then call on_closed."""
+        self._call.add_done_callback(self._call_ended)
         sender = asyncio.get_running_loop().create_task(self._send())
         try:
             await self._receive()
@@ -231,9 +282,13 @@ class GrpcLink:
             sender.cancel()
             self._on_closed()
 
+    def _call_ended(self, _call: object) -> None:
+        if self._stream is not None:
+            asyncio.get_running_loop().call_later(LAST_FRAMES_WITHIN_S, self._stream.close)
+
     async def _receive(self) -> None:
         try:
-            while isinstance(data := await self._call.read(), bytes):
+            while is_frame(data := await self._carrier.read()):
                 await self._hand_over(pb.Frame.FromString(data))
         except grpc.aio.AioRpcError as error:
             log.debug("the link to %s broke: %s", self._address, error.details())
@@ -257,7 +312,7 @@ class GrpcLink:
     async def _send(self) -> None:
         try:
             while (frame := await self._outbox.take()) is not None:
-                await self._call.write(frame)
-        except (grpc.aio.AioRpcError, grpc.aio.BaseError, asyncio.InvalidStateError):
+                await self._carrier.write(frame)
+        except (StreamEnded, grpc.aio.AioRpcError, grpc.aio.BaseError, asyncio.InvalidStateError):
             # The receiving task learns the reason.
             self._call.cancel()

@@ -28,6 +28,8 @@ def test_other_machines_are_let_in_only_by_the_operators_word() -> None:
     [
         {"port": 65_536},
         {"metrics_port": -1},
+        {"stream_port": -1},
+        {"stream_port": 1 << 16},
         {"session_queue_bytes_max": 0},
         {"stop_grace_ms": -1},
         {"tls_key_file": "key.pem"},

@@ -1,14 +1,20 @@
-"""The gRPC server and transport over loopback, with a fake server behind them."""
+"""The gRPC server and transport over loopback, with a fake server behind them.
+
+Each test is played three times: with frames that stay in gRPC, and with streams of their own on
+both event loops.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import urllib.request
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextvars import ContextVar
 
 import grpc
 import grpc.aio
 import pytest
+import uvloop
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.rpc import status_pb2
 from grpc_health.v1 import health_pb2
@@ -35,13 +41,26 @@ LIST_TOPICS = "/magnetar.v1.Broker/ListTopics"
 LOOKUP = "/magnetar.v1.Broker/Lookup"
 
 
+wants_streams: ContextVar[bool] = ContextVar("wants_streams")
+new_loop: ContextVar[Callable[[], asyncio.AbstractEventLoop] | None] = ContextVar("new_loop")
+
+
+@pytest.fixture(autouse=True, params=["grpc", "stream", "stream on uvloop"])
+def _carrier(request: pytest.FixtureRequest) -> Iterator[None]:
+    wants = wants_streams.set(request.param != "grpc")
+    loop = new_loop.set(uvloop.new_event_loop if "uvloop" in request.param else None)
+    yield
+    wants_streams.reset(wants)
+    new_loop.reset(loop)
+
+
 class World:
     """A served fake, and a client of it."""
 
     def __init__(self, config: ListenConfig) -> None:
         self.fake = FakeServer()
         self.server = GrpcServer("Broker", config)
-        self.transport = GrpcTransport()
+        self.transport = GrpcTransport(wants_streams=wants_streams.get())
         self.received: list[service_pb2.Command] = []
         self.arrival = asyncio.Event()
         self.closed = asyncio.Event()
@@ -92,7 +111,8 @@ def play(
             await world.transport.close()
             await world.server.close()
 
-    asyncio.run(run())
+    with asyncio.Runner(loop_factory=new_loop.get()) as runner:
+        runner.run(run())
 
 
 class Listener:

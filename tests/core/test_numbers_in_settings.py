@@ -24,7 +24,7 @@ MAY_BE_ZERO: dict[Any, set[str]] = {
         "group_lag_gauges_max",
     },
     CoordinatorConfig: {"tcid", "recent_outcomes_max", "free_space_floor_bytes"},
-    ListenConfig: {"port", "metrics_port", "stop_grace_ms", "slow_operation_ms"},
+    ListenConfig: {"port", "stream_port", "metrics_port", "stop_grace_ms", "slow_operation_ms"},
     ClientConfig: set(),
     ProducerConfig: {"linger_ms"},
     ConsumerConfig: {"ack_linger_ms", "nack_delay_ms"},

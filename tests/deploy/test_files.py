@@ -142,7 +142,7 @@ def test_members_of_the_cluster_are_where_they_say(both: dict[str, dict[str, Any
         kind, *options = service["command"]
         given = dict(zip(options[::2], options[1::2], strict=True))
         port = service["environment"]["MAGNETAR_PORT"]
-        (published,) = service["ports"]
+        published, streams = service["ports"]
         assert kind == name.partition("-")[0]
         assert given == {
             "--name": name,
@@ -150,6 +150,7 @@ def test_members_of_the_cluster_are_where_they_say(both: dict[str, dict[str, Any
             "--external-address": f"127.0.0.1:{published['published']}",
         }
         assert str(published["target"]) == port
+        _check_streams(service, streams)
     shared = [
         {key: value for key, value in services[name]["environment"].items() if "PORT" not in key}
         for name in MEMBERS
@@ -198,9 +199,17 @@ def test_members_agree_on_who_they_are(both: dict[str, dict[str, Any]]) -> None:
         service = services[service_name]
         assert service["environment"]["MAGNETAR_PORT"] == port
         assert service["command"][:3] == [one.name.partition("-")[0], "--name", one.name]
-        (published,) = service["ports"]
+        published, streams = service["ports"]
         assert str(published["target"]) == port
         assert one.external_address == f"127.0.0.1:{published['published']}"
+        _check_streams(service, streams)
+
+
+def _check_streams(service: dict[str, Any], published: dict[str, Any]) -> None:
+    """A server tells its own port, so a program outside finds it only under the same number."""
+    port = service["environment"]["MAGNETAR_STREAM_PORT"]
+    assert port == str(published["target"]) == published["published"]
+    assert published["host_ip"] == "127.0.0.1"
 
 
 def test_versions_and_packages_are_those_of_the_project() -> None:

@@ -126,6 +126,7 @@ def test_ports_are_those_of_the_server(manifests: list[Manifest], kind: str) -> 
     ports = {port["name"]: port["containerPort"] for port in one["ports"]}
     assert ports == {
         "commands": int(given["MAGNETAR_PORT"]),
+        "streams": int(given["MAGNETAR_STREAM_PORT"]),
         "metrics": int(given["MAGNETAR_METRICS_PORT"]),
     }
     assert ports["commands"] == PORTS[kind]
@@ -140,7 +141,7 @@ def test_ports_are_those_of_the_server(manifests: list[Manifest], kind: str) -> 
         for rule in named(manifests, "NetworkPolicy", "magnetar")["spec"]["ingress"]
         for port in rule["ports"]
     }
-    assert allowed == {*PORTS.values(), ports["metrics"]}
+    assert allowed == {*PORTS.values(), ports["streams"], ports["metrics"]}
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -29,6 +29,7 @@ from tests.mutants.catalogue import (
     several_brokers,
     spark,
     storage,
+    streams,
     tables,
     transforms,
 )
@@ -40,6 +41,7 @@ CATALOGUE: tuple[Mutant, ...] = (
     *object_store.MUTANTS,
     *owners.MUTANTS,
     *security.MUTANTS,
+    *streams.MUTANTS,
     *etcd.MUTANTS,
     *broker_transactions.MUTANTS,
     *broker_recovery.MUTANTS,

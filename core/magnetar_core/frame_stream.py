@@ -1,0 +1,264 @@
+"""Frames over a bare TCP connection: the length of each frame, then the frame.
+
+Source: docs/design/0020-frame-streams.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+import struct
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Final, TypeGuard, cast
+
+log = logging.getLogger(__name__)
+
+# Little-endian, unlike most of a network: every machine that Magnetar runs on has it so.
+_LENGTH: Final = struct.Struct("<I")
+LENGTH_BYTES: Final = _LENGTH.size
+# What has arrived is read into a buffer of this size, from which small frames are cut. A larger
+# frame is read to its own place.
+BUFFER_BYTES: Final = 256 << 10
+# The other side has to wait while more than this has arrived and nobody has read it.
+UNREAD_BYTES_HIGH: Final = 4 << 20
+# write() waits while more than this has not left this process.
+UNSENT_BYTES_HIGH: Final = 1 << 20
+# Below this size a copy is cheaper than a second piece.
+_JOIN_BYTES_MAX: Final = 8 << 10
+# The kernel asks an idle peer whether it is there. What lies between the two forgets idle
+# connections, and tells nobody.
+_KEEPALIVE: Final = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
+
+
+def is_frame(found: object) -> TypeGuard[bytes]:
+    """Return whether what was read, here or from gRPC, is a frame, and not the end."""
+    return isinstance(found, bytes | bytearray)
+
+
+class StreamEnded(ConnectionError):
+    """The connection has ended, so the frame did not leave."""
+
+
+class FrameStream(asyncio.BufferedProtocol):
+    """One end of a connection that carries frames.
+
+    Args:
+        frame_bytes_max: the connection ends when the other side begins a larger frame, before any
+            memory is taken for it.
+        on_made: called with the stream when the connection is made.
+    """
+
+    def __init__(
+        self, frame_bytes_max: int, on_made: Callable[[FrameStream], None] | None = None
+    ) -> None:
+        self.frame_bytes_max = frame_bytes_max
+        self._on_made = on_made
+        self._transport: asyncio.Transport | None = None
+        self._frames: deque[bytes] = deque()
+        self._unread_bytes = 0
+        self._reader: asyncio.Future[None] | None = None
+        self._writer: asyncio.Future[None] | None = None
+        self._is_paused = False
+        self._is_finishing = False
+        self._has_ended = False
+        self._ends: list[asyncio.Future[None]] = []
+        # The beginning of a frame, or of its length, whose rest has not arrived.
+        self._partial: bytearray | None = None
+        self._partial_bytes = 0
+        self._partial_is_length = False
+
+    @property
+    def peer(self) -> str:
+        """The other side's address, for people."""
+        name = self._transport and self._transport.get_extra_info("peername")
+        return f"{name[0]}:{name[1]}" if name else "nobody"
+
+    async def read(self) -> bytes | None:
+        """Wait for a frame; None: the connection has ended. A single task may call this."""
+        while not self._frames:
+            if self._has_ended:
+                return None
+            self._reader = asyncio.get_running_loop().create_future()
+            try:
+                await self._reader
+            finally:
+                self._reader = None
+        frame = self._frames.popleft()
+        self._unread_bytes -= len(frame)
+        if self._is_paused and self._unread_bytes <= UNREAD_BYTES_HIGH // 2:
+            self._is_paused = False
+            if self._transport is not None and not self._has_ended:
+                self._transport.resume_reading()
+        return frame
+
+    async def write(self, frame: bytes) -> None:
+        """Send a frame, and wait while too much is on its way. A single task may call this.
+
+        Raises:
+            StreamEnded: the connection has ended.
+        """
+        transport = self._transport
+        if transport is None or transport.is_closing() or self._is_finishing:
+            raise StreamEnded
+        length = _LENGTH.pack(len(frame))
+        if len(frame) < _JOIN_BYTES_MAX:
+            transport.write(length + frame)
+        else:
+            transport.writelines((length, frame))
+        if self._writer is not None:
+            await self._writer
+            if self._has_ended:
+                raise StreamEnded
+
+    def close(self) -> None:
+        """End the connection now; what the other side has not read is lost. May be repeated."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    async def finish(self, within_s: float) -> None:
+        """End the connection when the other side has taken everything, or when time is up.
+
+        It is the other side that closes: if this one closed with something unread, the kernel would
+        drop what has not left it. What still comes is dropped.
+        """
+        if self._transport is None or self._transport.is_closing():
+            return
+        ended = asyncio.get_running_loop().create_future()
+        self._ends.append(ended)
+        self._is_finishing = True
+        self._frames.clear()
+        if self._is_paused:
+            # Whoever does not read does not learn of the end.
+            self._transport.resume_reading()
+        self._transport.write_eof()
+        try:
+            async with asyncio.timeout(within_s):
+                await ended
+        except TimeoutError:
+            self._transport.abort()
+
+    # What the event loop calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Note that the connection is made."""
+        # uvloop's has no class in common with asyncio's.
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=UNSENT_BYTES_HIGH)
+        _keep_alive(transport.get_extra_info("socket"))
+        if self._on_made is not None:
+            self._on_made(self)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Note that the connection has ended: whoever waits goes on."""
+        self._has_ended = True
+        self._partial = None
+        for waiter in (self._reader, self._writer, *self._ends):
+            _wake(waiter)
+
+    def pause_writing(self) -> None:
+        """Let write() wait."""
+        self._writer = asyncio.get_running_loop().create_future()
+
+    def resume_writing(self) -> None:
+        """Let write() go on."""
+        writer, self._writer = self._writer, None
+        _wake(writer)
+
+    def eof_received(self) -> bool:
+        """End, for nobody waits any more for what this side has not sent."""
+        self.close()
+        return False
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return where to read to: the rest of a frame, or the buffer that all streams share."""
+        if self._partial is not None:
+            return memoryview(self._partial)[self._partial_bytes :]
+        return _shared.view
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Take what was read to the place that get_buffer returned last."""
+        if self._partial is None:
+            self._cut(_shared.view[:nbytes])
+            return
+        self._partial_bytes += nbytes
+        if self._partial_bytes < len(self._partial):
+            return
+        whole, self._partial = self._partial, None
+        if self._partial_is_length:
+            self._begin(_LENGTH.unpack(whole)[0], b"")
+        else:
+            # protobuf reads a bytearray like bytes, and a copy costs as much as the frame.
+            self._arrived(cast(bytes, whole))
+
+    def _cut(self, data: memoryview) -> None:
+        """Cut frames out of what was read. Its end may be the beginning of another one."""
+        at, end = 0, len(data)
+        while end - at >= LENGTH_BYTES:
+            (length,) = _LENGTH.unpack_from(data, at)
+            begin = at + LENGTH_BYTES
+            if length > end - begin or length > self.frame_bytes_max:
+                self._begin(length, data[begin:])
+                return
+            at = begin + length
+            self._arrived(bytes(data[begin:at]))
+        if at < end:
+            self._wait_for(LENGTH_BYTES, data[at:], is_length=True)
+
+    def _begin(self, length: int, data: memoryview | bytes) -> None:
+        """Begin a frame of which only the beginning has arrived."""
+        if length > self.frame_bytes_max:
+            log.warning(
+                "%s sends a frame of %d bytes, and %d are allowed; it is disconnected",
+                self.peer,
+                length,
+                self.frame_bytes_max,
+            )
+            self.close()
+        elif length:
+            self._wait_for(length, data, is_length=False)
+        else:
+            self._arrived(b"")
+
+    def _wait_for(self, size: int, data: memoryview | bytes, *, is_length: bool) -> None:
+        self._partial = bytearray(size)
+        self._partial[: len(data)] = data
+        self._partial_bytes = len(data)
+        self._partial_is_length = is_length
+
+    def _arrived(self, frame: bytes) -> None:
+        if self._is_finishing:
+            return
+        self._frames.append(frame)
+        self._unread_bytes += len(frame)
+        if self._unread_bytes > UNREAD_BYTES_HIGH and not self._is_paused:
+            self._is_paused = True
+            if self._transport is not None:
+                self._transport.pause_reading()
+        _wake(self._reader)
+
+
+class _Shared(threading.local):
+    """The buffer that all streams of a thread read to: the event loop uses it within one call."""
+
+    def __init__(self) -> None:
+        self.view = memoryview(bytearray(BUFFER_BYTES))
+
+
+_shared: Final = _Shared()
+
+
+def _keep_alive(connection: socket.socket) -> None:
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEPALIVE.items():
+        # Not every system has all of them.
+        with contextlib.suppress(AttributeError, OSError):
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+def _wake(waiter: asyncio.Future[None] | None) -> None:
+    if waiter is not None and not waiter.done():
+        waiter.set_result(None)

@@ -1,0 +1,172 @@
+"""Where a server takes conversations whose frames move from gRPC to a stream of their own.
+
+Who the client is, and whether it may come in, was decided in gRPC. A ticket that the server gave
+there, and that can be used once, tells which conversation a connection belongs to.
+Source: docs/design/0020-frame-streams.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import socket
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from magnetar_core.config import InvalidConfig, join_address
+from magnetar_core.frame_stream import FrameStream, StreamEnded
+
+log = logging.getLogger(__name__)
+
+# In the metadata of a call: the client can take its frames to a stream; where, and its ticket.
+WISH_KEY: Final = "magnetar-wants-stream"
+OFFER_KEY: Final = "magnetar-stream"
+# The answer to a ticket. No other frame is empty.
+WELCOME: Final = b""
+# How long a client may take, from the offer to the connection, and from the connection to the
+# ticket.
+TAKEN_WITHIN_S: Final = 5.0
+# Connections that have shown no ticket yet; others are closed at once.
+STRANGERS_MAX: Final = 1_024
+_TICKET_BYTES: Final = 16
+
+
+class Offer:
+    """The offer to one conversation to move its frames.
+
+    Attributes:
+        text: what the client is told.
+    """
+
+    def __init__(self, offers: StreamOffers, ticket: str, text: str) -> None:
+        self.text = text
+        self._offers = offers
+        self._ticket = ticket
+        self._stream: asyncio.Future[FrameStream] = asyncio.get_running_loop().create_future()
+
+    async def taken(self) -> FrameStream:
+        """Wait for the client's connection.
+
+        Raises:
+            TimeoutError: the client does not come.
+        """
+        async with asyncio.timeout(TAKEN_WITHIN_S):
+            return await self._stream
+
+    def withdraw(self) -> None:
+        """Take no connection any more. Repeating it is harmless."""
+        self._offers.forget(self._ticket)
+        self._stream.cancel()
+
+    def take(self, stream: FrameStream) -> bool:
+        """Note the client's connection; False: nobody waits for it any more."""
+        if self._stream.done():
+            return False
+        self._stream.set_result(stream)
+        return True
+
+
+class StreamOffers:
+    """A port for streams, and the offers whose clients have not come yet.
+
+    Args:
+        host: where to listen.
+        port: 0 lets the operating system choose.
+        frame_bytes_max: the largest frame of a client.
+    """
+
+    def __init__(self, host: str, port: int, frame_bytes_max: int) -> None:
+        self._host = host
+        self._port = port
+        self._frame_bytes_max = frame_bytes_max
+        self._offers: dict[str, Offer] = {}
+        self._greetings: set[asyncio.Task[None]] = set()
+        self._servers: list[asyncio.Server] = []
+
+    async def open(self) -> None:
+        """Take the port.
+
+        Raises:
+            InvalidConfig: it is taken, or not an address of this machine.
+        """
+        loop = asyncio.get_running_loop()
+        try:
+            addresses = await loop.getaddrinfo(
+                self._host.strip("[]"), self._port, type=socket.SOCK_STREAM
+            )
+            for listening in self._bound([(one[0], one[4][0]) for one in addresses]):
+                self._servers.append(await loop.create_server(self._stream, sock=listening))
+        except OSError as error:
+            asked = join_address(self._host, self._port)
+            raise InvalidConfig(
+                f"cannot listen for streams at {asked}: {error.strerror}; choose another"
+                " stream_port, or 0 for any"
+            ) from error
+
+    def _bound(self, addresses: Iterable[tuple[int, str | int]]) -> Iterator[socket.socket]:
+        """Yield sockets for all addresses of the host, with one port.
+
+        asyncio would give each address a port of its own, and "::" no IPv4, unlike gRPC.
+        """
+        for place, (family, host) in enumerate(dict.fromkeys(addresses)):
+            is_dual = family == socket.AF_INET6 and host == "::" and socket.has_dualstack_ipv6()
+            try:
+                bound = socket.create_server(
+                    (str(host), self._port), family=family, dualstack_ipv6=is_dual
+                )
+            except OSError:
+                if place == 0:
+                    raise
+                # Whoever takes this address stays in gRPC.
+                continue
+            self._port = bound.getsockname()[1]
+            yield bound
+
+    def offer(self) -> Offer | None:
+        """Make an offer to a conversation; None: the port is closed."""
+        if not self._servers:
+            return None
+        ticket = secrets.token_hex(_TICKET_BYTES)
+        offer = self._offers[ticket] = Offer(self, ticket, f"{self._port} {ticket}")
+        return offer
+
+    def forget(self, ticket: str) -> None:
+        """Forget an offer. Repeating it is harmless."""
+        self._offers.pop(ticket, None)
+
+    def close(self) -> None:
+        """Make no more offers, and take nobody. Streams of conversations go on."""
+        servers, self._servers = self._servers, []
+        for server in servers:
+            server.close()
+        for greeting in self._greetings:
+            greeting.cancel()
+
+    def _stream(self) -> FrameStream:
+        return FrameStream(2 * _TICKET_BYTES, self._connected)
+
+    def _connected(self, stream: FrameStream) -> None:
+        if len(self._greetings) >= STRANGERS_MAX or not self._servers:
+            stream.close()
+            return
+        greeting = asyncio.get_running_loop().create_task(self._greet(stream))
+        self._greetings.add(greeting)
+        greeting.add_done_callback(self._greetings.discard)
+
+    async def _greet(self, stream: FrameStream) -> None:
+        is_taken = False
+        try:
+            async with asyncio.timeout(TAKEN_WITHIN_S):
+                ticket = await stream.read()
+                offer = self._offers.pop((ticket or b"").decode("ascii", "replace"), None)
+                if offer is not None:
+                    stream.frame_bytes_max = self._frame_bytes_max
+                    await stream.write(WELCOME)
+                    is_taken = offer.take(stream)
+        except (TimeoutError, StreamEnded):
+            pass
+        finally:
+            if not is_taken:
+                log.debug("%s has no ticket for a stream", stream.peer)
+                stream.close()

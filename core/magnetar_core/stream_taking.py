@@ -1,0 +1,79 @@
+"""How a client takes a server's offer to move a conversation's frames to a stream.
+
+Source: docs/design/0020-frame-streams.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final
+
+from magnetar_core.config import InvalidConfig, split_address
+from magnetar_core.frame_stream import FrameStream, StreamEnded
+from magnetar_core.stream_offers import WELCOME
+
+log = logging.getLogger(__name__)
+
+# A firewall between the two may swallow what goes to a port that it does not know.
+TAKEN_WITHIN_S: Final = 1.0
+# How long nobody tries again to reach the streams of a server.
+LEFT_ALONE_S: Final = 60.0
+
+
+class StreamUnreachable(ConnectionError):
+    """The offer came, and the stream cannot be reached. Nothing was sent."""
+
+
+async def take(server: str, offer: str, frame_bytes_max: int) -> FrameStream:
+    """Take an offer.
+
+    Args:
+        server: the address at which the conversation began, "host:port".
+        offer: the server's text.
+        frame_bytes_max: the largest frame of the server.
+    Raises:
+        StreamUnreachable: nobody is there who knows the offer.
+    """
+    port, _, ticket = offer.partition(" ")
+    stream: FrameStream | None = None
+    try:
+        host, _ = split_address(server)
+        async with asyncio.timeout(TAKEN_WITHIN_S):
+            _, stream = await asyncio.get_running_loop().create_connection(
+                lambda: FrameStream(frame_bytes_max), host, int(port)
+            )
+            await stream.write(ticket.encode())
+            if await stream.read() != WELCOME:
+                raise StreamEnded("it does not know the ticket")
+    except (InvalidConfig, ValueError, OverflowError, OSError, TimeoutError) as error:
+        if stream is not None:
+            stream.close()
+        why = str(error) or "no answer"
+        raise StreamUnreachable(f"the streams of {server} at port {port}: {why}") from None
+    except BaseException:
+        if stream is not None:
+            stream.close()
+        raise
+    return stream
+
+
+class Unreachable:
+    """The servers whose streams could not be reached lately: frames stay in gRPC there."""
+
+    def __init__(self) -> None:
+        self._until_s: dict[str, float] = {}
+
+    def note(self, server: str, error: StreamUnreachable) -> None:
+        """Leave the streams of a server alone for a while."""
+        log.info("%s; the conversation goes on in gRPC, which takes more processor time", error)
+        self._until_s[server] = asyncio.get_running_loop().time() + LEFT_ALONE_S
+
+    def __contains__(self, server: str) -> bool:
+        until_s = self._until_s.get(server)
+        if until_s is None:
+            return False
+        if asyncio.get_running_loop().time() < until_s:
+            return True
+        del self._until_s[server]
+        return False

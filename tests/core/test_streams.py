@@ -1,0 +1,502 @@
+"""Conversations whose frames move from gRPC to a stream: who may take one, and what ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from tests.certificates import Authority
+from tests.core.envelope import command, framed
+from tests.core.fakes import FakeServer
+from tests.virtual_time import run as run_in_virtual_time
+from tests.virtual_time import time_passes
+from tests.waiting import turns, until
+
+from magnetar_core import stream_offers, stream_taking
+from magnetar_core.config import InvalidConfig, ListenConfig
+from magnetar_core.frame_stream import LENGTH_BYTES, FrameStream
+from magnetar_core.frames import Carried
+from magnetar_core.grpc_server import GrpcServer
+from magnetar_core.grpc_transport import GrpcLink, GrpcTransport
+from magnetar_core.security.link_security import LinkSecurity, TlsFiles
+from magnetar_core.stream_offers import WELCOME, Offer, StreamOffers
+from magnetar_core.stream_taking import LEFT_ALONE_S, StreamUnreachable, Unreachable
+from magnetar_core.wire import broker_pb2, common_pb2, service_pb2
+
+UNKNOWN_TICKET = b"0" * 32
+
+
+class Conversation:
+    """A client's link, and what came over it."""
+
+    def __init__(self) -> None:
+        self.link: GrpcLink
+        self.closed = asyncio.Event()
+        self._commands: asyncio.Queue[service_pb2.Command] = asyncio.Queue()
+
+    async def ask(self, number: int = 0, size: int = 10) -> service_pb2.Command:
+        """Send a command, and return its answer."""
+        body = broker_pb2.CommandSend(sequence_id=number, batch=bytes(size))
+        self.link.write(framed(command(body, number + 1)))
+        return await self._commands.get()
+
+    def on_frame(self, frame: Carried) -> None:
+        for one in frame.commands:
+            self._commands.put_nowait(one)
+
+    @property
+    def answer_count(self) -> int:
+        return self._commands.qsize()
+
+
+class World:
+    """A server, and clients of it."""
+
+    def __init__(self, server: GrpcServer, fake: FakeServer) -> None:
+        self.server = server
+        self.fake = fake
+        self.transport = GrpcTransport()
+
+    @property
+    def offers(self) -> StreamOffers:
+        assert self.server._streams is not None
+        return self.server._streams
+
+    @property
+    def stream_port(self) -> int:
+        return self.offers._port
+
+    async def connect(self) -> Conversation:
+        conversation = Conversation()
+        conversation.link = await self.transport.connect(
+            self.server.address, "Broker", conversation.on_frame, conversation.closed.set
+        )
+        return conversation
+
+    async def stranger(self) -> FrameStream:
+        """A connection to the port of streams that has said nothing yet."""
+        loop = asyncio.get_running_loop()
+        _, stream = await loop.create_connection(
+            lambda: FrameStream(1 << 20), "127.0.0.1", self.stream_port
+        )
+        return stream
+
+
+@asynccontextmanager
+async def served(config: ListenConfig | None = None) -> AsyncIterator[World]:
+    fake = FakeServer()
+    server = GrpcServer("Broker", config or ListenConfig(stop_grace_ms=100))
+    await server.open()
+    await server.serve(fake)
+    world = World(server, fake)
+    try:
+        yield world
+    finally:
+        await world.transport.close()
+        await server.close()
+
+
+def play(scenario: Callable[[World], Awaitable[None]], config: ListenConfig | None = None) -> None:
+    async def run() -> None:
+        async with asyncio.timeout(30), served(config) as world:
+            await scenario(world)
+
+    asyncio.run(run())
+
+
+def test_frames_move_to_a_stream_which_is_the_default() -> None:
+    async def scenario(world: World) -> None:
+        one = await world.connect()
+        assert one.link._stream is not None
+        for number in range(3):
+            assert (await one.ask(number)).request_id == number + 1
+        # Nothing is left of the offer.
+        assert not world.offers._offers
+
+    play(scenario)
+
+
+def test_frames_stay_in_grpc_where_the_server_or_the_client_has_no_streams() -> None:
+    async def scenario(world: World) -> None:
+        one = await world.connect()
+        assert one.link._stream is None
+        await one.ask()
+
+    play(scenario, ListenConfig(streams=False, stop_grace_ms=100))
+
+    async def without(world: World) -> None:
+        world.transport = GrpcTransport(wants_streams=False)
+        await scenario(world)
+        # Whoever does not ask is told nothing: an earlier version, or a client in another language.
+        assert not world.offers._offers
+
+    play(without)
+
+
+def test_frames_stay_in_grpc_with_tls(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    pair = authority.sign("server")
+
+    async def scenario(world: World) -> None:
+        await world.transport.close()
+        world.transport = GrpcTransport(LinkSecurity(TlsFiles(ca_file=authority.ca_file)))
+        one = await world.connect()
+        assert one.link._stream is None
+        await one.ask()
+
+    config = ListenConfig(
+        tls_certificate_file=pair.certificate_file,
+        tls_key_file=pair.key_file,
+        stop_grace_ms=100,
+    )
+    play(scenario, config)
+
+
+def test_a_client_that_cannot_reach_the_port_stays_in_grpc(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A firewall, a tunnel of one port, a container whose other ports are not published."""
+    caplog.set_level(logging.INFO, "magnetar_core.stream_taking")
+
+    async def scenario(world: World) -> None:
+        for listening in world.offers._servers:
+            listening.close()
+        for _ in range(2):
+            one = await world.connect()
+            assert one.link._stream is None
+            await one.ask()
+        # The second one has not tried again.
+        assert len(caplog.messages) == 1
+        assert f"port {world.stream_port}" in caplog.text
+        assert "goes on in gRPC" in caplog.text
+
+    play(scenario)
+
+
+def test_a_port_that_swallows_everything_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream_taking, "TAKEN_WITHIN_S", 0.05)
+
+    async def scenario(world: World) -> None:
+        loop = asyncio.get_running_loop()
+        silent = await loop.create_server(asyncio.Protocol, "127.0.0.1", 0)
+        world.offers._port = silent.sockets[0].getsockname()[1]
+        one = await world.connect()
+        assert one.link._stream is None
+        await one.ask()
+        silent.close()
+
+    play(scenario)
+
+
+def test_a_port_of_another_server_is_not_taken_for_this_one() -> None:
+    """Behind a tunnel the same number may be somebody else's on this machine."""
+
+    async def scenario(world: World) -> None:
+        async with served() as other:
+            world.offers._port = other.stream_port
+            one = await world.connect()
+            assert one.link._stream is None
+            await one.ask()
+            assert not other.fake.sessions
+
+    play(scenario)
+
+
+def test_a_server_is_tried_again_after_a_while() -> None:
+    async def scenario() -> None:
+        unreachable = Unreachable()
+        unreachable.note("a:1", StreamUnreachable("the streams of a:1 at port 2: refused"))
+        assert "a:1" in unreachable
+        assert "b:1" not in unreachable
+        await time_passes(LEFT_ALONE_S - 0.1)
+        assert "a:1" in unreachable
+        await time_passes(0.2)
+        assert "a:1" not in unreachable
+
+    run_in_virtual_time(scenario())
+
+
+def test_strangers_are_shown_out() -> None:
+    async def scenario(world: World) -> None:
+        offer = world.offers.offer()
+        assert offer is not None
+        ticket = offer.text.split()[1].encode()
+        for said in (UNKNOWN_TICKET, b"", b"\xff" * 32, ticket[:-1], ticket + b"0", ticket.upper()):
+            stranger = await world.stranger()
+            await stranger.write(said)
+            assert await stranger.read() is None, said
+        assert not world.fake.sessions
+
+    play(scenario)
+
+
+def test_a_stranger_who_begins_more_than_a_ticket_is_shown_out_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Not even the memory is taken that it asks for."""
+    monkeypatch.setattr(stream_offers, "TAKEN_WITHIN_S", 1_000)
+
+    async def scenario(world: World) -> None:
+        stranger = await world.stranger()
+        assert stranger._transport is not None
+        stranger._transport.write((1 << 20).to_bytes(LENGTH_BYTES, "little"))
+        assert await stranger.read() is None
+
+    play(scenario)
+
+
+def test_a_ticket_counts_once() -> None:
+    async def scenario(world: World) -> None:
+        offer = world.offers.offer()
+        assert offer is not None
+        port, ticket = offer.text.split()
+        assert int(port) == world.stream_port
+        first, second = await world.stranger(), await world.stranger()
+        await first.write(ticket.encode())
+        assert await first.read() == WELCOME
+        await second.write(ticket.encode())
+        assert await second.read() is None
+        taken = await offer.taken()
+        await taken.write(b"for the first")
+        assert await first.read() == b"for the first"
+
+    play(scenario)
+
+
+def test_a_ticket_of_a_conversation_that_has_ended_counts_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It ends because nobody has come, or because its client was gone before it was told."""
+    monkeypatch.setattr(stream_offers, "TAKEN_WITHIN_S", 0.01)
+
+    async def scenario(world: World) -> None:
+        tickets = []
+        accept = world.offers.offer
+
+        def noted() -> Offer | None:
+            offer = accept()
+            assert offer is not None
+            tickets.append(offer.text.split()[1])
+            return offer
+
+        async def never(server: str, offer: str, frame_bytes_max: int) -> FrameStream:
+            await until(lambda: not world.server._sessions)
+            raise StreamUnreachable("it took too long")
+
+        monkeypatch.setattr(world.offers, "offer", noted)
+        monkeypatch.setattr("magnetar_core.grpc_transport.take", never)
+        await world.connect()
+        assert len(tickets) == 1
+        assert not world.offers._offers
+        monkeypatch.undo()
+        late = await world.stranger()
+        await late.write(tickets[0].encode())
+        assert await late.read() is None
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("host", ["localhost", "::", "0.0.0.0", "127.0.0.1"])
+def test_streams_are_where_grpc_is(host: str) -> None:
+    """For gRPC "::" is IPv4, too."""
+
+    async def scenario(world: World) -> None:
+        port = world.server.port
+        for address in ("127.0.0.1", "[::1]") if host == "::" else ("127.0.0.1",):
+            one = Conversation()
+            one.link = await world.transport.connect(
+                f"{address}:{port}", "Broker", one.on_frame, one.closed.set
+            )
+            assert one.link._stream is not None, address
+            await one.ask()
+
+    play(scenario, ListenConfig(host=host, allow_remote=True, stop_grace_ms=100))
+
+
+def test_addresses_of_a_host_have_one_port() -> None:
+    """As localhost has, where the file of hosts says so."""
+    both = [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"), (socket.AF_INET, "127.0.0.1")]
+    bound = list(StreamOffers("localhost", 0, 100)._bound(both))
+    assert [one.family for one in bound] == [socket.AF_INET, socket.AF_INET6]
+    assert len({one.getsockname()[1] for one in bound}) == 1
+    taken = bound[0].getsockname()[1]
+    with pytest.raises(OSError, match="in use"):
+        list(StreamOffers("localhost", taken, 100)._bound(both))
+    bound[0].close()
+    # One address is enough.
+    (rest,) = StreamOffers("localhost", taken, 100)._bound(both)
+    for one in (rest, bound[1]):
+        one.close()
+
+
+def test_who_says_nothing_is_shown_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream_offers, "TAKEN_WITHIN_S", 0.01)
+
+    async def scenario(world: World) -> None:
+        assert await (await world.stranger()).read() is None
+
+    play(scenario)
+
+
+def test_only_so_many_strangers_may_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream_offers, "STRANGERS_MAX", 3)
+
+    async def scenario(world: World) -> None:
+        waiting = [await world.stranger() for _ in range(3)]
+        await until(lambda: len(world.offers._greetings) == 3)
+        assert await (await world.stranger()).read() is None
+        waiting.pop().close()
+        await until(lambda: len(world.offers._greetings) == 2)
+        one = await world.connect()
+        assert one.link._stream is not None
+        for stranger in waiting:
+            stranger.close()
+
+    play(scenario)
+
+
+def test_a_client_that_asks_for_a_stream_and_does_not_come_is_let_go(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(stream_offers, "TAKEN_WITHIN_S", 0.05)
+
+    async def scenario(world: World) -> None:
+        take = stream_taking.take
+
+        async def never(server: str, offer: str, frame_bytes_max: int) -> FrameStream:
+            await until(lambda: not world.server._sessions)
+            return await take(server, offer, frame_bytes_max)
+
+        monkeypatch.setattr("magnetar_core.grpc_transport.take", never)
+        # It comes when the server has given up, so it begins once more.
+        one = await world.connect()
+        assert one.link._stream is None
+        await one.ask()
+
+    play(scenario)
+
+
+def test_a_conversation_ends_with_its_stream() -> None:
+    async def scenario(world: World) -> None:
+        for end in ("the client's", "the server's"):
+            one = await world.connect()
+            await one.ask()
+            session = world.fake.sessions[-1]
+            (own,) = world.server._sessions
+            stream = one.link._stream if end == "the client's" else own._carrier
+            assert isinstance(stream, FrameStream)
+            stream.close()
+            await one.closed.wait()
+            await until(lambda: not world.server._sessions)
+            assert session.closed
+
+    play(scenario)
+
+
+def test_a_conversation_ends_with_its_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """gRPC notices that the other machine is gone; nothing may be left of its stream."""
+    monkeypatch.setattr("magnetar_core.grpc_transport.LAST_FRAMES_WITHIN_S", 0.01)
+
+    async def scenario(world: World) -> None:
+        one = await world.connect()
+        await one.ask()
+        (own,) = world.server._sessions
+        assert isinstance(own._carrier, FrameStream)
+        # Nothing comes from there any more, not even the end.
+        close = own._carrier.close
+        monkeypatch.setattr(own._carrier, "close", lambda: None)
+        one.link._call.cancel()
+        await one.closed.wait()
+        await until(lambda: not world.server._sessions)
+        assert world.fake.sessions[0].closed
+        close()
+
+    play(scenario)
+
+
+def test_a_server_closes_the_stream_of_a_call_that_has_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("magnetar_core.grpc_transport.LAST_FRAMES_WITHIN_S", 1_000)
+
+    async def scenario(world: World) -> None:
+        one = await world.connect()
+        await one.ask()
+        one.link._call.cancel()
+        await one.closed.wait()
+        assert world.fake.sessions[0].closed
+
+    play(scenario)
+
+
+def test_a_server_that_stops_sends_its_last_answers_first() -> None:
+    """More than the network holds: the client reads nothing until the server is about to end."""
+
+    async def scenario(world: World) -> None:
+        one = await world.connect()
+        await one.ask()
+        (session,) = world.server._sessions
+        assert one.link._stream is not None
+        assert isinstance(session._carrier, FrameStream)
+        network, servers = one.link._stream._transport, session._carrier._transport
+        assert network is not None
+        assert servers is not None
+        network.pause_reading()
+        hello = common_pb2.CommandHello(client_name="n" * 900)
+        asked = 0
+        while not servers.get_write_buffer_size():
+            one.link.write(framed(*(command(hello, number) for number in range(1, 101))))
+            asked += 100
+            await until(lambda: world.fake.hello_count == asked)  # noqa: B023
+            await until(lambda: session._outbox.byte_count == 0)
+        closing = asyncio.ensure_future(world.server.close())
+        await turns(5)
+        network.resume_reading()
+        await closing
+        await one.closed.wait()
+        assert one.answer_count == asked
+
+    play(scenario, ListenConfig(stop_grace_ms=20_000))
+
+
+def test_a_frame_beyond_the_limit_ends_the_conversation() -> None:
+    async def scenario(world: World) -> None:
+        one = await world.connect()
+        await one.ask(0, (4 << 20) - 1_000)
+        one.link.write(bytes((4 << 20) + 1))
+        await one.closed.wait()
+        other = await world.connect()
+        await other.ask()
+
+    play(scenario, ListenConfig(frame_bytes_max=4 << 20, stop_grace_ms=100))
+
+
+def test_a_port_that_is_taken_is_named() -> None:
+    async def scenario(world: World) -> None:
+        second = GrpcServer("Broker", ListenConfig(stream_port=world.stream_port))
+        with pytest.raises(InvalidConfig, match=f"{world.stream_port}.*another stream_port"):
+            await second.open()
+        await second.close()
+
+    play(scenario)
+
+
+def test_no_ticket_is_written_to_a_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+
+    async def scenario(world: World) -> None:
+        offer = world.offers.offer()
+        assert offer is not None
+        ticket = offer.text.split()[1]
+        stranger = await world.stranger()
+        await stranger.write(f"{ticket[:-1]}x".encode())
+        assert await stranger.read() is None
+        assert "no ticket" in caplog.text
+        assert ticket[:-1] not in caplog.text
+
+    play(scenario)

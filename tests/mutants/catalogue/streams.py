@@ -1,0 +1,172 @@
+"""Mistakes about frames that move from gRPC to streams."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+_STREAM = "core/magnetar_core/frame_stream.py"
+_OFFERS = "core/magnetar_core/stream_offers.py"
+_TAKING = "core/magnetar_core/stream_taking.py"
+_TRANSPORT = "core/magnetar_core/grpc_transport.py"
+_SERVER = "core/magnetar_core/grpc_server.py"
+_SESSION = "core/magnetar_core/grpc_session.py"
+_CONFIG = "core/magnetar_core/config.py"
+
+MUTANTS: tuple[Mutant, ...] = (
+    Mutant(
+        name="ticket-counts-twice",
+        file=_OFFERS,
+        old='self._offers.pop((ticket or b"").decode("ascii", "replace"), None)',
+        new='self._offers.get((ticket or b"").decode("ascii", "replace"))',
+        mistake="Whoever has seen a ticket is welcomed with it once more.",
+    ),
+    Mutant(
+        name="ticket-outlives-its-call",
+        file=_SERVER,
+        old="                offer.withdraw()",
+        new="                pass",
+        mistake="A ticket is welcomed when nobody waits for it, and is kept for ever.",
+    ),
+    Mutant(
+        name="strangers-may-stay",
+        file=_OFFERS,
+        old="        except (TimeoutError, StreamEnded):\n            pass\n        finally:\n"
+        "            if not is_taken:",
+        new="        except (TimeoutError, StreamEnded):\n            pass\n        finally:\n"
+        "            if False:",
+        mistake="Connections without a ticket stay open.",
+    ),
+    Mutant(
+        name="strangers-without-limit",
+        file=_OFFERS,
+        old="len(self._greetings) >= STRANGERS_MAX or",
+        new="",
+        mistake="Any number of connections may wait without a ticket.",
+    ),
+    Mutant(
+        name="strangers-may-send-much",
+        file=_OFFERS,
+        old="FrameStream(2 * _TICKET_BYTES, self._connected)",
+        new="FrameStream(self._frame_bytes_max, self._connected)",
+        mistake="Memory is taken for the frame of somebody who has no ticket.",
+    ),
+    Mutant(
+        name="streams-despite-tls",
+        file=_CONFIG,
+        old="        return self.streams and not self.tls_certificate_file",
+        new="        return self.streams",
+        mistake="With TLS, frames go over the network in plain text.",
+    ),
+    Mutant(
+        name="streams-offered-unasked",
+        file=_SERVER,
+        old="if self._streams is not None and wants_stream(context):",
+        new="if self._streams is not None:",
+        mistake="A client of an earlier version waits for answers that nobody sends.",
+    ),
+    Mutant(
+        name="another-server-welcomes",
+        file=_TAKING,
+        old="            if await stream.read() != WELCOME:",
+        new="            if await stream.read() == b'?':",
+        mistake="A client takes any port that accepts connections for its server's.",
+    ),
+    Mutant(
+        name="unreachable-streams-tried-each-time",
+        file=_TAKING,
+        old="        self._until_s[server] = asyncio.get_running_loop().time() + LEFT_ALONE_S",
+        new="        pass",
+        mistake="Behind a firewall, each link takes a second longer to begin.",
+    ),
+    Mutant(
+        name="unreachable-streams-for-ever",
+        file=_TAKING,
+        old="        del self._until_s[server]\n        return False",
+        new="        return True",
+        mistake="A port that was unreachable once is never tried again.",
+    ),
+    Mutant(
+        name="stream-outlives-its-call",
+        file=_TRANSPORT,
+        old="call_later(LAST_FRAMES_WITHIN_S, self._stream.close)",
+        new="call_later(LAST_FRAMES_WITHIN_S, lambda: None)",
+        mistake="A conversation goes on after gRPC has noticed that the machine is gone.",
+    ),
+    Mutant(
+        name="call-outlives-its-stream",
+        file=_TRANSPORT,
+        old="        self._outbox.close()\n        self._call.cancel()\n        if self._stream",
+        new="        self._outbox.close()\n        if self._stream",
+        mistake="The server keeps conversations whose clients are gone.",
+    ),
+    Mutant(
+        name="last-answers-lost",
+        file=_SESSION,
+        old="                await self._carrier.finish(self._config.stop_grace_ms / 1_000)",
+        new="                self._carrier.close()",
+        mistake="A server that stops drops answers that it has given.",
+    ),
+    Mutant(
+        name="last-answers-lost-to-unread-commands",
+        file=_STREAM,
+        old="        self._transport.write_eof()",
+        new="        self._transport.close()",
+        mistake="Who closes with something unread takes back what has not arrived.",
+    ),
+    Mutant(
+        name="addresses-with-ports-of-their-own",
+        file=_OFFERS,
+        old="                    (str(host), self._port), family=family",
+        new="                    (str(host), 0), family=family",
+        mistake="Streams of localhost are told at one port, and listen at two.",
+    ),
+    Mutant(
+        name="large-frames-taken",
+        file=_STREAM,
+        old="        if length > self.frame_bytes_max:\n            log",
+        new="        if False:\n            log",
+        mistake="A client takes as much of a server's memory as it likes.",
+    ),
+    Mutant(
+        name="large-frames-that-arrive-whole-taken",
+        file=_STREAM,
+        old="if length > end - begin or length > self.frame_bytes_max:",
+        new="if length > end - begin:",
+        mistake="The limit counts only for frames that arrive in pieces.",
+    ),
+    Mutant(
+        name="unread-frames-without-limit",
+        file=_STREAM,
+        old="                self._transport.pause_reading()",
+        new="                pass",
+        mistake="A client that sends faster than it is served fills the server's memory.",
+    ),
+    Mutant(
+        name="reading-stays-paused",
+        file=_STREAM,
+        old="                self._transport.resume_reading()",
+        new="                pass",
+        mistake="A conversation that was held up once stands still.",
+    ),
+    Mutant(
+        name="writers-never-wait",
+        file=_STREAM,
+        old="        if self._writer is not None:\n            await self._writer\n",
+        new="        if self._writer is not None:\n            pass\n",
+        mistake="What a client leaves unread is kept where no limit counts it.",
+    ),
+    Mutant(
+        name="frames-share-the-buffer",
+        file=_STREAM,
+        old="self._arrived(bytes(data[begin:at]))",
+        new="self._arrived(cast(bytes, data[begin:at]))",
+        mistake="A frame changes when another connection reads.",
+    ),
+    Mutant(
+        name="partial-length-taken-for-content",
+        file=_STREAM,
+        old="self._wait_for(LENGTH_BYTES, data[at:], is_length=True)",
+        new="self._wait_for(LENGTH_BYTES, data[at:], is_length=False)",
+        mistake="A length that the network cuts becomes a frame.",
+    ),
+)
