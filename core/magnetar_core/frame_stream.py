@@ -23,6 +23,9 @@ LENGTH_BYTES: Final = _LENGTH.size
 # What has arrived is read into a buffer of this size, from which small frames are cut. A larger
 # frame is read to its own place.
 BUFFER_BYTES: Final = 256 << 10
+# Room for a frame of which only the beginning has arrived. Larger ones get more as they arrive:
+# whoever sends four bytes must not have a server take sixty-four megabytes.
+ROOM_BYTES_FIRST: Final = 2 << 20
 # The other side has to wait while more than this has arrived and nobody has read it.
 UNREAD_BYTES_HIGH: Final = 4 << 20
 # write() waits while more than this has not left this process.
@@ -69,6 +72,7 @@ class FrameStream(asyncio.BufferedProtocol):
         # The beginning of a frame, or of its length, whose rest has not arrived.
         self._partial: bytearray | None = None
         self._partial_bytes = 0
+        self._whole_bytes = 0
         self._partial_is_length = False
 
     @property
@@ -185,7 +189,13 @@ class FrameStream(asyncio.BufferedProtocol):
             self._cut(_shared.view[:nbytes])
             return
         self._partial_bytes += nbytes
-        if self._partial_bytes < len(self._partial):
+        room = len(self._partial)
+        if self._partial_bytes < room:
+            return
+        if room < self._whole_bytes:
+            grown = bytearray(min(2 * room, self._whole_bytes))
+            grown[:room] = self._partial
+            self._partial = grown
             return
         whole, self._partial = self._partial, None
         if self._partial_is_length:
@@ -224,7 +234,8 @@ class FrameStream(asyncio.BufferedProtocol):
             self._arrived(b"")
 
     def _wait_for(self, size: int, data: memoryview | bytes, *, is_length: bool) -> None:
-        self._partial = bytearray(size)
+        self._partial = bytearray(min(size, max(ROOM_BYTES_FIRST, len(data))))
+        self._whole_bytes = size
         self._partial[: len(data)] = data
         self._partial_bytes = len(data)
         self._partial_is_length = is_length

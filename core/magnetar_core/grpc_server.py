@@ -9,7 +9,6 @@ NOT_SERVING. With shards that come and go, each has a door: see the module `door
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -89,11 +88,10 @@ class GrpcServer:
         self._doors = doors or Doors()
         self._gate = gate
         self._traces = traces
-        self._admission = Admission(config, clock or SystemClock())
+        clock = clock or SystemClock()
+        self._admission = Admission(config, clock)
         self._stopping = False
-        self._slow_operations = SlowOperations(
-            config.slow_operation_ms, lambda: asyncio.get_running_loop().time() * 1_000
-        )
+        self._slow_operations = SlowOperations(config.slow_operation_ms, clock.monotonic_ms)
         self._sessions: set[ServerSession] = set()
         # Messages that flow by themselves, and memberships, are not asked for again.
         self._rights_watch = ConversationWatch(lambda: self._sessions, ServerSession.look)

@@ -15,6 +15,7 @@ from tests.waiting import turns, until
 from magnetar_core.frame_stream import (
     BUFFER_BYTES,
     LENGTH_BYTES,
+    ROOM_BYTES_FIRST,
     UNREAD_BYTES_HIGH,
     UNSENT_BYTES_HIGH,
     FrameStream,
@@ -127,6 +128,22 @@ def test_a_frame_of_the_limit_is_taken_and_a_larger_one_ends_the_connection() ->
             stream, transport = connected(1_000)
             feed(stream, encoded(begins_with) + length + bytes(min(size, 1_001)))
             assert transport.said == ([] if is_taken else ["abort"])
+
+
+def test_memory_is_taken_for_what_has_arrived() -> None:
+    """Of a client that says how much it will send, and sends nothing."""
+    size = 40 << 20
+    stream, _ = connected(size)
+    feed(stream, size.to_bytes(LENGTH_BYTES, "little"))
+    frame = Random(1).randbytes(size)
+    left = frame
+    while left:
+        assert stream._partial is not None
+        arrived = size - len(left)
+        assert len(stream._partial) <= max(ROOM_BYTES_FIRST, 2 * arrived)
+        left = feed(stream, left)
+    stream.connection_lost(None)
+    assert asyncio.run(read_all(stream)) == [frame]
 
 
 def test_the_other_side_waits_while_nobody_reads() -> None:

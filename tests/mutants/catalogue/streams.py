@@ -135,6 +135,13 @@ MUTANTS: tuple[Mutant, ...] = (
         mistake="The limit counts only for frames that arrive in pieces.",
     ),
     Mutant(
+        name="memory-taken-for-a-length",
+        file=_STREAM,
+        old="bytearray(min(size, max(ROOM_BYTES_FIRST, len(data))))",
+        new="bytearray(size)",
+        mistake="Four bytes make a server take as much memory as the largest frame.",
+    ),
+    Mutant(
         name="unread-frames-without-limit",
         file=_STREAM,
         old="                self._transport.pause_reading()",
