@@ -1,4 +1,4 @@
-"""The least that a server needs: a gRPC stream of raw frames, and one group commit for all of it.
+"""The least that a server needs: a stream of raw frames, and one group commit for all of it.
 
 A frame is any number of commands, each a struct and a payload. Everything that became ready in one
 turn of the event loop leaves in one frame.
@@ -10,16 +10,13 @@ import asyncio
 import struct
 from collections.abc import Callable, Iterator
 
-import grpc
-import grpc.aio
-
-from magnetar_core.grpc_transport import CHANNEL_OPTIONS, COMMON_OPTIONS
+from magnetar_core.config import FRAME_BYTES_MAX, split_address
+from magnetar_core.frame_stream import FrameStream
 from magnetar_storage.rocks import RocksStore
 from magnetar_storage.store import WriteBatch
 
 # Request number, what is asked, a number that it is asked about, length of the payload.
 _HEAD = struct.Struct("<QBQI")
-METHOD = "/bare.Bare/Exchange"
 ROWS = "rows"
 
 Command = tuple[int, int, int, bytes]
@@ -91,13 +88,19 @@ class BareCommit:
 class Peer:
     """The client's end: requests with callbacks."""
 
-    def __init__(self, address: str) -> None:
-        self._channel = grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
-        self._call: grpc.aio.StreamStreamCall[bytes, bytes] = self._channel.stream_stream(METHOD)()
+    def __init__(self, stream: FrameStream) -> None:
+        self._stream = stream
         self._outgoing = Outgoing()
         self._waiting: dict[int, Callable[[int], None]] = {}
         self._count = 0
         self._tasks = [asyncio.ensure_future(self._send()), asyncio.ensure_future(self._receive())]
+
+    @classmethod
+    async def connect(cls, address: str) -> Peer:
+        _, stream = await asyncio.get_running_loop().create_connection(
+            lambda: FrameStream(FRAME_BYTES_MAX), *split_address(address)
+        )
+        return cls(stream)
 
     def ask(self, kind: int, about: int, payload: bytes, then: Callable[[int], None]) -> None:
         self._count += 1
@@ -109,17 +112,17 @@ class Peer:
         self.ask(kind, about, payload, future.set_result)
         return await future
 
-    async def close(self) -> None:
+    def close(self) -> None:
         for task in self._tasks:
             task.cancel()
-        await self._channel.close()
+        self._stream.close()
 
     async def _send(self) -> None:
         while True:
-            await self._call.write(await self._outgoing.take())
+            await self._stream.write(await self._outgoing.take())
 
     async def _receive(self) -> None:
-        while isinstance(frame := await self._call.read(), bytes):
+        while (frame := await self._stream.read()) is not None:
             for number, _, about, _ in unpack(frame):
                 self._waiting.pop(number)(about)
 
@@ -130,16 +133,16 @@ Handler = Callable[[Command, Callable[[int], None]], None]
 async def serve(port: int, handle: Handler) -> None:
     """Answer for ever. A handler is given a command and what sends its reply."""
 
-    async def exchange(_requests: object, context: grpc.aio.ServicerContext[bytes, bytes]) -> None:
+    async def exchange(stream: FrameStream) -> None:
         outgoing = Outgoing()
 
         async def send() -> None:
             while True:
-                await context.write(await outgoing.take())
+                await stream.write(await outgoing.take())
 
         sender = asyncio.ensure_future(send())
         try:
-            while isinstance(frame := await context.read(), bytes):
+            while (frame := await stream.read()) is not None:
                 for command in unpack(frame):
                     number = command[0]
 
@@ -150,12 +153,13 @@ async def serve(port: int, handle: Handler) -> None:
         finally:
             sender.cancel()
 
-    server = grpc.aio.server(options=COMMON_OPTIONS)
-    handlers: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
-        "Exchange": grpc.stream_stream_rpc_method_handler(exchange)
-    }
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("bare.Bare", handlers),))
-    server.add_insecure_port(f"127.0.0.1:{port}")
-    await server.start()
+    exchanges: set[asyncio.Task[None]] = set()
+
+    def connected(stream: FrameStream) -> None:
+        exchanges.add(asyncio.ensure_future(exchange(stream)))
+
+    server = await asyncio.get_running_loop().create_server(
+        lambda: FrameStream(FRAME_BYTES_MAX, connected), "127.0.0.1", port
+    )
     print("ready", flush=True)
-    await server.wait_for_termination()
+    await server.serve_forever()

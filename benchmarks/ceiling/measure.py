@@ -86,7 +86,8 @@ async def measure_transactions(
     inputs: int,
 ) -> AsyncIterator[Result]:
     """NewTxn; AddPartition and AddSubscription; the messages and acks; EndTxn. All durable."""
-    broker, coordinator = Peer(addresses["broker"]), Peer(addresses["coordinator"])
+    broker = await Peer.connect(addresses["broker"])
+    coordinator = await Peer.connect(addresses["coordinator"])
     value = bytes(message_bytes)
     ack = bytes(ACK_BYTES)
     additions = [(ADD, bytes(NAME_BYTES * partitions))]
@@ -124,13 +125,13 @@ async def measure_transactions(
             p50_ms=p50_ms,
             p99_ms=p99_ms,
         )
-    await broker.close()
-    await coordinator.close()
+    broker.close()
+    coordinator.close()
 
 
 async def measure_stream(addresses: dict[str, str], *, total_bytes: int) -> AsyncIterator[Result]:
     """Bytes to a server that answers each frame and keeps nothing."""
-    sink = Peer(addresses["sink"])
+    sink = await Peer.connect(addresses["sink"])
     frame = bytes(FRAME_BYTES)
     count = max(total_bytes // FRAME_BYTES, FRAMES_UNDER_WAY)
     left = iter(range(count))
@@ -142,7 +143,7 @@ async def measure_stream(addresses: dict[str, str], *, total_bytes: int) -> Asyn
     began_s = time.perf_counter()
     await asyncio.gather(*(send() for _ in range(FRAMES_UNDER_WAY)))
     elapsed_s = time.perf_counter() - began_s
-    await sink.close()
+    sink.close()
     yield Result(
         workload="bare stream",
         variant=STREAM_VARIANT,

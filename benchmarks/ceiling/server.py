@@ -109,7 +109,7 @@ def main(role: str, port: int, broker_address: str, data_dir: Path | None) -> No
         if role == "broker":
             await serve(port, broker(commit))
         else:
-            await serve(port, coordinator(commit, Peer(broker_address)))
+            await serve(port, coordinator(commit, await Peer.connect(broker_address)))
         await committing
 
     run(work())

@@ -16,8 +16,8 @@ from magnetar_core.config import InvalidConfig
 from magnetar_core.invariants import BrokenInvariant
 from magnetar_storage import synced_mark
 from magnetar_storage.directory_check import Needed, check_manifest, damage_in_logs
+from magnetar_storage.directory_use import check_unused
 from magnetar_storage.lost_changes import count, give_up
-from magnetar_storage.rocks import check_unused
 from magnetar_storage.store import StoreDamaged
 from magnetar_storage.store_files import current_manifest, holds_store
 

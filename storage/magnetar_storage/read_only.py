@@ -14,9 +14,10 @@ import rocksdict
 from magnetar_core.config import InvalidConfig
 from magnetar_storage import unsynced_note
 from magnetar_storage.directory_check import check_directory, check_values
+from magnetar_storage.directory_use import check_unused
 from magnetar_storage.lost_changes import damaged_tail
 from magnetar_storage.object_store_url import ObjectStoreUrl
-from magnetar_storage.rocks import ENGINE, FORMAT, check_unused
+from magnetar_storage.rocks import ENGINE, FORMAT
 from magnetar_storage.rocks_options import database_options, row_family_options
 from magnetar_storage.rocks_reads import get_row, scan_rows
 from magnetar_storage.store import Reader, StoreDamaged

@@ -9,14 +9,13 @@ that a single call takes show the same moment.
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import logging
 import os
 import shutil
 import weakref
 from collections.abc import AsyncIterator, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +25,14 @@ from magnetar_core import durable_files
 from magnetar_core.invariants import BrokenInvariant
 from magnetar_storage import unsynced_note
 from magnetar_storage.directory_check import check_directory, check_values
+from magnetar_storage.directory_use import (
+    cannot_open,
+    check_unused,
+    how_to_go_on,
+    in_use,
+    make_private,
+    open_directories,
+)
 from magnetar_storage.lost_changes import cut, give_up_tail, sync_files, sync_values
 from magnetar_storage.rocks_background import Background
 from magnetar_storage.rocks_flushes import Flushes
@@ -60,9 +67,6 @@ log = logging.getLogger(__name__)
 ENGINE: Final = "rocksdb"
 # The second one has files of values.
 FORMAT: Final = 2
-
-# Directories that this process has open: closing any of their files would release their locks.
-_open_directories: set[str] = set()
 
 
 class RocksStore:
@@ -163,7 +167,7 @@ class RocksStore:
             mark = checked.mark
         except StoreDamaged as error:
             raise StoreDamaged(
-                f"{directory}: {error}; {_how_to_go_on(directory, in_logs=error.in_logs)}",
+                f"{directory}: {error}; {how_to_go_on(directory, in_logs=error.in_logs)}",
                 in_logs=error.in_logs,
             ) from error
         if checked.torn is not None:
@@ -195,14 +199,14 @@ class RocksStore:
             )
         except Exception as error:
             if "LOCK:" in str(error) or "lock file" in str(error):
-                raise StoreInUse(_in_use(directory)) from error
-            raise _cannot_open(directory, error) from error
+                raise StoreInUse(in_use(directory)) from error
+            raise cannot_open(directory, error) from error
         try:
             sizes = check_values(directory, listed_files(database), mark)
             with_values = families_with_values(database)
         except StoreDamaged as error:
             database.close()
-            raise _cannot_open(directory, error) from error
+            raise cannot_open(directory, error) from error
         for number, path in numbered(directory, VALUES):
             if number not in sizes:
                 # It was begun or given up just before the last process ended.
@@ -214,7 +218,7 @@ class RocksStore:
             )
         if not late_syncs:
             unsynced_note.remove(directory)
-        _open_directories.add(directory)
+        open_directories.add(directory)
         return cls(
             directory,
             database,
@@ -383,7 +387,7 @@ class RocksStore:
                 raise self._fail("close", error) from error
         finally:
             self._executor.shutdown()
-            _open_directories.discard(self._path)
+            open_directories.discard(self._path)
 
     def _sync(
         self,
@@ -460,58 +464,3 @@ def _close(
             mark.close()
     if noted is not None and not unsure:
         unsynced_note.remove(noted)
-
-
-def make_private(directory: str) -> None:
-    """Make a directory that only its owner may read."""
-    os.makedirs(directory, mode=0o700, exist_ok=True)
-    # A directory with other files is not ours alone.
-    is_ours = not os.listdir(directory) or holds_store(directory)
-    if is_ours and os.stat(directory).st_mode & 0o077:
-        # A mounted volume may belong to another user.
-        with suppress(PermissionError):
-            os.chmod(directory, 0o700)
-
-
-def check_unused(directory: str) -> None:
-    """Check that no other process uses a directory: its writes must not be taken for damage.
-
-    Raises:
-        StoreInUse: another process uses it.
-    """
-    if directory in _open_directories:
-        raise StoreInUse(_in_use(directory))
-    try:
-        lock = os.open(os.path.join(directory, "LOCK"), os.O_RDWR)
-    except FileNotFoundError:
-        return
-    try:
-        fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        raise StoreInUse(_in_use(directory)) from error
-    finally:
-        os.close(lock)
-
-
-def _cannot_open(directory: str, error: Exception) -> StoreDamaged:
-    return StoreDamaged(
-        f"cannot open {directory}: {error}; {_how_to_go_on(directory, in_logs=False)}"
-    )
-
-
-def _how_to_go_on(directory: str, *, in_logs: bool) -> str:
-    """Say what a person can do about a damaged store."""
-    advice = (
-        "put back the file, or a copy of the whole directory that was made while the server was"
-        " stopped"
-    )
-    if in_logs:
-        advice += (
-            "; or go on without the newest changes, which were acknowledged, and may tear"
-            f" transactions apart: magnetar storage accept-loss {directory}"
-        )
-    return advice
-
-
-def _in_use(directory: str) -> str:
-    return f"another process uses this data directory: {directory}"

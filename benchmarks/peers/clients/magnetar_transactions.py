@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 
 import magnetar
@@ -50,6 +51,9 @@ class TransactionRows(Access):
             await inputs.flush()
             while len(received) < needed:
                 received += await consumer.receive_batch()
+            # As docs/operations.md advises to who holds much: tens of thousands of inputs.
+            gc.collect()
+            gc.freeze()
             commits_s: list[float] = []
             before = await self._stored()
             one_round = Round(measured=measured)

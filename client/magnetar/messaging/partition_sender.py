@@ -129,9 +129,10 @@ class PartitionSender:
         self._delivery.pass_on()
 
     def add_value(self, value: bytes) -> bool:
-        """Append a value to the open batch, outside of transactions, if no more has to be done.
+        """Append a value to the open batch, if no more has to be done.
 
-        So it is with most of many small messages that have nothing but a value.
+        So it is with most of many small messages that have nothing but a value. The caller sees to
+        it that the sender has not failed.
 
         Returns:
             Whether it was appended. If not, `add` does it.

@@ -170,14 +170,16 @@ class Producer:
         # The way of a bare value, here and in `enqueue`: one call less for each message.
         if (
             key is None
-            and txn is None
             and partition is None
             and not properties
             and event_time_ms is None
             and not self._closed
-            and self._plain[self._sticky].add_value(value)
         ):
-            return
+            if txn is None:
+                if self._plain[self._sticky].add_value(value):
+                    return
+            elif self._add_value_in(txn, value):
+                return
         self._sender(key, partition, txn).add(value, key, properties, event_time_ms)
 
     async def enqueue(
@@ -204,14 +206,16 @@ class Producer:
             await self._budget.room()
         if (
             key is None
-            and txn is None
             and partition is None
             and not properties
             and event_time_ms is None
             and not self._closed
-            and self._plain[self._sticky].add_value(value)
         ):
-            return
+            if txn is None:
+                if self._plain[self._sticky].add_value(value):
+                    return
+            elif self._add_value_in(txn, value):
+                return
         sender = self._sender(key, partition, txn)
         if txn is None and sender.needs_parts(value, key, properties):
             await self.send(
@@ -361,6 +365,12 @@ class Producer:
         txn.require_open()
         sender = self._transactional.get((txn.number, partition))
         return self._enroll(txn, partition) if sender is None else sender
+
+    def _add_value_in(self, txn: Transaction, value: bytes) -> bool:
+        """As PartitionSender.add_value, in a transaction that has written there already."""
+        txn.require_open()
+        sender = self._transactional.get((txn.number, self._sticky))
+        return sender is not None and sender.add_value(value)
 
     def _enroll(self, txn: Transaction, partition: int) -> PartitionSender:
         sender = PartitionSender(

@@ -11,7 +11,7 @@ from tests.client.fakes import FakeCluster, run
 from magnetar import Batching, Client, ClientClosed, MessageTooLarge
 from magnetar.messaging.partition_sender import PartitionSender
 from magnetar_core.batch import decode
-from magnetar_core.errors import InvalidArgument
+from magnetar_core.errors import InvalidArgument, InvalidTxnState, QuotaExceeded
 
 
 def kinds(random: random.Random, number: int) -> dict[str, Any]:
@@ -75,9 +75,11 @@ def test_batches_keep_order_and_limits_whatever_is_among_them(
     run(test)
 
 
-def test_most_values_go_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_in_txn", [False, True])
+def test_most_values_go_the_short_way(monkeypatch: pytest.MonkeyPatch, is_in_txn: bool) -> None:
     async def test(cluster: FakeCluster, client: Client) -> None:
         cluster.topic("flights", 2)
+        txn = await client.begin_transaction() if is_in_txn else None
         producer = await client.create_producer("flights", batch_messages_max=100)
         calls = 0
         add = PartitionSender.add
@@ -88,11 +90,51 @@ def test_most_values_go_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None:
             add(self, *arguments)
 
         monkeypatch.setattr(PartitionSender, "add", counted)
-        for number in range(1_000):
-            await producer.enqueue(b"%d" % number)
+        for number in range(500):
+            await producer.enqueue(b"%d" % number, txn=txn)
+            producer.send_nowait(b"%d again" % number, txn=txn)
         await producer.flush()
         # The first and the last of each batch, which have more to do.
         assert calls == 20
+
+    run(test)
+
+
+def test_a_transaction_that_has_ended_or_failed_takes_no_value_the_short_way() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("flights")
+        producer = await client.create_producer("flights")
+        for end in ("abort", "doom"):
+            txn = await client.begin_transaction()
+            for _ in range(3):
+                await producer.enqueue(b"a", txn=txn)
+            if end == "abort":
+                await txn.abort()
+            else:
+                txn.doom(QuotaExceeded("enough"))
+            with pytest.raises(InvalidTxnState):
+                await producer.enqueue(b"b", txn=txn)
+            with pytest.raises(InvalidTxnState):
+                producer.send_nowait(b"b", txn=txn)
+
+    run(test)
+
+
+def test_values_of_a_transaction_stay_out_of_the_others() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        (partition,) = cluster.topic("flights")
+        producer = await client.create_producer("flights")
+        first, second = [await client.begin_transaction() for _ in range(2)]
+        for number in range(20):
+            for txn, name in ((first, b"first"), (second, b"second"), (None, b"plain")):
+                await producer.enqueue(b"%s %d" % (name, number), txn=txn)
+        await producer.flush()
+        expected: list[bytes] = []
+        for txn, name in ((None, b"plain"), (first, b"first"), (second, b"second")):
+            if txn is not None:
+                await txn.commit()
+            expected += [b"%s %d" % (name, number) for number in range(20)]
+            assert partition.messages == expected
 
     run(test)
 
