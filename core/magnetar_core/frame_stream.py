@@ -112,7 +112,10 @@ class FrameStream(asyncio.BufferedProtocol):
         if len(frame) < _JOIN_BYTES_MAX:
             transport.write(length + frame)
         else:
-            transport.writelines((length, frame))
+            # Not writelines(): asyncio's holds no writer back in 3.12.0 to 3.12.8 and in 3.13.0 and
+            # 3.13.1 (CVE-2024-12254).
+            transport.write(length)
+            transport.write(frame)
         if self._writer is not None:
             await self._writer
             if self._has_ended:

@@ -42,9 +42,6 @@ class FakeTransport:
     def write(self, data: bytes) -> None:
         self.sent += data
 
-    def writelines(self, pieces: Iterable[bytes]) -> None:
-        self.sent += b"".join(pieces)
-
     def is_closing(self) -> bool:
         return "abort" in self.said
 
