@@ -1,14 +1,14 @@
 """Frames over a bare TCP connection: the length of each frame, then the frame.
 
+An empty frame says that its side is there, and is not handed on.
+
 Source: docs/design/0020-frame-streams.md.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import socket
 import struct
 import threading
 from collections import deque
@@ -32,9 +32,12 @@ UNREAD_BYTES_HIGH: Final = 4 << 20
 UNSENT_BYTES_HIGH: Final = 1 << 20
 # Below this size a copy is cheaper than a second piece.
 _JOIN_BYTES_MAX: Final = 8 << 10
-# The kernel asks an idle peer whether it is there. What lies between the two forgets idle
-# connections, and tells nobody.
-_KEEPALIVE: Final = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
+# How often each side says that it is there, with an empty frame if it has nothing else to say ...
+BEAT_S: Final = 10.0
+# ... and how often the other side may miss that. Times of firing are counted, not seconds: whoever
+# was stopped for a minute has missed one.
+SILENT_BEATS_MAX: Final = 2
+_NOTHING: Final = _LENGTH.pack(0)
 
 
 def is_frame(found: object) -> TypeGuard[bytes]:
@@ -69,6 +72,8 @@ class FrameStream(asyncio.BufferedProtocol):
         self._is_finishing = False
         self._has_ended = False
         self._ends: list[asyncio.Future[None]] = []
+        self._silent_beats = 0
+        self._has_written = False
         # The beginning of a frame, or of its length, whose rest has not arrived.
         self._partial: bytearray | None = None
         self._partial_bytes = 0
@@ -95,6 +100,7 @@ class FrameStream(asyncio.BufferedProtocol):
         self._unread_bytes -= len(frame)
         if self._is_paused and self._unread_bytes <= UNREAD_BYTES_HIGH // 2:
             self._is_paused = False
+            self._silent_beats = 0
             if self._transport is not None and not self._has_ended:
                 self._transport.resume_reading()
         return frame
@@ -108,6 +114,7 @@ class FrameStream(asyncio.BufferedProtocol):
         transport = self._transport
         if transport is None or transport.is_closing() or self._is_finishing:
             raise StreamEnded
+        self._has_written = True
         length = _LENGTH.pack(len(frame))
         if len(frame) < _JOIN_BYTES_MAX:
             transport.write(length + frame)
@@ -120,6 +127,14 @@ class FrameStream(asyncio.BufferedProtocol):
             await self._writer
             if self._has_ended:
                 raise StreamEnded
+
+    def beat(self) -> None:
+        """Say from now on that this side is there, and end the connection when the other does not.
+
+        A path that loses everything is noticed in half a minute so; the kernel tries for a quarter
+        of an hour to send what was written.
+        """
+        asyncio.get_running_loop().call_later(BEAT_S, self._beat)
 
     def close(self) -> None:
         """End the connection now; what the other side has not read is lost. May be repeated."""
@@ -155,7 +170,6 @@ class FrameStream(asyncio.BufferedProtocol):
         # uvloop's has no class in common with asyncio's.
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=UNSENT_BYTES_HIGH)
-        _keep_alive(transport.get_extra_info("socket"))
         if self._on_made is not None:
             self._on_made(self)
 
@@ -188,6 +202,7 @@ class FrameStream(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Take what was read to the place that get_buffer returned last."""
+        self._silent_beats = 0
         if self._partial is None:
             self._cut(_shared.view[:nbytes])
             return
@@ -207,6 +222,21 @@ class FrameStream(asyncio.BufferedProtocol):
             # protobuf reads a bytearray like bytes, and a copy costs as much as the frame.
             self._arrived(cast(bytes, whole))
 
+    def _beat(self) -> None:
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        # Whoever does not read hears nothing.
+        if self._silent_beats > SILENT_BEATS_MAX and not self._is_paused:
+            log.warning("%s says nothing any more; it is disconnected", self.peer)
+            self.close()
+            return
+        self._silent_beats += 1
+        if not self._has_written and not self._is_finishing and self._writer is None:
+            transport.write(_NOTHING)
+        self._has_written = False
+        self.beat()
+
     def _cut(self, data: memoryview) -> None:
         """Cut frames out of what was read. Its end may be the beginning of another one."""
         at, end = 0, len(data)
@@ -217,7 +247,8 @@ class FrameStream(asyncio.BufferedProtocol):
                 self._begin(length, data[begin:])
                 return
             at = begin + length
-            self._arrived(bytes(data[begin:at]))
+            if length:
+                self._arrived(bytes(data[begin:at]))
         if at < end:
             self._wait_for(LENGTH_BYTES, data[at:], is_length=True)
 
@@ -233,8 +264,6 @@ class FrameStream(asyncio.BufferedProtocol):
             self.close()
         elif length:
             self._wait_for(length, data, is_length=False)
-        else:
-            self._arrived(b"")
 
     def _wait_for(self, size: int, data: memoryview | bytes, *, is_length: bool) -> None:
         self._partial = bytearray(min(size, max(ROOM_BYTES_FIRST, len(data))))
@@ -263,14 +292,6 @@ class _Shared(threading.local):
 
 
 _shared: Final = _Shared()
-
-
-def _keep_alive(connection: socket.socket) -> None:
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in _KEEPALIVE.items():
-        # Not every system has all of them.
-        with contextlib.suppress(AttributeError, OSError):
-            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def _wake(waiter: asyncio.Future[None] | None) -> None:

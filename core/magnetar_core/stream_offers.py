@@ -22,8 +22,8 @@ log = logging.getLogger(__name__)
 # In the metadata of a call: the client can take its frames to a stream; where, and its ticket.
 WISH_KEY: Final = "magnetar-wants-stream"
 OFFER_KEY: Final = "magnetar-stream"
-# The answer to a ticket. No other frame is empty.
-WELCOME: Final = b""
+# The answer to a ticket.
+WELCOME: Final = b"welcome"
 # How long a client may take, from the offer to the connection, and from the connection to the
 # ticket.
 TAKEN_WITHIN_S: Final = 5.0
@@ -64,6 +64,7 @@ class Offer:
         if self._stream.done():
             return False
         self._stream.set_result(stream)
+        stream.beat()
         return True
 
 

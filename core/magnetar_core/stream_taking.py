@@ -55,6 +55,7 @@ async def take(server: str, offer: str, frame_bytes_max: int) -> FrameStream:
         if stream is not None:
             stream.close()
         raise
+    stream.beat()
     return stream
 
 

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Callable, Coroutine, Iterable
 from random import Random
 from typing import Any, cast
 
 import pytest
 import uvloop
+from tests.virtual_time import run as run_in_virtual_time
+from tests.virtual_time import time_passes
 from tests.waiting import turns, until
 
 from magnetar_core.frame_stream import (
+    BEAT_S,
     BUFFER_BYTES,
     LENGTH_BYTES,
     ROOM_BYTES_FIRST,
+    SILENT_BEATS_MAX,
     UNREAD_BYTES_HIGH,
     UNSENT_BYTES_HIGH,
     FrameStream,
@@ -34,7 +37,7 @@ class FakeTransport:
         self.said: list[str] = []
 
     def get_extra_info(self, name: str) -> object:
-        return socket.socket() if name == "socket" else ("10.0.0.1", 5)
+        return ("10.0.0.1", 5)
 
     def set_write_buffer_limits(self, high: int) -> None:
         self.high_bytes = high
@@ -83,9 +86,10 @@ async def read_all(stream: FrameStream) -> list[bytes]:
 
 
 def sizes(random: Random) -> list[int]:
-    edges = [0, 1, 3, 4, 5, *(BUFFER_BYTES + step for step in range(-9, 10)), 1 << 20]
+    edges = [1, 2, 3, 4, 5, *(BUFFER_BYTES + step for step in range(-9, 10)), 1 << 20]
     return [
-        random.choice(edges) if random.random() < 0.1 else random.randrange(300) for _ in range(99)
+        random.choice(edges) if random.random() < 0.1 else random.randrange(1, 300)
+        for _ in range(99)
     ]
 
 
@@ -201,6 +205,67 @@ def test_a_reader_that_waits_learns_of_the_end() -> None:
     asyncio.run(scenario())
 
 
+def test_a_side_that_says_nothing_is_taken_for_gone() -> None:
+    """A path that loses everything: the kernel would try for a quarter of an hour."""
+
+    async def scenario() -> None:
+        stream, transport = connected()
+        stream.beat()
+        await time_passes(BEAT_S + 1)
+        # It says so itself, since it has written nothing.
+        assert transport.sent == encoded([b""])
+        for _ in range(5):
+            feed(stream, encoded([b""]))
+            await time_passes(BEAT_S * SILENT_BEATS_MAX)
+        assert not transport.said
+        feed(stream, encoded([b"", b"and an empty frame is none", b""]))
+        assert await stream.read() == b"and an empty frame is none"
+        assert not stream._frames
+        await time_passes(BEAT_S * (SILENT_BEATS_MAX + 2))
+        assert transport.said == ["abort"]
+        sent = transport.sent
+        await time_passes(BEAT_S * 3)
+        assert transport.sent == sent
+
+    run_in_virtual_time(scenario())
+
+
+def test_whoever_writes_or_cannot_need_not_say_that_it_is_there() -> None:
+    async def scenario() -> None:
+        stream, transport = connected()
+        stream.beat()
+        for _ in range(4):
+            await stream.write(b"a frame")
+            await time_passes(BEAT_S)
+            feed(stream, encoded([b""]))
+        assert transport.sent == encoded([b"a frame"] * 4)
+        stream.pause_writing()
+        await time_passes(BEAT_S * 2)
+        assert transport.sent == encoded([b"a frame"] * 4)
+        assert not transport.said
+
+    run_in_virtual_time(scenario())
+
+
+def test_whoever_does_not_read_takes_nobody_for_gone() -> None:
+    async def scenario() -> None:
+        stream, transport = connected()
+        stream.beat()
+        while transport.said != ["pause"]:
+            feed(stream, encoded([bytes(100_000)]))
+        await time_passes(BEAT_S * 10)
+        assert transport.said == ["pause"]
+        while stream._frames:
+            await stream.read()
+        # From now on it listens again.
+        await time_passes(BEAT_S)
+        assert transport.said == ["pause", "resume"]
+        await time_passes(BEAT_S * (SILENT_BEATS_MAX + 2))
+        assert transport.said == ["pause", "resume", "abort"]
+
+    run_in_virtual_time(scenario())
+
+
 async def pair() -> tuple[FrameStream, FrameStream, asyncio.Server]:
     """Both ends of a connection over loopback."""
     loop = asyncio.get_running_loop()
@@ -249,23 +314,6 @@ def test_a_connection_carries_frames_of_all_sizes_both_ways(
         await asyncio.gather(write(client), write(accepted), check(client), check(accepted))
         client.close()
         assert await accepted.read() is None
-        server.close()
-
-    play(scenario)
-
-
-def test_an_idle_peer_is_asked_whether_it_is_there(play: Callable[[Scenario], None]) -> None:
-    """What lies between them forgets idle connections; what is sent then is lost in silence."""
-
-    async def scenario() -> None:
-        client, accepted, server = await pair()
-        for stream in (client, accepted):
-            assert stream._transport is not None
-            connection = stream._transport.get_extra_info("socket")
-            assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
-            if hasattr(socket, "TCP_KEEPIDLE"):
-                assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 10
-            stream.close()
         server.close()
 
     play(scenario)

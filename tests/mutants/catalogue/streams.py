@@ -142,6 +142,27 @@ MUTANTS: tuple[Mutant, ...] = (
         mistake="Four bytes make a server take as much memory as the largest frame.",
     ),
     Mutant(
+        name="silence-never-ends",
+        file=_STREAM,
+        old="        if self._silent_beats > SILENT_BEATS_MAX and not self._is_paused:",
+        new="        if False:",
+        mistake="A conversation over a path that loses everything lasts a quarter of an hour.",
+    ),
+    Mutant(
+        name="slow-readers-take-others-for-gone",
+        file=_STREAM,
+        old="        if self._silent_beats > SILENT_BEATS_MAX and not self._is_paused:",
+        new="        if self._silent_beats > SILENT_BEATS_MAX:",
+        mistake="A server that is held up disconnects its clients.",
+    ),
+    Mutant(
+        name="silent-sides",
+        file=_STREAM,
+        old="            transport.write(_NOTHING)",
+        new="            pass",
+        mistake="Idle conversations end, again and again.",
+    ),
+    Mutant(
         name="unread-frames-without-limit",
         file=_STREAM,
         old="                self._transport.pause_reading()",
