@@ -27,6 +27,8 @@ def pack(number: int, kind: int, about: int, payload: bytes = b"") -> bytes:
 
 
 def unpack(frame: bytes) -> Iterator[Command]:
+    # A stream may give a bytearray, which the store does not take.
+    frame = bytes(frame)
     at = 0
     while at < len(frame):
         number, kind, about, size = _HEAD.unpack_from(frame, at)

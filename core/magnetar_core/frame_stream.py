@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import struct
 import threading
 from collections import deque
@@ -87,7 +88,11 @@ class FrameStream(asyncio.BufferedProtocol):
         return f"{name[0]}:{name[1]}" if name else "nobody"
 
     async def read(self) -> bytes | None:
-        """Wait for a frame; None: the connection has ended. A single task may call this."""
+        """Wait for a frame; None: the connection has ended. A single task may call this.
+
+        Returns:
+            What protobuf reads: bytes, or a bytearray, in which a large frame has arrived.
+        """
         while not self._frames:
             if self._has_ended:
                 return None
@@ -170,6 +175,8 @@ class FrameStream(asyncio.BufferedProtocol):
         # uvloop's has no class in common with asyncio's.
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=UNSENT_BYTES_HIGH)
+        # asyncio leaves that out for a server whose socket somebody else has made.
+        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self._on_made is not None:
             self._on_made(self)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable, Coroutine, Iterable
 from random import Random
 from typing import Any, cast
@@ -37,7 +38,7 @@ class FakeTransport:
         self.said: list[str] = []
 
     def get_extra_info(self, name: str) -> object:
-        return ("10.0.0.1", 5)
+        return socket.socket() if name == "socket" else ("10.0.0.1", 5)
 
     def set_write_buffer_limits(self, high: int) -> None:
         self.high_bytes = high
@@ -271,7 +272,8 @@ async def pair() -> tuple[FrameStream, FrameStream, asyncio.Server]:
     loop = asyncio.get_running_loop()
     accepted: asyncio.Future[FrameStream] = loop.create_future()
     server = await loop.create_server(
-        lambda: FrameStream(FRAME_BYTES_MAX, accepted.set_result), "127.0.0.1", 0
+        lambda: FrameStream(FRAME_BYTES_MAX, accepted.set_result),
+        sock=socket.create_server(("127.0.0.1", 0)),
     )
     port = server.sockets[0].getsockname()[1]
     _, client = await loop.create_connection(
@@ -314,6 +316,21 @@ def test_a_connection_carries_frames_of_all_sizes_both_ways(
         await asyncio.gather(write(client), write(accepted), check(client), check(accepted))
         client.close()
         assert await accepted.read() is None
+        server.close()
+
+    play(scenario)
+
+
+def test_small_frames_leave_at_once(play: Callable[[Scenario], None]) -> None:
+    """A server's socket that is made here has another protocol number, which asyncio looks at."""
+
+    async def scenario() -> None:
+        client, accepted, server = await pair()
+        for stream in (client, accepted):
+            assert stream._transport is not None
+            connection = stream._transport.get_extra_info("socket")
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
+            stream.close()
         server.close()
 
     play(scenario)
