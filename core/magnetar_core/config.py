@@ -59,7 +59,8 @@ class ListenConfig:
         streams: whether clients may take their frames from gRPC to TCP connections of their own,
             where a frame costs much less. With TLS they stay in gRPC, in any case.
         stream_port: port of these connections, on the same host; 0 lets the operating system
-            choose. A client that does not reach it stays in gRPC.
+            choose, as servers need that share an environment. A client that does not reach it stays
+            in gRPC.
         metrics_port: port of the Prometheus endpoint, on the same host; None: no endpoint.
         frame_bytes_max: a client that sends a larger frame is disconnected; clients are told the
             limit. Higher: larger batches. Lower: clients can use less of the server's memory.
