@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 
 from magnetar_core.invariants import BrokenInvariant
+from magnetar_core.waiters import wake
 
 
 class AnswerBudget:
@@ -65,5 +66,4 @@ class AnswerBudget:
     def _wake(self) -> None:
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+            wake(waiter)

@@ -16,6 +16,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, TypeGuard, cast
 
+from magnetar_core.waiters import wake
+
 log = logging.getLogger(__name__)
 
 # Little-endian, unlike most of a network: every machine that Magnetar runs on has it so.
@@ -33,10 +35,10 @@ UNREAD_BYTES_HIGH: Final = 4 << 20
 UNSENT_BYTES_HIGH: Final = 1 << 20
 # Below this size a copy is cheaper than a second piece.
 _JOIN_BYTES_MAX: Final = 8 << 10
-# How often each side says that it is there, with an empty frame if it has nothing else to say ...
+# Each side sends an empty frame when it has sent nothing else for so long ...
 BEAT_S: Final = 10.0
-# ... and how often the other side may miss that. Times of firing are counted, not seconds: whoever
-# was stopped for a minute has missed one.
+# ... and may hear nothing from the other side for so many times of that. Timers that fired are
+# counted, not seconds: a process that was stopped for a minute has heard nothing once.
 SILENT_BEATS_MAX: Final = 2
 _NOTHING: Final = _LENGTH.pack(0)
 
@@ -71,8 +73,7 @@ class FrameStream(asyncio.BufferedProtocol):
         self._writer: asyncio.Future[None] | None = None
         self._is_paused = False
         self._is_finishing = False
-        self._has_ended = False
-        self._ends: list[asyncio.Future[None]] = []
+        self._ended = asyncio.Event()
         self._silent_beats = 0
         self._has_written = False
         # The beginning of a frame, or of its length, whose rest has not arrived.
@@ -94,7 +95,7 @@ class FrameStream(asyncio.BufferedProtocol):
             What protobuf reads: bytes, or a bytearray, in which a large frame has arrived.
         """
         while not self._frames:
-            if self._has_ended:
+            if self._ended.is_set():
                 return None
             self._reader = asyncio.get_running_loop().create_future()
             try:
@@ -106,7 +107,7 @@ class FrameStream(asyncio.BufferedProtocol):
         if self._is_paused and self._unread_bytes <= UNREAD_BYTES_HIGH // 2:
             self._is_paused = False
             self._silent_beats = 0
-            if self._transport is not None and not self._has_ended:
+            if self._transport is not None and not self._ended.is_set():
                 self._transport.resume_reading()
         return frame
 
@@ -130,14 +131,14 @@ class FrameStream(asyncio.BufferedProtocol):
             transport.write(frame)
         if self._writer is not None:
             await self._writer
-            if self._has_ended:
+            if self._ended.is_set():
                 raise StreamEnded
 
     def beat(self) -> None:
         """Say from now on that this side is there, and end the connection when the other does not.
 
-        A path that loses everything is noticed in half a minute so; the kernel tries for a quarter
-        of an hour to send what was written.
+        So a path that loses everything is noticed within forty seconds. The kernel tries for a
+        quarter of an hour to send what was written.
         """
         asyncio.get_running_loop().call_later(BEAT_S, self._beat)
 
@@ -154,8 +155,6 @@ class FrameStream(asyncio.BufferedProtocol):
         """
         if self._transport is None or self._transport.is_closing():
             return
-        ended = asyncio.get_running_loop().create_future()
-        self._ends.append(ended)
         self._is_finishing = True
         self._frames.clear()
         if self._is_paused:
@@ -164,7 +163,7 @@ class FrameStream(asyncio.BufferedProtocol):
         self._transport.write_eof()
         try:
             async with asyncio.timeout(within_s):
-                await ended
+                await self._ended.wait()
         except TimeoutError:
             self._transport.abort()
 
@@ -182,10 +181,10 @@ class FrameStream(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         """Note that the connection has ended: whoever waits goes on."""
-        self._has_ended = True
+        self._ended.set()
         self._partial = None
-        for waiter in (self._reader, self._writer, *self._ends):
-            _wake(waiter)
+        wake(self._reader)
+        wake(self._writer)
 
     def pause_writing(self) -> None:
         """Let write() wait."""
@@ -194,7 +193,7 @@ class FrameStream(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         """Let write() go on."""
         writer, self._writer = self._writer, None
-        _wake(writer)
+        wake(writer)
 
     def eof_received(self) -> bool:
         """End, for nobody waits any more for what this side has not sent."""
@@ -288,7 +287,7 @@ class FrameStream(asyncio.BufferedProtocol):
             self._is_paused = True
             if self._transport is not None:
                 self._transport.pause_reading()
-        _wake(self._reader)
+        wake(self._reader)
 
 
 class _Shared(threading.local):
@@ -299,8 +298,3 @@ class _Shared(threading.local):
 
 
 _shared: Final = _Shared()
-
-
-def _wake(waiter: asyncio.Future[None] | None) -> None:
-    if waiter is not None and not waiter.done():
-        waiter.set_result(None)

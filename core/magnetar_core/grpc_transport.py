@@ -119,14 +119,12 @@ class GrpcTransport:
         server, metadata = _destination(address)
         try:
             metadata += self._security.metadata(server)
-            if self._wants_streams and server not in self._unreachable:
-                try:
-                    wish = ((WISH_KEY, "1"),)
-                    opened = await self._open(address, server, service, metadata + wish)
-                except StreamUnreachable as error:
-                    self._unreachable.note(server, error)
-                    opened = await self._open(address, server, service, metadata)
-            else:
+            asks = self._wants_streams and server not in self._unreachable
+            wish = ((WISH_KEY, "1"),) if asks else ()
+            try:
+                opened = await self._open(address, server, service, metadata + wish)
+            except StreamUnreachable as error:
+                self._unreachable.note(server, error)
                 opened = await self._open(address, server, service, metadata)
         except InvalidConfig as error:
             raise LinkRefused(f"cannot talk to {address}: {error}") from None

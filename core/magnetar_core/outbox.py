@@ -10,6 +10,8 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
+from magnetar_core.waiters import wake
+
 # Small frames that wait together leave together, up to this much.
 JOIN_BYTES_MAX = 256 << 10
 
@@ -42,7 +44,7 @@ class Outbox:
         self._frames.append(frame)
         self.byte_count += len(frame)
         self._on_size(self.byte_count)
-        _wake(self._sender)
+        wake(self._sender)
 
     async def take(self) -> bytes | None:
         """Wait for bytes to send; None when the outbox is finished. A single task may call this.
@@ -80,7 +82,7 @@ class Outbox:
     def finish(self) -> None:
         """Accept no more frames; `take` returns None after the queued frames."""
         self._closed = True
-        _wake(self._sender)
+        wake(self._sender)
         self._release()
 
     def close(self) -> None:
@@ -101,9 +103,4 @@ class Outbox:
     def _release(self) -> None:
         drainers, self._drainers = self._drainers, []
         for drainer in drainers:
-            _wake(drainer)
-
-
-def _wake(waiter: asyncio.Future[None] | None) -> None:
-    if waiter is not None and not waiter.done():
-        waiter.set_result(None)
+            wake(drainer)

@@ -55,9 +55,13 @@ class Offer:
             return await self._stream
 
     def withdraw(self) -> None:
-        """Take no connection any more. Repeating it is harmless."""
+        """Take no connection any more, and end the one that was taken. May be repeated.
+
+        It may have come when the conversation was just about to end, so that nobody else has it.
+        """
         self._offers.forget(self._ticket)
-        self._stream.cancel()
+        if not self._stream.cancel() and not self._stream.cancelled():
+            self._stream.result().close()
 
     def take(self, stream: FrameStream) -> bool:
         """Note the client's connection; False: nobody waits for it any more."""
@@ -125,7 +129,7 @@ class StreamOffers:
             yield bound
 
     def offer(self) -> Offer | None:
-        """Make an offer to a conversation; None: the port is closed."""
+        """Make an offer to a conversation, which ends with withdraw(); None: the port is closed."""
         if not self._servers:
             return None
         ticket = secrets.token_hex(_TICKET_BYTES)
@@ -133,7 +137,7 @@ class StreamOffers:
         return offer
 
     def forget(self, ticket: str) -> None:
-        """Forget an offer. Repeating it is harmless."""
+        """Welcome nobody with a ticket any more. Repeating it is harmless."""
         self._offers.pop(ticket, None)
 
     def close(self) -> None:

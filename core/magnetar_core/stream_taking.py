@@ -9,9 +9,10 @@ import asyncio
 import logging
 from typing import Final
 
-from magnetar_core.config import InvalidConfig, split_address
+from magnetar_core.config import split_address
 from magnetar_core.frame_stream import FrameStream, StreamEnded
 from magnetar_core.stream_offers import WELCOME
+from magnetar_core.transport import LinkClosed
 
 log = logging.getLogger(__name__)
 
@@ -21,7 +22,7 @@ TAKEN_WITHIN_S: Final = 1.0
 LEFT_ALONE_S: Final = 60.0
 
 
-class StreamUnreachable(ConnectionError):
+class StreamUnreachable(LinkClosed):
     """The offer came, and the stream cannot be reached. Nothing was sent."""
 
 
@@ -46,14 +47,13 @@ async def take(server: str, offer: str, frame_bytes_max: int) -> FrameStream:
             await stream.write(ticket.encode())
             if await stream.read() != WELCOME:
                 raise StreamEnded("it does not know the ticket")
-    except (InvalidConfig, ValueError, OverflowError, OSError, TimeoutError) as error:
+    except BaseException as error:
         if stream is not None:
             stream.close()
-        why = str(error) or "no answer"
-        raise StreamUnreachable(f"the streams of {server} at port {port}: {why}") from None
-    except BaseException:
-        if stream is not None:
-            stream.close()
+        # The address and the port may be none that there can be.
+        if isinstance(error, OSError | ValueError | OverflowError):
+            why = str(error) or "no answer"
+            raise StreamUnreachable(f"the streams of {server} at port {port}: {why}") from None
         raise
     stream.beat()
     return stream
@@ -71,10 +71,5 @@ class Unreachable:
         self._until_s[server] = asyncio.get_running_loop().time() + LEFT_ALONE_S
 
     def __contains__(self, server: str) -> bool:
-        until_s = self._until_s.get(server)
-        if until_s is None:
-            return False
-        if asyncio.get_running_loop().time() < until_s:
-            return True
-        del self._until_s[server]
-        return False
+        now_s = asyncio.get_running_loop().time()
+        return now_s < self._until_s.get(server, now_s)

@@ -26,6 +26,7 @@ from magnetar_core.grpc_transport import GrpcLink, GrpcTransport
 from magnetar_core.security.link_security import LinkSecurity, TlsFiles
 from magnetar_core.stream_offers import WELCOME, Offer, StreamOffers
 from magnetar_core.stream_taking import LEFT_ALONE_S, StreamUnreachable, Unreachable
+from magnetar_core.transport import LinkClosed
 from magnetar_core.wire import broker_pb2, common_pb2, service_pb2
 
 UNKNOWN_TICKET = b"0" * 32
@@ -297,6 +298,36 @@ def test_a_ticket_of_a_conversation_that_has_ended_counts_no_more(
         late = await world.stranger()
         await late.write(tickets[0].encode())
         assert await late.read() is None
+
+    play(scenario)
+
+
+def test_a_stream_that_came_as_its_conversation_ended_ends_with_it() -> None:
+    async def scenario(world: World) -> None:
+        offer = world.offers.offer()
+        assert offer is not None
+        stream = await world.stranger()
+        await stream.write(offer.text.split()[1].encode())
+        assert await stream.read() == WELCOME
+        # Nobody has asked for it, and nobody will.
+        offer.withdraw()
+        assert await stream.read() is None
+        offer.withdraw()
+
+    play(scenario)
+
+
+def test_an_offer_that_nobody_asked_for_is_a_closed_link_if_nobody_is_there() -> None:
+    """A server that is not ours, or a version to come, offers whatever it likes."""
+
+    async def scenario(world: World) -> None:
+        for listening in world.offers._servers:
+            listening.close()
+        world.transport = GrpcTransport(wants_streams=False)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("magnetar_core.grpc_server.wants_stream", lambda _: True)
+            with pytest.raises(LinkClosed, match=f"port {world.stream_port}"):
+                await world.connect()
 
     play(scenario)
 

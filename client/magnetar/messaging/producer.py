@@ -175,10 +175,8 @@ class Producer:
             and event_time_ms is None
             and not self._closed
         ):
-            if txn is None:
-                if self._plain[self._sticky].add_value(value):
-                    return
-            elif self._add_value_in(txn, value):
+            bare = self._plain[self._sticky] if txn is None else self._sender(None, None, txn)
+            if bare.add_value(value):
                 return
         self._sender(key, partition, txn).add(value, key, properties, event_time_ms)
 
@@ -211,10 +209,8 @@ class Producer:
             and event_time_ms is None
             and not self._closed
         ):
-            if txn is None:
-                if self._plain[self._sticky].add_value(value):
-                    return
-            elif self._add_value_in(txn, value):
+            bare = self._plain[self._sticky] if txn is None else self._sender(None, None, txn)
+            if bare.add_value(value):
                 return
         sender = self._sender(key, partition, txn)
         if txn is None and sender.needs_parts(value, key, properties):
@@ -365,12 +361,6 @@ class Producer:
         txn.require_open()
         sender = self._transactional.get((txn.number, partition))
         return self._enroll(txn, partition) if sender is None else sender
-
-    def _add_value_in(self, txn: Transaction, value: bytes) -> bool:
-        """As PartitionSender.add_value, in a transaction that has written there already."""
-        txn.require_open()
-        sender = self._transactional.get((txn.number, self._sticky))
-        return sender is not None and sender.add_value(value)
 
     def _enroll(self, txn: Transaction, partition: int) -> PartitionSender:
         sender = PartitionSender(

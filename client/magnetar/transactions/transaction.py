@@ -147,12 +147,11 @@ class Transaction:
         Raises:
             InvalidTxnState: it has ended, or failed.
         """
-        # Asked for each message.
-        if self._phase is Phase.OPEN and self._failure is None:
-            return
         if self._phase is not Phase.OPEN:
             raise InvalidTxnState(f"{self._name} takes nothing more: it is {self._phase.name}")
-        self._require_sound()
+        # Asked for each message: a call less.
+        if self._failure is not None:
+            self._require_sound()
 
     async def begin(self) -> None:
         """Begin the transaction at a coordinator now.

@@ -28,6 +28,13 @@ MUTANTS: tuple[Mutant, ...] = (
         mistake="A ticket is welcomed when nobody waits for it, and is kept for ever.",
     ),
     Mutant(
+        name="stream-of-nobody",
+        file=_OFFERS,
+        old="            self._stream.result().close()",
+        new="            pass",
+        mistake="A stream that came as its conversation ended stays open for ever.",
+    ),
+    Mutant(
         name="strangers-may-stay",
         file=_OFFERS,
         old="        except (TimeoutError, StreamEnded):\n            pass\n        finally:\n"
@@ -81,8 +88,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="unreachable-streams-for-ever",
         file=_TAKING,
-        old="        del self._until_s[server]\n        return False",
-        new="        return True",
+        old="        return now_s < self._until_s.get(server, now_s)",
+        new="        return server in self._until_s",
         mistake="A port that was unreachable once is never tried again.",
     ),
     Mutant(
