@@ -168,6 +168,10 @@ class GrpcServer:
         for session in list(self._sessions):
             session.finish()
         await self._server.stop(self._config.stop_grace_ms / 1_000)
+        # gRPC cancels the calls that took too long, and does not wait until they have ended.
+        for session in list(self._sessions):
+            session.end()
+            await session.wait_closed()
 
     def push(self, body: Any) -> None:
         """Send all conversations a command that nobody asked for."""

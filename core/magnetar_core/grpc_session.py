@@ -56,6 +56,7 @@ class ServerSession:
         # What the client is told at the end, if it may not go on.
         self._refusal: MagnetarError | None = None
         self._ended = asyncio.Event()
+        self._closed = asyncio.Event()
         self._session = commands.accept(self.write)
         self._session.frame_bytes_max = config.frame_bytes_max
         self._session.push_bytes_max = config.session_push_bytes_max
@@ -105,6 +106,11 @@ class ServerSession:
         """Note that the conversation is over. Repeating it is harmless."""
         self._outbox.close()
         self._session.on_closed()
+        self._closed.set()
+
+    async def wait_closed(self) -> None:
+        """Wait until the conversation is over."""
+        await self._closed.wait()
 
     async def run(self, offer: Offer | None) -> None:
         """Carry frames both ways until either side ends the conversation.

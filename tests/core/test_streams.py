@@ -465,26 +465,34 @@ def test_a_server_closes_the_stream_of_a_call_that_has_ended(
     play(scenario)
 
 
-def test_a_server_that_stops_sends_its_last_answers_first() -> None:
-    """More than the network holds: the client reads nothing until the server is about to end."""
+async def fill_the_network(world: World, one: Conversation) -> tuple[asyncio.Transport, int]:
+    """Let a client ask for more than the network holds, and read nothing.
 
+    Returns:
+        The client's end, which reads nothing until it is told to; how many answers it is owed.
+    """
+    (session,) = world.server._sessions
+    assert one.link._stream is not None
+    assert isinstance(session._carrier, FrameStream)
+    network, servers = one.link._stream._transport, session._carrier._transport
+    assert network is not None
+    assert servers is not None
+    network.pause_reading()
+    hello = common_pb2.CommandHello(client_name="n" * 900)
+    asked = 0
+    while not servers.get_write_buffer_size():
+        one.link.write(framed(*(command(hello, number) for number in range(1, 101))))
+        asked += 100
+        await until(lambda: world.fake.hello_count == asked)  # noqa: B023
+        await until(lambda: session._outbox.byte_count == 0)
+    return network, asked
+
+
+def test_a_server_that_stops_sends_its_last_answers_first() -> None:
     async def scenario(world: World) -> None:
         one = await world.connect()
         await one.ask()
-        (session,) = world.server._sessions
-        assert one.link._stream is not None
-        assert isinstance(session._carrier, FrameStream)
-        network, servers = one.link._stream._transport, session._carrier._transport
-        assert network is not None
-        assert servers is not None
-        network.pause_reading()
-        hello = common_pb2.CommandHello(client_name="n" * 900)
-        asked = 0
-        while not servers.get_write_buffer_size():
-            one.link.write(framed(*(command(hello, number) for number in range(1, 101))))
-            asked += 100
-            await until(lambda: world.fake.hello_count == asked)  # noqa: B023
-            await until(lambda: session._outbox.byte_count == 0)
+        network, asked = await fill_the_network(world, one)
         closing = asyncio.ensure_future(world.server.close())
         await turns(5)
         network.resume_reading()
@@ -493,6 +501,23 @@ def test_a_server_that_stops_sends_its_last_answers_first() -> None:
         assert one.answer_count == asked
 
     play(scenario, ListenConfig(stop_grace_ms=20_000))
+
+
+def test_a_server_that_has_stopped_has_no_conversations() -> None:
+    """gRPC cancels calls whose clients do not come to an end, and does not wait for them."""
+
+    async def scenario(world: World) -> None:
+        one = await world.connect()
+        await one.ask()
+        _, asked = await fill_the_network(world, one)
+        # More than the stream takes: it does not even begin to end.
+        many = [command(common_pb2.CommandHello(client_name="n" * 900), 1)] * 3_000
+        one.link.write(framed(*many))
+        await until(lambda: world.fake.hello_count == asked + len(many))
+        await world.server.close()
+        assert world.fake.sessions[0].closed
+
+    play(scenario, ListenConfig(stop_grace_ms=50))
 
 
 def test_a_frame_beyond_the_limit_ends_the_conversation() -> None:

@@ -35,6 +35,13 @@ MUTANTS: tuple[Mutant, ...] = (
         mistake="A stream that came as its conversation ended stays open for ever.",
     ),
     Mutant(
+        name="stopped-servers-converse",
+        file=_SERVER,
+        old="            await session.wait_closed()",
+        new="            pass",
+        mistake="What a conversation does at its end comes after its server has stopped.",
+    ),
+    Mutant(
         name="strangers-may-stay",
         file=_OFFERS,
         old="        except (TimeoutError, StreamEnded):\n            pass\n        finally:\n"
