@@ -30,7 +30,7 @@ def measure(
     """
     for _ in range(plan.repeat):
         for system in systems:
-            for tasks in _groups(plan, rows):
+            for tasks in _groups(plan, [one for one in rows if system.measures(one)]):
                 yield from _measure_system(plan, system, tasks)
 
 

@@ -1,4 +1,4 @@
-"""Kafka: one node, broker and controller in one process, as its quick start has it."""
+"""Kafka: nodes that are broker and controller in one process; one, or a cluster of three."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks.peers.fetch import VENV_PYTHON, class_path
 from benchmarks.peers.processes import NotRunning, Process, free_ports, listens, running
 from benchmarks.peers.properties import rendered
-from benchmarks.peers.system import LEFT_TO_THE_OS, SYNCED, Running, System
+from benchmarks.peers.system import CLUSTER, LEFT_TO_THE_OS, SYNCED, Running, System
 
 HEAP = ("-Xms1536m", "-Xmx1536m")
 # Those of kafka-run-class.sh.
@@ -26,94 +26,126 @@ START_WITHIN_S = 120.0
 CLUSTER_ID = "bWFnbmV0YXItcGVlcnMtMQ"
 
 
-def configuration(
-    directory: Path, durability: str, *, port: int, controller_port: int
-) -> dict[str, str]:
-    """The settings of the node; those that differ from its defaults, and why.
+CLUSTER_NODES = 3
+# With three copies, a message is confirmed when two nodes have it.
+CLUSTER_IN_SYNC_MIN = 2
 
-    Internal topics have a single replica, as there is a single node. When a producer's next
-    transaction meets the markers of its last one, the broker asks again after 20 ms by default,
-    which limits small transactions: here after 1 ms. Synced: each append to each topic, internal
-    ones too, is followed by fsync.
+
+def configuration(
+    directory: Path, durability: str, *, ports: Sequence[int], controller_ports: Sequence[int]
+) -> list[dict[str, str]]:
+    """The settings of each node; those that differ from its defaults, and why.
+
+    Everything has a copy at each node, internal topics too. When a producer's next transaction
+    meets the markers of its last one, the broker asks again after 20 ms by default, which limits
+    small transactions: here after 1 ms. Synced: each append to each topic, internal ones too, is
+    followed by fsync. A cluster leaves its disks to the operating system, as Kafka advises.
     """
-    settings = {
+    numbered = list(enumerate(zip(ports, controller_ports, strict=True), 1))
+    voters = ",".join(f"{node}@localhost:{controller}" for node, (_, controller) in numbered)
+    copies = str(len(numbered))
+    in_sync = str(min(len(numbered), CLUSTER_IN_SYNC_MIN))
+    common = {
         "process.roles": "broker,controller",
-        "node.id": "1",
-        "controller.quorum.voters": f"1@localhost:{controller_port}",
-        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
-        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+        "controller.quorum.voters": voters,
         "controller.listener.names": "CONTROLLER",
-        "log.dirs": str(directory / "data"),
         "num.partitions": "1",
-        "offsets.topic.replication.factor": "1",
-        "transaction.state.log.replication.factor": "1",
-        "transaction.state.log.min.isr": "1",
-        "share.coordinator.state.topic.replication.factor": "1",
-        "share.coordinator.state.topic.min.isr": "1",
+        "default.replication.factor": copies,
+        "min.insync.replicas": in_sync,
+        "offsets.topic.replication.factor": copies,
+        "transaction.state.log.replication.factor": copies,
+        "transaction.state.log.min.isr": in_sync,
+        "share.coordinator.state.topic.replication.factor": copies,
+        "share.coordinator.state.topic.min.isr": in_sync,
         "group.initial.rebalance.delay.ms": "0",
         "add.partitions.to.txn.retry.backoff.ms": "1",
         "auto.create.topics.enable": "false",
     }
     if durability == SYNCED:
-        settings["log.flush.interval.messages"] = "1"
-    return settings
+        common["log.flush.interval.messages"] = "1"
+    return [
+        {
+            **common,
+            "node.id": str(node),
+            "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+            "log.dirs": str(directory / f"data-{node}"),
+        }
+        for node, (port, controller_port) in numbered
+    ]
 
 
-class _Node(Running):
-    def __init__(self, directory: Path, port: int) -> None:
+class _Nodes(Running):
+    def __init__(self, directory: Path, ports: Sequence[int]) -> None:
         self._directory = directory
-        self._port = port
-        self._process: Process | None = None
+        self._ports = ports
+        self._processes: list[Process] = []
 
     def settings(self) -> dict[str, str]:
-        return {"address": f"127.0.0.1:{self._port}"}
+        return {"address": ",".join(f"127.0.0.1:{port}" for port in self._ports)}
 
     def pids(self) -> Sequence[int]:
-        return [] if self._process is None else [self._process.pid]
+        return [one.pid for one in self._processes]
 
     def kill(self) -> None:
-        assert self._process is not None
-        self._process.kill()
+        for one in self._processes:
+            one.kill()
         self.launch()
 
     def check(self) -> None:
-        assert self._process is not None
-        self._process.check()
+        for one in self._processes:
+            one.check()
 
     def launch(self) -> None:
-        properties = str(self._directory / "server.properties")
-        command = [*_java(*HEAP, *COLLECTOR), "kafka.Kafka", properties]
-        self._process = Process(command, self._directory / "server.log")
+        self._processes = [
+            Process(
+                [*_java(*HEAP, *COLLECTOR), "kafka.Kafka", str(_properties(self._directory, node))],
+                self._directory / f"server-{node}.log",
+            )
+            for node in range(1, len(self._ports) + 1)
+        ]
 
     def wait(self) -> None:
-        assert self._process is not None
-        self._process.wait_until(lambda: listens(self._port), START_WITHIN_S)
+        for process, port in zip(self._processes, self._ports, strict=True):
+            process.wait_until(partial(listens, port), START_WITHIN_S)
 
     def stop(self) -> None:
-        if self._process is not None:
-            self._process.stop()
+        for one in self._processes:
+            one.stop()
 
 
 @contextmanager
 def _started(durability: str, directory: Path) -> Iterator[Running]:
-    port, controller_port = free_ports(2)
-    settings = configuration(directory, durability, port=port, controller_port=controller_port)
-    properties = directory / "server.properties"
-    properties.write_text(rendered(settings))
-    format_command = [
-        *_java(), "kafka.tools.StorageTool",
-        "format", "-t", CLUSTER_ID, "-c", str(properties),
-    ]  # fmt: skip
-    with running(format_command, directory / "format.log") as formatting:
-        if formatting.status() != 0:
-            raise NotRunning((directory / "format.log").read_text()[-3_000:])
-    node = _Node(directory, port)
+    count = CLUSTER_NODES if durability == CLUSTER else 1
+    ports = free_ports(2 * count)
+    settings = configuration(
+        directory, durability, ports=ports[:count], controller_ports=ports[count:]
+    )
+    for node, one in enumerate(settings, 1):
+        _properties(directory, node).write_text(rendered(one))
+        _format(directory, node)
+    nodes = _Nodes(directory, ports[:count])
     try:
-        node.launch()
-        node.wait()
-        yield node
+        nodes.launch()
+        nodes.wait()
+        yield nodes
     finally:
-        node.stop()
+        nodes.stop()
+
+
+def _format(directory: Path, node: int) -> None:
+    command = [
+        *_java(), "kafka.tools.StorageTool",
+        "format", "-t", CLUSTER_ID, "-c", str(_properties(directory, node)),
+    ]  # fmt: skip
+    log = directory / f"format-{node}.log"
+    with running(command, log) as formatting:
+        if formatting.status() != 0:
+            raise NotRunning(log.read_text()[-3_000:])
+
+
+def _properties(directory: Path, node: int) -> Path:
+    return directory / f"server-{node}.properties"
 
 
 def _client(language: str) -> list[str]:
@@ -129,5 +161,5 @@ def _java(*options: str, log_level: str = "warn") -> list[str]:
 
 SYSTEMS = tuple(
     System(name="kafka", durability=one, start=partial(_started, one), client=_client)
-    for one in (SYNCED, LEFT_TO_THE_OS)
+    for one in (SYNCED, LEFT_TO_THE_OS, CLUSTER)
 )

@@ -1,4 +1,4 @@
-"""Pulsar: standalone, with broker, bookie and metadata in one process."""
+"""Pulsar: standalone, with broker, metadata and bookies in one process: one, or three."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from benchmarks.peers.fetch import SOURCES, VENV_PYTHON, class_path
 from benchmarks.peers.processes import Process, free_ports
 from benchmarks.peers.properties import rendered
-from benchmarks.peers.system import LEFT_TO_THE_OS, SYNCED, Running, System
+from benchmarks.peers.system import CLUSTER, LEFT_TO_THE_OS, SYNCED, Running, System
 
 MEMORY = ("-Xms1536m", "-Xmx1536m", "-XX:MaxDirectMemorySize=3g")
 # Those of Pulsar's own scripts, which its use of direct memory and of the JDK's insides needs.
@@ -33,6 +33,8 @@ OPENED = (
     "jdk.management/com.sun.management.internal",
 )
 START_WITHIN_S = 180.0
+CLUSTER_BOOKIES = 3
+CLUSTER_CONFIRMED = 2
 LOGGING_FILE = "log4j2.properties"
 LOGGING = {
     "rootLogger.level": "warn",
@@ -52,17 +54,18 @@ def configuration(durability: str, *, port: int, web_port: int) -> dict[str, str
     batches, which is faster with many transactions at once. Consumed messages are kept, as by the
     other systems, since the rows read them again. Synced: the bookie's journal, which has every
     entry of every topic and cursor, is synced before anything is acknowledged, as a cluster's
-    bookies do by default.
+    bookies do by default. There each entry goes to three bookies, and counts when two have it.
     """
+    copies, confirmed = (CLUSTER_BOOKIES, CLUSTER_CONFIRMED) if durability == CLUSTER else (1, 1)
     return {
         "clusterName": "standalone",
         "bindAddress": "127.0.0.1",
         "advertisedAddress": "127.0.0.1",
         "brokerServicePort": str(port),
         "webServicePort": str(web_port),
-        "managedLedgerDefaultEnsembleSize": "1",
-        "managedLedgerDefaultWriteQuorum": "1",
-        "managedLedgerDefaultAckQuorum": "1",
+        "managedLedgerDefaultEnsembleSize": str(copies),
+        "managedLedgerDefaultWriteQuorum": str(copies),
+        "managedLedgerDefaultAckQuorum": str(confirmed),
         "loadManagerClassName": "org.apache.pulsar.broker.loadbalance.NoopLoadManager",
         "loadBalancerEnabled": "false",
         "ledgerStorageClass": "org.apache.bookkeeper.bookie.storage.ldb.DbLedgerStorage",
@@ -78,13 +81,16 @@ def configuration(durability: str, *, port: int, web_port: int) -> dict[str, str
         "transactionCoordinatorEnabled": "true",
         "transactionLogBatchedWriteEnabled": "true",
         "transactionPendingAckBatchedWriteEnabled": "true",
-        "journalSyncData": "true" if durability == SYNCED else "false",
+        "journalSyncData": "false" if durability == LEFT_TO_THE_OS else "true",
     }
 
 
 class _Standalone(Running):
-    def __init__(self, directory: Path, port: int, web_port: int, bookie_port: int) -> None:
+    def __init__(
+        self, directory: Path, port: int, web_port: int, bookie_port: int, bookies: int
+    ) -> None:
         self._directory = directory
+        self._bookies = bookies
         self._port = port
         self._web_port = web_port
         self._bookie_port = bookie_port
@@ -114,7 +120,7 @@ class _Standalone(Running):
             *(f"--add-opens={one}=ALL-UNNAMED" for one in OPENED),
             *("-cp", class_path("pulsar"), "org.apache.pulsar.PulsarStandaloneStarter"),
             *("--config", str(self._directory / "standalone.conf")),
-            *("--no-functions-worker", "--no-stream-storage", "--num-bookies", "1"),
+            *("--no-functions-worker", "--no-stream-storage", "--num-bookies", str(self._bookies)),
             *("--bookkeeper-port", str(self._bookie_port)),
             *("--bookkeeper-dir", str(self._directory / "bookkeeper")),
             *("--metadata-dir", str(self._directory / "metadata")),
@@ -145,7 +151,8 @@ def _started(durability: str, directory: Path) -> Iterator[Running]:
     settings = configuration(durability, port=port, web_port=web_port)
     (directory / "standalone.conf").write_text(rendered(settings))
     (directory / LOGGING_FILE).write_text(rendered(LOGGING))
-    standalone = _Standalone(directory, port, web_port, bookie_port)
+    bookies = CLUSTER_BOOKIES if durability == CLUSTER else 1
+    standalone = _Standalone(directory, port, web_port, bookie_port, bookies)
     try:
         standalone.launch()
         standalone.wait()
@@ -174,5 +181,5 @@ def _logging(directory: Path) -> str:
 
 SYSTEMS = tuple(
     System(name="pulsar", durability=one, start=partial(_started, one), client=_client)
-    for one in (SYNCED, LEFT_TO_THE_OS)
+    for one in (SYNCED, LEFT_TO_THE_OS, CLUSTER)
 )

@@ -8,9 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-# Every acknowledged message is on the disk, or only in the memory of the operating system.
-SYNCED, LEFT_TO_THE_OS = "synced", "os"
-DURABILITIES = {SYNCED: "synced", LEFT_TO_THE_OS: "left to the OS"}
+# Every acknowledged message is on the disk, or only in the memory of the operating system, or where
+# it outlives any one server.
+SYNCED, LEFT_TO_THE_OS, CLUSTER = "synced", "os", "cluster"
+DURABILITIES = {SYNCED: "synced", LEFT_TO_THE_OS: "left to the OS", CLUSTER: "cluster"}
+# What a cluster does when a server is killed is measured by itself: benchmarks.failover.
+NOT_OF_CLUSTERS = frozenset({"restart"})
 
 
 class Running(Protocol):
@@ -33,26 +36,34 @@ class Running(Protocol):
         ...
 
 
+# Runs the servers for the time of a block, with all their files in a directory.
+Start = Callable[[Path], AbstractContextManager[Running]]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class System:
     """A system with one kind of durability.
 
     Attributes:
         name: "magnetar", "kafka" or "pulsar".
-        durability: SYNCED or LEFT_TO_THE_OS.
-        start: run the servers for the time of a block, with all their files in a directory.
+        durability: SYNCED, LEFT_TO_THE_OS or CLUSTER.
+        start: runs the servers.
         client: the command of a client, by its language: "java" or "python".
     """
 
     name: str
     durability: str
-    start: Callable[[Path], AbstractContextManager[Running]]
+    start: Start
     client: Callable[[str], list[str]]
 
     @property
     def choice(self) -> str:
         """Its name on the command line."""
         return f"{self.name}-{self.durability}"
+
+    def measures(self, row: str) -> bool:
+        """Return whether a row is measured of it."""
+        return self.durability != CLUSTER or row not in NOT_OF_CLUSTERS
 
     @property
     def title(self) -> str:

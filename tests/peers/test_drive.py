@@ -52,6 +52,14 @@ def test_rows_share_a_system_unless_they_leave_something_behind(tmp_path: Path) 
     ]
 
 
+def test_a_cluster_is_not_killed(tmp_path: Path) -> None:
+    machine = Machine()
+    systems = [machine.system("kafka", ONE_ROUND, durability="cluster")]
+    found = figures(list(measure(plan(tmp_path), systems, ["restart", "hanging"])))
+    assert [one.row for one in found] == ["hanging"]
+    assert list(measure(plan(tmp_path), systems, ["restart"])) == []
+
+
 def test_each_way_has_a_topic_of_its_own() -> None:
     machine = Machine()
     found = figures(list(measure(plan(), [machine.system("kafka", ONE_ROUND)], ["produce"])))

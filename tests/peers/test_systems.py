@@ -15,24 +15,45 @@ from tests.peers.servers import plan
 SYSTEMS = {"magnetar", "kafka", "pulsar"}
 
 
+def kafka_nodes(durability: str, count: int = 1) -> list[dict[str, str]]:
+    ports, controllers = list(range(1, 1 + count)), list(range(11, 11 + count))
+    return kafka.configuration(Path("/run"), durability, ports=ports, controller_ports=controllers)
+
+
 def test_only_a_synced_kafka_flushes_each_append() -> None:
-    synced, left = (
-        kafka.configuration(Path("/run"), one, port=1, controller_port=2)
-        for one in ("synced", "os")
-    )
+    (synced,), (left,) = kafka_nodes("synced"), kafka_nodes("os")
     assert synced.pop("log.flush.interval.messages") == "1"
     assert synced == left
-    assert left["log.dirs"] == "/run/data"
+    assert left["log.dirs"] == "/run/data-1"
     assert left["add.partitions.to.txn.retry.backoff.ms"] == "1"
+    assert left["default.replication.factor"] == left["min.insync.replicas"] == "1"
 
 
-def test_only_a_synced_pulsar_syncs_its_journal() -> None:
-    synced, left = (pulsar.configuration(one, port=1, web_port=2) for one in ("synced", "os"))
-    assert synced.pop("journalSyncData") == "true"
+def test_a_cluster_of_kafka_has_everything_three_times_and_confirms_it_twice() -> None:
+    nodes = kafka_nodes("cluster", 3)
+    assert [one["node.id"] for one in nodes] == ["1", "2", "3"]
+    assert len({one["log.dirs"] for one in nodes}) == len({one["listeners"] for one in nodes}) == 3
+    for one in nodes:
+        assert one["controller.quorum.voters"] == "1@localhost:11,2@localhost:12,3@localhost:13"
+        factors = {name: text for name, text in one.items() if name.endswith("replication.factor")}
+        assert len(factors) == 4
+        assert set(factors.values()) == {"3"}
+        minima = [one["min.insync.replicas"], one["transaction.state.log.min.isr"]]
+        assert minima == ["2", "2"]
+        assert "log.flush.interval.messages" not in one
+
+
+def test_only_a_pulsar_that_is_left_to_the_os_does_not_sync_its_journal() -> None:
+    synced, left, cluster = (
+        pulsar.configuration(one, port=1, web_port=2) for one in ("synced", "os", "cluster")
+    )
+    assert synced.pop("journalSyncData") == cluster.pop("journalSyncData") == "true"
     assert left.pop("journalSyncData") == "false"
     assert synced == left
     assert left["transactionLogBatchedWriteEnabled"] == "true"
     assert left["transactionPendingAckBatchedWriteEnabled"] == "true"
+    quorums = [name for name in cluster if cluster[name] != synced[name]]
+    assert [cluster[name] for name in quorums] == ["3", "3", "2"]
 
 
 def test_settings_are_lines_of_properties() -> None:

@@ -231,7 +231,7 @@ class Rows:
 
     def _create(self) -> None:
         if self._task.topic not in self._admin.list_topics(timeout=TIMEOUT_S).topics:
-            topic = NewTopic(self._task.topic, self._task.partitions, 1)
+            topic = NewTopic(self._task.topic, self._task.partitions)
             for made in self._admin.create_topics([topic]).values():
                 made.result(TIMEOUT_S)
 

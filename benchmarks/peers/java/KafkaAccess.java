@@ -1,6 +1,7 @@
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.concurrent.ExecutionException;
 import java.util.stream.IntStream;
 import org.apache.kafka.clients.admin.Admin;
@@ -100,7 +101,9 @@ abstract class KafkaAccess {
 
     void create(String name, int count) throws Exception {
         try {
-            admin.createTopics(List.of(new NewTopic(name, count, (short) 1))).all().get();
+            // As many copies as the server makes by default.
+            NewTopic topic = new NewTopic(name, Optional.of(count), Optional.empty());
+            admin.createTopics(List.of(topic)).all().get();
         } catch (ExecutionException error) {
             if (!(error.getCause() instanceof TopicExistsException)) {
                 throw error;
