@@ -106,8 +106,8 @@ class GrpcServer:
         if config.has_streams:
             self._streams = StreamOffers(config.host, config.stream_port, config.frame_bytes_max)
         self._health = health.aio.HealthServicer()
-        options = {**dict(SERVER_OPTIONS), RECEIVE_LIMIT: config.frame_bytes_max}
-        self._server = grpc.aio.server(options=tuple(options.items()))
+        # None: it was not opened.
+        self._server: grpc.aio.Server | None = None
         self.port = 0
 
     @property
@@ -123,24 +123,26 @@ class GrpcServer:
         """
         await self._set_health(serving=False)
         await self._health.set(LIVE, HealthCheckResponse.SERVING)
-        self._server.add_generic_rpc_handlers(
+        options = {**dict(SERVER_OPTIONS), RECEIVE_LIMIT: self._config.frame_bytes_max}
+        server = grpc.aio.server(options=tuple(options.items()))
+        server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler(self._name, self._method_handlers()),)
         )
-        add_HealthServicer_to_server(self._health, self._server)
+        add_HealthServicer_to_server(self._health, server)
         reflection.enable_server_reflection(
-            (self._name, health.SERVICE_NAME, reflection.SERVICE_NAME), self._server
+            (self._name, health.SERVICE_NAME, reflection.SERVICE_NAME), server
         )
-        asked = join_address(self._config.host, self._config.port)
         try:
-            self.port = self._bind(asked)
-        except RuntimeError as error:
-            raise InvalidConfig(
-                f"cannot listen at {asked}: it is taken, or not an address of this machine; "
-                "choose another port, or stop what uses it"
-            ) from error
-        if self._streams is not None:
-            await self._streams.open()
-        await self._server.start()
+            self.port = self._bind(server)
+            if self._streams is not None:
+                await self._streams.open()
+        except BaseException:
+            if self._streams is not None:
+                self._streams.close()
+            await _discard(server)
+            raise
+        await server.start()
+        self._server = server
         self._admission.start()
         if self._gate is not None:
             self._rights_watch.start()
@@ -167,7 +169,8 @@ class GrpcServer:
         await self._health.enter_graceful_shutdown()
         for session in list(self._sessions):
             session.finish()
-        await self._server.stop(self._config.stop_grace_ms / 1_000)
+        if self._server is not None:
+            await self._server.stop(self._config.stop_grace_ms / 1_000)
         # gRPC cancels the calls that took too long, and does not wait until they have ended.
         for session in list(self._sessions):
             session.end()
@@ -178,12 +181,21 @@ class GrpcServer:
         for session in list(self._sessions):
             session.push(body)
 
-    def _bind(self, address: str) -> int:
+    def _bind(self, server: grpc.aio.Server) -> int:
         config = self._config
-        if not config.tls_certificate_file:
-            return self._server.add_insecure_port(address)
-        tls = ServerTls(config.tls_certificate_file, config.tls_key_file, config.tls_client_ca_file)
-        return self._server.add_secure_port(address, tls.credentials())
+        asked = join_address(config.host, config.port)
+        try:
+            if not config.tls_certificate_file:
+                return server.add_insecure_port(asked)
+            tls = ServerTls(
+                config.tls_certificate_file, config.tls_key_file, config.tls_client_ca_file
+            )
+            return server.add_secure_port(asked, tls.credentials())
+        except RuntimeError as error:
+            raise InvalidConfig(
+                f"cannot listen at {asked}: it is taken, or not an address of this machine; "
+                "choose another port, or stop what uses it"
+            ) from error
 
     async def _set_health(self, *, serving: bool) -> None:
         status = HealthCheckResponse.SERVING if serving else HealthCheckResponse.NOT_SERVING
@@ -250,6 +262,17 @@ class GrpcServer:
         except MagnetarError as error:
             await abort(context, error.to_wire())
             raise
+
+
+async def _discard(server: grpc.aio.Server) -> None:
+    """Give back what a server has that is not to serve.
+
+    gRPC frees its ports only if it has run. And if it is deallocated without having stopped,
+    grpcio (1.85) tells a debug log with a reference to it: a handler that keeps its records, as
+    pytest's does, then crashes the process.
+    """
+    await server.start()
+    await server.stop(None)
 
 
 def _nothing() -> None:

@@ -7,6 +7,8 @@ both event loops.
 from __future__ import annotations
 
 import asyncio
+import gc
+import logging
 import urllib.request
 from collections.abc import Awaitable, Callable, Iterator
 from contextvars import ContextVar
@@ -397,6 +399,43 @@ def test_a_port_in_use_is_an_error_that_says_so() -> None:
             await second.open()
 
     play(scenario)
+
+
+def test_servers_that_were_not_opened_are_not_deallocated_while_they_run() -> None:
+    """grpcio tells a debug log of such a server with a reference to what is about to be freed.
+
+    pytest keeps records: a worker crashed. The texts are kept here, not the records.
+    """
+    told: list[str] = []
+
+    class Listening(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            told.append(record.getMessage())
+
+    async def scenario(world: World) -> None:
+        GrpcServer("Broker", ListenConfig())
+        with pytest.raises(InvalidConfig):
+            await GrpcServer("Broker", ListenConfig(port=world.server.port)).open()
+        with pytest.raises(InvalidConfig):
+            await GrpcServer(
+                "Broker", ListenConfig(tls_certificate_file="none", tls_key_file="none")
+            ).open()
+
+    grpc_log, listening = logging.getLogger("grpc._cython.cygrpc"), Listening(logging.DEBUG)
+    level = grpc_log.level
+    grpc_log.addHandler(listening)
+    grpc_log.setLevel(logging.DEBUG)
+    grpc_log.propagate = False
+    try:
+        gc.collect()
+        told.clear()
+        play(scenario)
+        gc.collect()
+    finally:
+        grpc_log.removeHandler(listening)
+        grpc_log.setLevel(level)
+        grpc_log.propagate = True
+    assert not [one for one in told if "__dealloc__" in one]
 
 
 def test_metrics_are_served_on_loopback() -> None:

@@ -537,6 +537,8 @@ def test_a_port_that_is_taken_is_named() -> None:
         second = GrpcServer("Broker", ListenConfig(stream_port=world.stream_port))
         with pytest.raises(InvalidConfig, match=f"{world.stream_port}.*another stream_port"):
             await second.open()
+        # gRPC's port is free again before the server is closed or forgotten.
+        socket.create_server(("127.0.0.1", second.port)).close()
         await second.close()
 
     play(scenario)

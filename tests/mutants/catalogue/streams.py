@@ -42,6 +42,13 @@ MUTANTS: tuple[Mutant, ...] = (
         mistake="What a conversation does at its end comes after its server has stopped.",
     ),
     Mutant(
+        name="ports-of-servers-that-do-not-open",
+        file=_SERVER,
+        old="            await _discard(server)",
+        new="            pass",
+        mistake="A server that cannot open keeps its port, and may crash its process.",
+    ),
+    Mutant(
         name="strangers-may-stay",
         file=_OFFERS,
         old="        except (TimeoutError, StreamEnded):\n            pass\n        finally:\n"
