@@ -24,10 +24,8 @@ LOG_LEVEL = "-Dorg.slf4j.simpleLogger.defaultLogLevel="
 START_WITHIN_S = 120.0
 # What `kafka-storage.sh random-uuid` would give: any 16 bytes in this form.
 CLUSTER_ID = "bWFnbmV0YXItcGVlcnMtMQ"
-
-
 CLUSTER_NODES = 3
-# With three copies, a message is confirmed when two nodes have it.
+# A message is confirmed when all nodes that are in sync have it; so many have to be.
 CLUSTER_IN_SYNC_MIN = 2
 
 
