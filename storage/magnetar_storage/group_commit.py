@@ -29,6 +29,8 @@ Observe = Callable[[int, int, float], None]
 # How long unhurried rows wait for a group. With an object store at the other end of a region, a
 # client's next command that needs a group comes within a few puts of 50 ms each.
 UNHURRIED_SECONDS: Final = 0.2
+# While a group is synced, the store hears of the open one each time that it has grown by so much.
+AHEAD_BYTES_MIN: Final = 64 << 10
 
 
 class GroupCommit:
@@ -61,6 +63,8 @@ class GroupCommit:
         # When the write of the present group began, on the event loop's clock.
         self._group_began: float | None = None
         self._unhurried_timer: asyncio.TimerHandle | None = None
+        # The store hears of the open group when it is so large.
+        self._ahead_bytes = AHEAD_BYTES_MIN
         self._sealed_position = 0
         # Everything up to here may leave, unless it waits for a sync of its own.
         self.written_position = 0
@@ -118,6 +122,9 @@ class GroupCommit:
             self._parked_sealed.append(callback)
         else:
             self._parked_open.append(callback)
+            if self._group_began is not None and self.batch.byte_count >= self._ahead_bytes:
+                self._ahead_bytes = self.batch.byte_count + AHEAD_BYTES_MIN
+                self._store.write_ahead(self.batch)
             if self._hurries:
                 self._wake.set()
 
@@ -273,6 +280,7 @@ class GroupCommit:
         for hook in self._hooks:
             hook(self.batch)
         sealed, self.batch = self.batch, WriteBatch(self._before_operation)
+        self._ahead_bytes = AHEAD_BYTES_MIN
         self._sealed_position += 1
         self._parked_sealed, self._parked_open = self._parked_open, []
         # Hooks may have woken the writer for this group; rows that they defer again belong to the

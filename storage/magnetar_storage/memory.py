@@ -207,6 +207,9 @@ class MemoryStore:
             raise self._fail("write failed")
         disk._apply(batch)
 
+    def write_ahead(self, batch: WriteBatch) -> None:
+        """Do nothing; see `Store.write_ahead`."""
+
     async def sync(self) -> None:
         """Make all written batches durable; see `Store.sync`."""
         self._check()

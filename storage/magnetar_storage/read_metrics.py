@@ -56,6 +56,10 @@ class CountedReads:
         """Apply a batch; see `Store.write`."""
         await self._store.write(batch)
 
+    def write_ahead(self, batch: WriteBatch) -> None:
+        """Begin to write a batch that may still grow; see `Store.write_ahead`."""
+        self._store.write_ahead(batch)
+
     async def sync(self) -> None:
         """Make all written batches durable; see `Store.sync`."""
         await self._store.sync()

@@ -260,6 +260,17 @@ class RocksStore:
         if self._flushes is not None:
             self._flushes.wrote(byte_count, len(operations))
 
+    def write_ahead(self, batch: WriteBatch) -> None:
+        """Append large values of a batch that may still grow; see `Store.write_ahead`."""
+        # With late syncs no batch waits for another one's sync.
+        if self._failure is not None or self._late_syncs or not self._resolvers:
+            return
+        try:
+            self._values.append_ahead(batch.operations)
+        except OSError as error:
+            # The batch's write raises it.
+            self._fail("write", error)
+
     async def _flush(self, families: Sequence[rocksdict.Rdict]) -> None:
         """Sync values, then begin to flush the rows of families that may point to them.
 

@@ -167,6 +167,9 @@ class SlateStore:
             except uniffi.Error as error:
                 raise self._fail("write", error) from error
 
+    def write_ahead(self, batch: WriteBatch) -> None:
+        """Do nothing; see `Store.write_ahead`."""
+
     async def sync(self) -> None:
         """Make all written batches durable; see `Store.sync`."""
         self._check()

@@ -186,6 +186,13 @@ class Store(Reader, Protocol):
             StoreFailed: the batch may or may not be there after the next start.
         """
 
+    def write_ahead(self, batch: WriteBatch) -> None:
+        """Begin to write the batch that is written next, which may still grow.
+
+        So a store need not do all of it when the batch is written. Nothing is applied; a failure is
+        raised by the write.
+        """
+
     async def sync(self) -> None:
         """Return when everything written before this call is durable.
 

@@ -6,6 +6,7 @@ one call. Everything here happens on the event loop's thread, within calls of th
 not change meanwhile.
 
 A batch's values are with the operating system before its rows are, and synced before its rows are.
+They may be appended while the batch still grows and the one before is synced (`append_ahead`).
 What a loss of power leaves of an unsynced batch is cut off at the next start (`directory_check`).
 Source: docs/design/0019-values.md.
 """
@@ -91,13 +92,24 @@ class ValueLog:
         self._live: list[_Live] = []
         self._live_bytes = 0
         self._is_moving = False
+        # Of the batch that is written next: its operations, how many of them were looked at, and
+        # the values that were appended, by the places of their operations.
+        self._ahead_of: Sequence[Operation] | None = None
+        self._ahead_count = 0
+        self._ahead: dict[int, Pointer] = {}
+        # Rows about files, for the next batch.
+        self._file_rows: list[tuple[bytes, bytes]] = []
+        self._end = (files.active, files.sizes.get(files.active, 0))
         # No row points to them any more, as soon as what was written is synced.
         self._garbage: list[int] = []
 
     @property
     def end(self) -> tuple[int, int]:
-        """The number and the size of the file that grows; zeros: there is none."""
-        return self._files.active, self._files.sizes.get(self._files.active, 0)
+        """The number and the size of the file that grew when a batch was written last.
+
+        Zeros: there is none. What was appended ahead is not counted: its file may not be listed.
+        """
+        return self._end
 
     def write(
         self, raw: rocksdict.WriteBatch, operations: Sequence[Operation], now_seconds: float
@@ -115,22 +127,44 @@ class ValueLog:
         self._look_at_garbage(raw, now_seconds)
         families = self._families
         changed = list(operations)
-        places: list[int] = []
+        self.append_ahead(operations)
+        ahead, self._ahead, self._ahead_of = self._ahead, {}, None
         for place, (kind, family, key, value) in enumerate(operations):
             if family not in families:
                 continue
             if kind != PUT:
                 self._rounds.note_deleted()
-            elif len(value) >= VALUE_BYTES_MIN:
-                places.append(place)
+            elif place in ahead:
+                changed[place] = (kind, family, key, ahead[place].to_bytes())
             elif value.startswith(MARKED):
                 changed[place] = (kind, family, key, row_of_value(value))
+        for file_row in self._file_rows:
+            raw.put(*file_row)
+        self._file_rows.clear()
+        self._end = (self._files.active, self._files.sizes.get(self._files.active, 0))
+        return changed
+
+    def append_ahead(self, operations: Sequence[Operation]) -> None:
+        """Append the large values that there are of the batch that is written next.
+
+        If it never is, nothing points to them, as if the process had ended.
+
+        Raises:
+            OSError: the disk did not take a value.
+        """
+        if self._ahead_of is not operations:
+            self._ahead_of, self._ahead_count, self._ahead = operations, 0, {}
+        places = [
+            place
+            for place in range(self._ahead_count, len(operations))
+            if len(operations[place][3]) >= VALUE_BYTES_MIN
+            and operations[place][0] == PUT
+            and operations[place][1] in self._families
+        ]
+        self._ahead_count = len(operations)
         if places:
             records = [Record(*operations[place][1:]) for place in places]
-            pointers = self._append(raw, records)
-            for place, record, pointer in zip(places, records, pointers, strict=True):
-                changed[place] = (PUT, record.family, record.key, pointer.to_bytes())
-        return changed
+            self._ahead.update(zip(places, self._append(records), strict=True))
 
     def before_sync(self, *, takes_garbage: bool) -> Unsynced:
         """Return what a sync that begins now has to do with the files.
@@ -167,12 +201,12 @@ class ValueLog:
         self._handles.clear()
         self._files.close()
 
-    def _append(self, raw: rocksdict.WriteBatch, records: Sequence[Record]) -> list[Pointer]:
+    def _append(self, records: Sequence[Record]) -> list[Pointer]:
         before = self._files.begin_if_full()
         if before is not None:
-            raw.put(file_key(self._files.active), _NUMBER.pack(0))
+            self._file_rows.append((file_key(self._files.active), _NUMBER.pack(0)))
             if before:
-                raw.put(file_key(before), _NUMBER.pack(self._files.sizes[before]))
+                self._file_rows.append((file_key(before), _NUMBER.pack(self._files.sizes[before])))
         return self._files.append(records)
 
     def _look_at_garbage(self, raw: rocksdict.WriteBatch, now_seconds: float) -> None:
@@ -182,9 +216,10 @@ class ValueLog:
             return
         if self._rounds.file is None:
             files = self._files
+            # Rows that are about to be written will point to what was appended ahead.
+            kept = {files.active, *self._garbage, *(one.file for one in self._ahead.values())}
             file = self._rounds.begin_file(
-                now_seconds,
-                (one for one in files.sizes if one != files.active and one not in self._garbage),
+                now_seconds, (one for one in files.sizes if one not in kept)
             )
             if file is None:
                 return
@@ -238,7 +273,7 @@ class ValueLog:
                 records.append(Record(place.family, place.key, self._files.resolve(row)))
                 moved_bytes += place.length
         if records:
-            pointers = self._append(raw, records)
+            pointers = self._append(records)
             for record, pointer in zip(records, pointers, strict=True):
                 raw.put(record.key, pointer.to_bytes(), self._handles[record.family])
         if self._live:

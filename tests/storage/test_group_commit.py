@@ -12,7 +12,7 @@ from tests.virtual_time import run as run_in_virtual_time
 from tests.virtual_time import time_passes
 from tests.waiting import turns
 
-from magnetar_storage.group_commit import GroupCommit
+from magnetar_storage.group_commit import AHEAD_BYTES_MIN, GroupCommit
 from magnetar_storage.store import StoreFailed, WriteBatch
 
 
@@ -119,6 +119,44 @@ def test_a_reply_waits_for_the_sync_of_its_group_and_the_next_group_fills_meanwh
         await world.commits.durable()
         assert world.seen == ["first", "depends on the first only", "second"]
         assert world.commits.durable_position == 2
+
+    run(scenario)
+
+
+def test_the_store_hears_of_the_open_group_while_another_one_is_synced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario(world: World) -> None:
+        told: list[list[bytes]] = []
+        monkeypatch.setattr(
+            world.store,
+            "write_ahead",
+            lambda batch: told.append([key for _, _, key, _ in batch.operations]),
+        )
+
+        def put(key: bytes, size: int = AHEAD_BYTES_MIN // 2) -> None:
+            world.commits.batch.put("rows", key, bytes(size))
+            world.durable(key)
+
+        await world.commits.start()
+        world.gate.clear()
+        put(b"a", AHEAD_BYTES_MIN)
+        assert not told, "nothing is under way"
+        await turns(TURNS)
+        for key in (b"b", b"c", b"d", b"e"):
+            put(key)
+        # Each time that it has grown by so much.
+        assert told == [[b"b", b"c"], [b"b", b"c", b"d", b"e"]]
+        world.gate.set()
+        await world.commits.durable()
+        world.gate.clear()
+        put(b"f", AHEAD_BYTES_MIN)
+        await turns(TURNS)
+        put(b"g")
+        assert len(told) == 2, "the next group begins at nothing"
+        world.gate.set()
+        await world.commits.durable()
+        assert world.seen == [b"a", b"b", b"c", b"d", b"e", b"f", b"g"]
 
     run(scenario)
 

@@ -26,6 +26,7 @@ from magnetar_storage.store import KEY_END, RowsUnreadable, StoreDamaged, StoreF
 from magnetar_storage.store_files import LOG, VALUES, numbered, values_path
 from magnetar_storage.store_identity import KEY
 from magnetar_storage.store_stamp import STAMP, stamp_of
+from magnetar_storage.synced_mark import read_mark
 from magnetar_storage.value_log import VALUE_BYTES_MIN
 
 FAMILIES = ("small", "payloads", "others", "meta")
@@ -277,6 +278,8 @@ def test_rows_change_while_their_files_are_looked_at(directory: Path, seed: int)
             for number in random.sample(range(200), 5):
                 batch.put("payloads", key_of(number), value_of(number))
                 alive.add(number)
+                if random.random() < 0.2:
+                    store.write_ahead(batch)
             for number in random.sample(range(200), 4):
                 batch.delete("payloads", key_of(number))
                 alive.discard(number)
@@ -564,6 +567,137 @@ def test_values_are_synced_ahead_of_their_rows(
         store._database = database
 
     run(directory, scenario)
+
+
+def batch_of(numbers: Sequence[int], into: WriteBatch | None = None) -> WriteBatch:
+    batch = into or WriteBatch()
+    for number in numbers:
+        batch.put("payloads", key_of(number), value_of(number))
+    return batch
+
+
+def ahead(store: RocksStore) -> WriteBatch:
+    """Append a batch's values ahead: they fill a file, and begin the next one."""
+    batch = batch_of(range(100, 120))
+    store.write_ahead(batch)
+    batch_of(range(120, 124), batch)
+    store.write_ahead(batch)
+    return batch
+
+
+def test_values_that_were_appended_ahead_are_no_garbage(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their file is whole, and their rows come with the write that looks for garbage first."""
+    monkeypatch.setattr(value_rounds, "VALUES_AT_ONCE_MAX", 1_000)
+
+    async def scenario(store: RocksStore) -> None:
+        # The first write after the start looks at nothing.
+        await rest(store, writes=2)
+        batch = ahead(store)
+        assert files(directory) == [1, 2]
+        batch_of([124], batch)
+        await store.write(batch)
+        await store.sync()
+        await rest(store)
+        assert await numbers_of(store) == list(range(100, 125))
+
+    run(directory, scenario)
+    run(directory, numbers_after(range(100, 125)))
+
+
+def test_a_value_is_appended_once(directory: Path) -> None:
+    async def scenario(store: RocksStore) -> None:
+        batch = ahead(store)
+        store.write_ahead(batch)
+        await store.write(batch)
+
+    run(directory, scenario)
+    stored = sum(path.stat().st_size for _, path in numbered(str(directory), VALUES))
+    assert 24 * LARGE < stored < 25 * LARGE
+
+
+def test_a_kill_leaves_nothing_of_what_was_appended_ahead(directory: Path) -> None:
+    left = directory.with_name("left")
+
+    async def scenario(store: RocksStore) -> None:
+        await put(store, range(4))
+        ahead(store)
+        kill(directory, left)
+        # As when the machine goes down right behind the sync that was under way.
+        await store.sync()
+
+    run(directory, scenario)
+
+    async def check(store: RocksStore) -> None:
+        assert files(left) == [1]
+        await put(store, range(4, 40))
+        await rest(store)
+        assert await numbers_of(store) == list(range(40))
+
+    run(left, check)
+    run(left, numbers_after(range(40)))
+
+
+def test_a_sync_vouches_for_files_that_are_listed(directory: Path) -> None:
+    """The next process syncs values from there on, before anybody relies on them."""
+
+    async def scenario(store: RocksStore) -> None:
+        await put(store, range(4))
+        end = read_mark(str(directory))
+        assert end is not None
+        ahead(store)
+        await store.sync()
+        mark = read_mark(str(directory))
+        assert mark is not None
+        assert (mark.values, mark.values_bytes) == (end.values, end.values_bytes)
+
+    run(directory, scenario)
+
+
+def test_a_batch_that_is_never_written_leaves_no_trace(directory: Path) -> None:
+    async def scenario(store: RocksStore) -> None:
+        ahead(store)
+        await put(store, range(4))
+        await put(store, range(4, 40))
+        await rest(store)
+        assert await numbers_of(store) == list(range(40))
+
+    run(directory, scenario)
+    run(directory, numbers_after(range(40)))
+
+
+def test_nothing_is_appended_ahead_with_late_syncs(directory: Path) -> None:
+    """No batch waits there while another one is synced."""
+
+    async def scenario() -> None:
+        store = opened(directory, late_syncs=True)
+        batch = ahead(store)
+        assert files(directory) == []
+        await store.write(batch)
+        assert len(await numbers_of(store)) == 24
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_disk_that_takes_no_value_ahead_fails_the_write(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        store = opened(directory)
+        await put(store, range(4))
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "pwritev", full)
+            batch = batch_of([4])
+            store.write_ahead(batch)
+        with pytest.raises(StoreFailed, match="No space left"):
+            await store.write(batch)
+        store.write_ahead(batch)
+        await store.close()
+
+    asyncio.run(scenario())
+    run(directory, numbers_after(range(4)))
 
 
 def full(handle: int, buffers: object, position: int) -> int:

@@ -22,6 +22,34 @@ _ROUNDS = "storage/magnetar_storage/value_rounds.py"
 
 MUTANTS = (
     Mutant(
+        name="values-ahead-are-garbage",
+        file=_VALUES,
+        old=", *(one.file for one in self._ahead.values())}",
+        new="}",
+        mistake="Values go with their file while the rows that point to them are being written.",
+    ),
+    Mutant(
+        name="marks-name-unlisted-files",
+        file=_VALUES,
+        old="        return self._end",
+        new="        return self._files.active, self._files.sizes.get(self._files.active, 0)",
+        mistake="The next process does not sync what was left unsynced, and relies on it.",
+    ),
+    Mutant(
+        name="values-ahead-again",
+        file=_VALUES,
+        old="        self._ahead_count = len(operations)",
+        new="        pass",
+        mistake="Large values are stored several times.",
+    ),
+    Mutant(
+        name="values-ahead-of-another-batch",
+        file=_VALUES,
+        old="        if self._ahead_of is not operations:",
+        new="        if self._ahead_of is None:",
+        mistake="Rows of a batch point to values of another one.",
+    ),
+    Mutant(
         name="deleted-rows-come-back-when-moved",
         file=_VALUES,
         old="            if self._families[place.family].get(place.key) == row:\n",
