@@ -122,11 +122,11 @@ class GroupCommit:
             self._parked_sealed.append(callback)
         else:
             self._parked_open.append(callback)
+            if self._hurries:
+                self._wake.set()
             if self._group_began is not None and self.batch.byte_count >= self._ahead_bytes:
                 self._ahead_bytes = self.batch.byte_count + AHEAD_BYTES_MIN
                 self._store.write_ahead(self.batch)
-            if self._hurries:
-                self._wake.set()
 
     def when_durable(self, position: int, callback: Callable[[], None]) -> None:
         """Call back when position is durable; else like when_written()."""
