@@ -63,7 +63,7 @@ class GroupCommit:
         # When the write of the present group began, on the event loop's clock.
         self._group_began: float | None = None
         self._unhurried_timer: asyncio.TimerHandle | None = None
-        # The store hears of the open group when it is so large.
+        # How large the open group has to be before the store hears of it next.
         self._ahead_bytes = AHEAD_BYTES_MIN
         self._sealed_position = 0
         # Everything up to here may leave, unless it waits for a sync of its own.

@@ -89,6 +89,11 @@ class ValueFiles:
         # The file that grew ends with something else than a whole value.
         self._is_torn = False
 
+    @property
+    def end(self) -> tuple[int, int]:
+        """The number and the size of the file that grows; zeros: there is none."""
+        return self.active, self.sizes.get(self.active, 0)
+
     def pass_over_torn_end(self, synced_bytes: int) -> None:
         """Leave what a process began to append when it ended: no row points there.
 

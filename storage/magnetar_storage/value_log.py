@@ -99,7 +99,7 @@ class ValueLog:
         self._ahead: dict[int, Pointer] = {}
         # Rows about files, for the next batch.
         self._file_rows: list[tuple[bytes, bytes]] = []
-        self._end = (files.active, files.sizes.get(files.active, 0))
+        self._end = files.end
         # No row points to them any more, as soon as what was written is synced.
         self._garbage: list[int] = []
 
@@ -141,7 +141,7 @@ class ValueLog:
         for file_row in self._file_rows:
             raw.put(*file_row)
         self._file_rows.clear()
-        self._end = (self._files.active, self._files.sizes.get(self._files.active, 0))
+        self._end = self._files.end
         return changed
 
     def append_ahead(self, operations: Sequence[Operation]) -> None:
@@ -156,10 +156,10 @@ class ValueLog:
             self._ahead_of, self._ahead_count, self._ahead = operations, 0, {}
         places = [
             place
-            for place in range(self._ahead_count, len(operations))
-            if len(operations[place][3]) >= VALUE_BYTES_MIN
-            and operations[place][0] == PUT
-            and operations[place][1] in self._families
+            for place, (kind, family, _, value) in enumerate(
+                operations[self._ahead_count :], self._ahead_count
+            )
+            if len(value) >= VALUE_BYTES_MIN and kind == PUT and family in self._families
         ]
         self._ahead_count = len(operations)
         if places:

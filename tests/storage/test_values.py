@@ -83,11 +83,14 @@ def key_of(number: int) -> bytes:
     return b"%06d" % number
 
 
-async def put(store: RocksStore, numbers: Sequence[int], *, family: str = "payloads") -> None:
-    batch = WriteBatch()
+def add(batch: WriteBatch, numbers: Sequence[int], *, family: str = "payloads") -> WriteBatch:
     for number in numbers:
         batch.put(family, key_of(number), value_of(number))
-    await store.write(batch)
+    return batch
+
+
+async def put(store: RocksStore, numbers: Sequence[int], *, family: str = "payloads") -> None:
+    await store.write(add(WriteBatch(), numbers, family=family))
     await store.sync()
 
 
@@ -569,18 +572,11 @@ def test_values_are_synced_ahead_of_their_rows(
     run(directory, scenario)
 
 
-def batch_of(numbers: Sequence[int], into: WriteBatch | None = None) -> WriteBatch:
-    batch = into or WriteBatch()
-    for number in numbers:
-        batch.put("payloads", key_of(number), value_of(number))
-    return batch
-
-
 def ahead(store: RocksStore) -> WriteBatch:
     """Append a batch's values ahead: they fill a file, and begin the next one."""
-    batch = batch_of(range(100, 120))
+    batch = add(WriteBatch(), range(100, 120))
     store.write_ahead(batch)
-    batch_of(range(120, 124), batch)
+    add(batch, range(120, 124))
     store.write_ahead(batch)
     return batch
 
@@ -596,7 +592,7 @@ def test_values_that_were_appended_ahead_are_no_garbage(
         await rest(store, writes=2)
         batch = ahead(store)
         assert files(directory) == [1, 2]
-        batch_of([124], batch)
+        add(batch, [124])
         await store.write(batch)
         await store.sync()
         await rest(store)
@@ -689,7 +685,7 @@ def test_a_disk_that_takes_no_value_ahead_fails_the_write(
         await put(store, range(4))
         with monkeypatch.context() as patch:
             patch.setattr(os, "pwritev", full)
-            batch = batch_of([4])
+            batch = add(WriteBatch(), [4])
             store.write_ahead(batch)
         with pytest.raises(StoreFailed, match="No space left"):
             await store.write(batch)

@@ -32,7 +32,7 @@ MUTANTS = (
         name="marks-name-unlisted-files",
         file=_VALUES,
         old="        return self._end",
-        new="        return self._files.active, self._files.sizes.get(self._files.active, 0)",
+        new="        return self._files.end",
         mistake="The next process does not sync what was left unsynced, and relies on it.",
     ),
     Mutant(
