@@ -239,6 +239,7 @@ class HostState:
         limit = self._settings.leaving_handovers_max if self.leaving else 1
         actions: list[Action] = []
         for shard, slot in self.slots.items():
+            self._withdraw(slot, now_ms)
             if slot.held is None:
                 self._look_at_free(shard, slot, now_ms)
             elif (
@@ -255,6 +256,18 @@ class HostState:
                     actions.append(slot.action)
             self._look_at_opening(shard, slot, now_ms)
         return actions
+
+    def _withdraw(self, slot: Slot, now_ms: float) -> None:
+        """Claim no more when the member is about to stop.
+
+        A claim whose answer was lost may have been written. Then the view says so, sooner or later,
+        and the member deletes it; or else the end of the lease does.
+        """
+        held = slot.held
+        if held is None or held.phase is not Phase.CLAIMING:
+            return
+        if self.leaving and slot.action is None:
+            self._move(slot, PhaseEvent.WITHDRAWN, now_ms)
 
     def _look_at_free(self, shard: ShardName, slot: Slot, now_ms: float) -> None:
         """Begin with a shard that the member has nothing of, if it shall have it."""

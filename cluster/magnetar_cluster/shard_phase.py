@@ -37,6 +37,7 @@ class PhaseEvent(Enum):
     GRANTED = "the directory has written the claim"
     UNWANTED = "it has, and by now another member shall have the shard"
     REFUSED = "another member has the shard"
+    WITHDRAWN = "the member is about to stop, and does not ask again for an answer that was lost"
     OPENED = "the shard is open"
     NOT_OPENED = "it could not be opened"
     HAND_OVER = "another member shall have it"
@@ -52,6 +53,7 @@ TRANSITIONS: Final[Mapping[tuple[Phase, PhaseEvent], Phase]] = {
     (Phase.CLAIMING, PhaseEvent.GRANTED): Phase.OPENING,
     (Phase.CLAIMING, PhaseEvent.UNWANTED): Phase.RELEASING,
     (Phase.CLAIMING, PhaseEvent.REFUSED): Phase.GONE,
+    (Phase.CLAIMING, PhaseEvent.WITHDRAWN): Phase.GONE,
     (Phase.CLAIMING, PhaseEvent.TAKEN): Phase.GONE,
     (Phase.OPENING, PhaseEvent.OPENED): Phase.SERVING,
     (Phase.OPENING, PhaseEvent.NOT_OPENED): Phase.RELEASING,

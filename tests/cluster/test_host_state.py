@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
+import pytest
+
 from magnetar_cluster.host_actions import Abandon, Action, Claim, Open, Release
 from magnetar_cluster.host_settings import HostSettings
 from magnetar_cluster.host_state import HostState
@@ -143,6 +145,41 @@ def test_an_ownership_does_not_speak_again_under_the_next_lease() -> None:
     serving(state, 12)
     assert state.speaks(FIRST, 12)
     assert not state.speaks(FIRST, 6)
+
+
+@pytest.mark.parametrize("written", [False, True])
+def test_a_member_that_stops_does_not_repeat_a_claim_whose_answer_was_lost(written: bool) -> None:
+    """It had asked for a shard until it had an answer, though it was to hand over all it has."""
+    state = joined(Time())
+    claim = decided(state, Claim)
+    assert isinstance(claim, Claim)
+    state.unanswered(claim, 0.0)
+    state.leave()
+    if written:
+        state.saw(view(6, a=6), 0.0)
+        release = decided(state, Release, 10_000.0)
+        assert isinstance(release, Release)
+        assert release.epoch == 6
+        assert not state.is_empty()
+        state.released(release, 10_000.0)
+    assert state.decide(10_000.0) == []
+    assert state.is_empty()
+    # A copy of the lost answer means nothing any more.
+    state.claimed(claim, 6, 10_000.0)
+    assert state.is_empty()
+
+
+def test_a_member_that_stops_waits_for_the_answer_to_its_claim() -> None:
+    state = joined(Time())
+    claim = decided(state, Claim)
+    assert isinstance(claim, Claim)
+    state.leave()
+    assert state.decide(0.0) == []
+    assert not state.is_empty()
+    state.claimed(claim, 6, 0.0)
+    release = decided(state, Release)
+    assert isinstance(release, Release)
+    assert release.epoch == 6
 
 
 def test_nothing_is_opened_while_the_lease_is_silent() -> None:

@@ -298,4 +298,18 @@ MUTANTS: tuple[Mutant, ...] = (
         new="        limit = 1\n",
         mistake="A server with many shards is killed before it has handed them over.",
     ),
+    Mutant(
+        name="leaving-repeats-a-claim",
+        file=_STATE,
+        old="            self._withdraw(slot, now_ms)\n",
+        new="",
+        mistake="A server that is told to stop asks for one more shard until it is answered.",
+    ),
+    Mutant(
+        name="leaving-forgets-a-claim-under-way",
+        file=_STATE,
+        old="        if self.leaving and slot.action is None:\n",
+        new="        if self.leaving:\n",
+        mistake="A claim that is granted to a server that stops is not given back.",
+    ),
 )
