@@ -16,7 +16,7 @@ def step(
     transitions: Mapping[tuple[State, Event], State],
     state: State,
     event: Event,
-    name: str,
+    name: object,
     **details: object,
 ) -> State:
     """Return the state to which an event leads.
@@ -25,7 +25,8 @@ def step(
         transitions: the table.
         state: the present state.
         event: the event.
-        name: what is in this state, in words for people: "a transaction".
+        name: what is in this state, in words for people: "a transaction". Only an error asks for
+            its text.
         details: facts for programs, which the error carries.
     Raises:
         InvalidTxnState: the event is not possible in this state. No effect.

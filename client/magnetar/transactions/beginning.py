@@ -64,6 +64,10 @@ class Beginning:
         self._on_failed = on_failed
         self._task: asyncio.Task[None] | None = None
 
+    def __str__(self) -> str:
+        """The transaction's name in messages for people."""
+        return "a lazy transaction" if self.begun is None else str(self.begun.txn_id)
+
     @property
     def was_asked_for(self) -> bool:
         """Whether a coordinator knows the transaction, or may know it soon."""

@@ -541,7 +541,7 @@ class Transaction:
         self._release(committed=self._phase in DECIDED_COMMIT)
 
     def _move(self, event: Event) -> None:
-        self._phase = next_phase(self._phase, event, self._name)
+        self._phase = next_phase(self._phase, event, self._beginning)
 
     def _release(self, *, committed: bool) -> None:
         if self._settled:
@@ -557,8 +557,7 @@ class Transaction:
     @property
     def _name(self) -> str:
         """The transaction's name in messages for people."""
-        begun = self._beginning.begun
-        return "a lazy transaction" if begun is None else str(begun.txn_id)
+        return str(self._beginning)
 
     def _require_sound(self) -> None:
         if self._failure is not None:

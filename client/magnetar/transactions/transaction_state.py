@@ -135,13 +135,13 @@ TRANSITIONS: Final[Mapping[tuple[Phase, Event], Phase]] = {
 }
 
 
-def next_phase(phase: Phase, event: Event, name: str) -> Phase:
+def next_phase(phase: Phase, event: Event, name: object) -> Phase:
     """Return the phase after an event.
 
     Args:
         phase: the phase before.
         event: the event.
-        name: the transaction's name in messages for people.
+        name: its text is the transaction's name in messages for people.
     Raises:
         InvalidTxnState: the event cannot happen in this phase. No effect.
     """
