@@ -7,18 +7,36 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 from tests.storage.killing import kill
+from tests.storage.value_stores import (
+    FILE_BYTES,
+    LARGE,
+    delete,
+    files,
+    fill_two_files,
+    full,
+    key_of,
+    killed,
+    numbers_after,
+    numbers_of,
+    opened,
+    put,
+    rest,
+    run,
+    small_files,
+    value_of,
+)
 
 from magnetar_core import durable_files
 from magnetar_core.config import InvalidConfig
 from magnetar_core.wire.record_pb2 import StoreIdentity
-from magnetar_storage import rocks, value_files, value_rounds
+from magnetar_storage import rocks, value_files
 from magnetar_storage.accepted_loss import accept_loss
 from magnetar_storage.read_only import open_read_only
 from magnetar_storage.rocks import RocksStore
@@ -26,13 +44,7 @@ from magnetar_storage.store import KEY_END, RowsUnreadable, StoreDamaged, StoreF
 from magnetar_storage.store_files import LOG, VALUES, numbered, values_path
 from magnetar_storage.store_identity import KEY
 from magnetar_storage.store_stamp import STAMP, stamp_of
-from magnetar_storage.synced_mark import read_mark
 from magnetar_storage.value_log import VALUE_BYTES_MIN
-
-FAMILIES = ("small", "payloads", "others", "meta")
-PAYLOADS = ("payloads", "others")
-FILE_BYTES = 256 << 10
-LARGE = 16 << 10
 
 # Around the limit, and such that look like rows with pointers.
 VALUES_OF_ALL_KINDS = [
@@ -50,93 +62,8 @@ VALUES_OF_ALL_KINDS = [
 
 @pytest.fixture
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Of a store with small files, which looks for garbage at each write."""
-    monkeypatch.setattr(value_files, "FILE_BYTES", FILE_BYTES)
-    monkeypatch.setattr(value_rounds, "ROUND_INTERVAL_SECONDS", 0.0)
-    monkeypatch.setattr(value_rounds, "ROUNDS_SHARE_MAX", 1e9)
-    monkeypatch.setattr(value_rounds, "PAUSE_SECONDS", 0.0)
-    monkeypatch.setattr(value_rounds, "VALUES_A_SECOND", 1e12)
-    monkeypatch.setattr(value_rounds, "VALUES_AT_ONCE_MAX", 5)
+    small_files(monkeypatch)
     return tmp_path / "data"
-
-
-def opened(path: Path, *, late_syncs: bool = False) -> RocksStore:
-    return RocksStore.open(path, FAMILIES, payload_families=PAYLOADS, late_syncs=late_syncs)
-
-
-def run(path: Path, scenario: Callable[[RocksStore], Awaitable[None]]) -> None:
-    async def opened_and_closed() -> None:
-        store = opened(path)
-        try:
-            await scenario(store)
-        finally:
-            await store.close()
-
-    asyncio.run(opened_and_closed())
-
-
-def value_of(number: int) -> bytes:
-    return Random(number).randbytes(LARGE)
-
-
-def key_of(number: int) -> bytes:
-    return b"%06d" % number
-
-
-def add(batch: WriteBatch, numbers: Sequence[int], *, family: str = "payloads") -> WriteBatch:
-    for number in numbers:
-        batch.put(family, key_of(number), value_of(number))
-    return batch
-
-
-async def put(store: RocksStore, numbers: Sequence[int], *, family: str = "payloads") -> None:
-    await store.write(add(WriteBatch(), numbers, family=family))
-    await store.sync()
-
-
-def killed(directory: Path, numbers: Sequence[int]) -> Path:
-    """Return what a kill leaves of a store that has synced these values."""
-    left = directory.with_name("left")
-
-    async def scenario(store: RocksStore) -> None:
-        await put(store, numbers)
-        kill(directory, left)
-
-    run(directory, scenario)
-    return left
-
-
-async def fill_two_files(store: RocksStore) -> None:
-    """A whole one with 40 values, and one that grows with 20."""
-    await put(store, range(40))
-    await put(store, range(40, 60))
-
-
-async def delete(store: RocksStore, numbers: Sequence[int]) -> None:
-    batch = WriteBatch()
-    for number in numbers:
-        batch.delete("payloads", key_of(number))
-    await store.write(batch)
-    await store.sync()
-
-
-async def rest(store: RocksStore, *, writes: int = 100) -> None:
-    """Enough small writes to look at everything."""
-    for number in range(writes):
-        batch = WriteBatch()
-        batch.put("small", b"rest", b"%d" % number)
-        await store.write(batch)
-        await store.sync()
-
-
-async def numbers_of(store: RocksStore) -> list[int]:
-    rows = await store.scan("payloads", b"", KEY_END, rows_max=10_000)
-    assert all(value == value_of(int(key)) for key, value in rows)
-    return [int(key) for key, _ in rows]
-
-
-def files(path: Path) -> list[int]:
-    return [number for number, _ in numbered(str(path), VALUES)]
 
 
 def test_values_of_all_kinds_come_back(directory: Path) -> None:
@@ -216,13 +143,6 @@ def test_files_of_which_nothing_is_left_go(directory: Path) -> None:
 
     run(directory, scenario)
     run(directory, numbers_after(range(60, 100)))
-
-
-def numbers_after(expected: Sequence[int]) -> Callable[[RocksStore], Awaitable[None]]:
-    async def check(store: RocksStore) -> None:
-        assert await numbers_of(store) == list(expected)
-
-    return check
 
 
 def test_files_of_which_little_is_left_are_moved(directory: Path) -> None:
@@ -570,134 +490,6 @@ def test_values_are_synced_ahead_of_their_rows(
         store._database = database
 
     run(directory, scenario)
-
-
-def ahead(store: RocksStore) -> WriteBatch:
-    """Append a batch's values ahead: they fill a file, and begin the next one."""
-    batch = add(WriteBatch(), range(100, 120))
-    store.write_ahead(batch)
-    add(batch, range(120, 124))
-    store.write_ahead(batch)
-    return batch
-
-
-def test_values_that_were_appended_ahead_are_no_garbage(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Their file is whole, and their rows come with the write that looks for garbage first."""
-    monkeypatch.setattr(value_rounds, "VALUES_AT_ONCE_MAX", 1_000)
-
-    async def scenario(store: RocksStore) -> None:
-        # The first write after the start looks at nothing.
-        await rest(store, writes=2)
-        batch = ahead(store)
-        assert files(directory) == [1, 2]
-        add(batch, [124])
-        await store.write(batch)
-        await store.sync()
-        await rest(store)
-        assert await numbers_of(store) == list(range(100, 125))
-
-    run(directory, scenario)
-    run(directory, numbers_after(range(100, 125)))
-
-
-def test_a_value_is_appended_once(directory: Path) -> None:
-    async def scenario(store: RocksStore) -> None:
-        batch = ahead(store)
-        store.write_ahead(batch)
-        await store.write(batch)
-
-    run(directory, scenario)
-    stored = sum(path.stat().st_size for _, path in numbered(str(directory), VALUES))
-    assert 24 * LARGE < stored < 25 * LARGE
-
-
-def test_a_kill_leaves_nothing_of_what_was_appended_ahead(directory: Path) -> None:
-    left = directory.with_name("left")
-
-    async def scenario(store: RocksStore) -> None:
-        await put(store, range(4))
-        ahead(store)
-        kill(directory, left)
-        # As when the machine goes down right behind the sync that was under way.
-        await store.sync()
-
-    run(directory, scenario)
-
-    async def check(store: RocksStore) -> None:
-        assert files(left) == [1]
-        await put(store, range(4, 40))
-        await rest(store)
-        assert await numbers_of(store) == list(range(40))
-
-    run(left, check)
-    run(left, numbers_after(range(40)))
-
-
-def test_a_sync_vouches_for_files_that_are_listed(directory: Path) -> None:
-    """The next process syncs values from there on, before anybody relies on them."""
-
-    async def scenario(store: RocksStore) -> None:
-        await put(store, range(4))
-        end = read_mark(str(directory))
-        assert end is not None
-        ahead(store)
-        await store.sync()
-        mark = read_mark(str(directory))
-        assert mark is not None
-        assert (mark.values, mark.values_bytes) == (end.values, end.values_bytes)
-
-    run(directory, scenario)
-
-
-def test_a_batch_that_is_never_written_leaves_no_trace(directory: Path) -> None:
-    async def scenario(store: RocksStore) -> None:
-        ahead(store)
-        await put(store, range(4))
-        await put(store, range(4, 40))
-        await rest(store)
-        assert await numbers_of(store) == list(range(40))
-
-    run(directory, scenario)
-    run(directory, numbers_after(range(40)))
-
-
-def test_nothing_is_appended_ahead_with_late_syncs(directory: Path) -> None:
-    """No batch waits there while another one is synced."""
-
-    async def scenario() -> None:
-        store = opened(directory, late_syncs=True)
-        batch = ahead(store)
-        assert files(directory) == []
-        await store.write(batch)
-        assert len(await numbers_of(store)) == 24
-        await store.close()
-
-    asyncio.run(scenario())
-
-
-def test_a_disk_that_takes_no_value_ahead_fails_the_write(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def scenario() -> None:
-        store = opened(directory)
-        await put(store, range(4))
-        with monkeypatch.context() as patch:
-            patch.setattr(os, "pwritev", full)
-            batch = add(WriteBatch(), [4])
-            store.write_ahead(batch)
-        with pytest.raises(StoreFailed, match="No space left"):
-            await store.write(batch)
-        store.write_ahead(batch)
-        await store.close()
-
-    asyncio.run(scenario())
-    run(directory, numbers_after(range(4)))
-
-
-def full(handle: int, buffers: object, position: int) -> int:
-    raise OSError(28, "No space left on device")
 
 
 def test_a_full_disk_fails_the_store(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
