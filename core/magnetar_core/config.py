@@ -57,7 +57,7 @@ class ListenConfig:
         allow_remote: needed for any address but loopback, since any client that reaches the port
             may use it. A server that asks its clients who they are does not need it.
         streams: whether clients may take their frames from gRPC to TCP connections of their own,
-            where a frame costs much less. With TLS they stay in gRPC, in any case.
+            where a frame costs much less. With TLS these connections have it, too.
         stream_port: port of these connections, on the same host; 0 lets the operating system
             choose, as servers need that share an environment. A client that does not reach it stays
             in gRPC.
@@ -122,11 +122,6 @@ class ListenConfig:
     def asks_who_clients_are(self) -> bool:
         """Whether clients have to show who they are."""
         return bool(self.tls_client_ca_file or self.token_keys_file)
-
-    @property
-    def has_streams(self) -> bool:
-        """Whether clients may take their frames to streams, which are plain text."""
-        return self.streams and not self.tls_certificate_file
 
     def __post_init__(self) -> None:
         for name in ("port", "stream_port", "metrics_port"):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import ssl
 import struct
 import threading
 from collections import deque
@@ -41,6 +42,9 @@ BEAT_S: Final = 10.0
 # counted, not seconds: a process that was stopped for a minute has heard nothing once.
 SILENT_BEATS_MAX: Final = 2
 _NOTHING: Final = _LENGTH.pack(0)
+# Within TLS: nothing follows. Its own end allows nothing to come from the other side afterwards.
+_END_LENGTH: Final = (1 << 32) - 1
+_END: Final = _LENGTH.pack(_END_LENGTH)
 
 
 def is_frame(found: object) -> TypeGuard[bytes]:
@@ -87,6 +91,13 @@ class FrameStream(asyncio.BufferedProtocol):
         """The other side's address, for people."""
         name = self._transport and self._transport.get_extra_info("peername")
         return f"{name[0]}:{name[1]}" if name else "nobody"
+
+    @property
+    def tls(self) -> ssl.SSLObject | None:
+        """The connection's TLS; None: it is plain text."""
+        if self._transport is None:
+            return None
+        return cast("ssl.SSLObject | None", self._transport.get_extra_info("ssl_object"))
 
     async def read(self) -> bytes | None:
         """Wait for a frame; None: the connection has ended. A single task may call this.
@@ -160,7 +171,10 @@ class FrameStream(asyncio.BufferedProtocol):
         if self._is_paused:
             # Whoever does not read does not learn of the end.
             self._transport.resume_reading()
-        self._transport.write_eof()
+        if self._transport.can_write_eof():
+            self._transport.write_eof()
+        else:
+            self._transport.write(_END)
         try:
             async with asyncio.timeout(within_s):
                 await self._ended.wait()
@@ -260,7 +274,9 @@ class FrameStream(asyncio.BufferedProtocol):
 
     def _begin(self, length: int, data: memoryview | bytes) -> None:
         """Begin a frame of which only the beginning has arrived."""
-        if length > self.frame_bytes_max:
+        if length == _END_LENGTH and self.tls is not None:
+            self.eof_received()
+        elif length > self.frame_bytes_max:
             log.warning(
                 "%s sends a frame of %d bytes, and %d are allowed; it is disconnected",
                 self.peer,

@@ -49,9 +49,9 @@ def traceparent_of(context: grpc.aio.ServicerContext[Any, Any]) -> bytes:
     return value.encode() if isinstance(value, str) else value or b""
 
 
-def wants_stream(context: grpc.aio.ServicerContext[Any, Any]) -> bool:
-    """Return whether the client can take the frames of a call to a stream."""
-    return _metadata(context, WISH_KEY) is not None
+def stream_wish(context: grpc.aio.ServicerContext[Any, Any]) -> str | bytes | None:
+    """Return what kind of stream the client can take the frames of a call to; None: to none."""
+    return _metadata(context, WISH_KEY)
 
 
 def _metadata(context: grpc.aio.ServicerContext[Any, Any], wanted: str) -> str | bytes | None:

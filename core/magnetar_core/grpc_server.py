@@ -26,7 +26,7 @@ from magnetar_core.config import InvalidConfig, ListenConfig, join_address
 from magnetar_core.conversation_watch import ConversationWatch
 from magnetar_core.doors import Door, Doors
 from magnetar_core.errors import MagnetarError
-from magnetar_core.grpc_calls import abort, place_of, wants_stream
+from magnetar_core.grpc_calls import abort, place_of, stream_wish
 from magnetar_core.grpc_session import Context, ServerSession
 from magnetar_core.grpc_transport import (
     ACCEPTED_KEY,
@@ -103,8 +103,14 @@ class GrpcServer:
             answer_bytes_max=config.session_answer_bytes_max,
         )
         self._streams: StreamOffers | None = None
-        if config.has_streams:
-            self._streams = StreamOffers(config.host, config.stream_port, config.frame_bytes_max)
+        if config.streams:
+            files = (config.tls_certificate_file, config.tls_key_file)
+            self._streams = StreamOffers(
+                config.host,
+                config.stream_port,
+                config.frame_bytes_max,
+                files if config.tls_certificate_file else None,
+            )
         self._health = health.aio.HealthServicer()
         # None: it was not opened.
         self._server: grpc.aio.Server | None = None
@@ -235,7 +241,7 @@ class GrpcServer:
         door.come(session)
         metadata = [(ACCEPTED_KEY, self._name)]
         offer = None
-        if self._streams is not None and wants_stream(context):
+        if self._streams is not None and stream_wish(context) == self._streams.wish:
             offer = self._streams.offer()
         if offer is not None:
             metadata.append((OFFER_KEY, offer.text))

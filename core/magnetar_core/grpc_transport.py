@@ -26,7 +26,7 @@ from magnetar_core.outbox import Outbox
 from magnetar_core.security.link_security import PLAIN, LinkSecurity
 from magnetar_core.security.refusals import meaning_of
 from magnetar_core.shard_address import SHARD_KEY, ShardAddress
-from magnetar_core.stream_offers import OFFER_KEY, WISH_KEY
+from magnetar_core.stream_offers import OFFER_KEY, WISH_KEY, WISH_PLAIN, WISH_TLS
 from magnetar_core.stream_taking import StreamUnreachable, Unreachable, take
 from magnetar_core.transport import LinkClosed, LinkRefused
 from magnetar_core.wire import service_pb2 as pb
@@ -120,7 +120,8 @@ class GrpcTransport:
         try:
             metadata += self._security.metadata(server)
             asks = self._wants_streams and server not in self._unreachable
-            wish = ((WISH_KEY, "1"),) if asks else ()
+            kind = WISH_PLAIN if self._security.tls is None else WISH_TLS
+            wish = ((WISH_KEY, kind),) if asks else ()
             try:
                 opened = await self._open(address, server, service, metadata + wish)
             except StreamUnreachable as error:
@@ -154,6 +155,7 @@ class GrpcTransport:
             InvalidConfig: TLS files or tokens cannot be read.
         """
         channel = self._channel(server)
+        tls = self._security.tls is not None
         call: ExchangeCall | None = None
         try:
             method: grpc.aio.StreamStreamMultiCallable[bytes, bytes] = channel.stream_stream(
@@ -161,10 +163,10 @@ class GrpcTransport:
             )
             call = method(metadata=metadata)
             async with asyncio.timeout(self._connect_timeout_ms / 1_000):
-                offer = await _accepted(call, address, tls=self._security.tls is not None)
+                offer = await _accepted(call, address, tls=tls)
             stream = None
             if offer is not None:
-                stream = await take(server, offer, GRPC_MESSAGE_BYTES_MAX)
+                stream = await take(server, offer, GRPC_MESSAGE_BYTES_MAX, tls=tls)
         except BaseException as error:
             if call is not None:
                 call.cancel()

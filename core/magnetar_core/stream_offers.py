@@ -15,12 +15,16 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from magnetar_core.config import InvalidConfig, join_address
-from magnetar_core.frame_stream import FrameStream, StreamEnded
+from magnetar_core.frame_stream import FrameStream
+from magnetar_core.security.stream_tls import StreamCertificate
 
 log = logging.getLogger(__name__)
 
 # In the metadata of a call: the client can take its frames to a stream; where, and its ticket.
 WISH_KEY: Final = "magnetar-wants-stream"
+# What the client wishes: it never takes a stream in plain text when it talks TLS to gRPC.
+WISH_PLAIN: Final = "1"
+WISH_TLS: Final = "tls"
 OFFER_KEY: Final = "magnetar-stream"
 # The answer to a ticket.
 WELCOME: Final = b"welcome"
@@ -29,6 +33,8 @@ WELCOME: Final = b"welcome"
 TAKEN_WITHIN_S: Final = 5.0
 # Connections that have shown no ticket yet; others are closed at once.
 STRANGERS_MAX: Final = 1_024
+# When the process can have no more connections, it may be able to somewhat later.
+ACCEPTED_AGAIN_S: Final = 1.0
 _TICKET_BYTES: Final = 16
 
 
@@ -36,7 +42,8 @@ class Offer:
     """The offer to one conversation to move its frames.
 
     Attributes:
-        text: what the client is told.
+        text: what the client is told: the port, the ticket, and with TLS the fingerprint of the
+            certificate, with spaces between.
     """
 
     def __init__(self, offers: StreamOffers, ticket: str, text: str) -> None:
@@ -79,29 +86,45 @@ class StreamOffers:
         host: where to listen.
         port: 0 lets the operating system choose.
         frame_bytes_max: the largest frame of a client.
+        certificate_files: the files of the server's certificate and its key; None: streams are
+            plain text.
     """
 
-    def __init__(self, host: str, port: int, frame_bytes_max: int) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        frame_bytes_max: int,
+        certificate_files: tuple[str, str] | None = None,
+    ) -> None:
+        self.wish = WISH_PLAIN if certificate_files is None else WISH_TLS
+        self._certificate_files = certificate_files
+        # Read when the port is taken.
+        self._certificate: StreamCertificate | None = None
         self._host = host
         self._port = port
         self._frame_bytes_max = frame_bytes_max
         self._offers: dict[str, Offer] = {}
+        # One for each address.
+        self._listening: list[asyncio.Task[None]] = []
         self._greetings: set[asyncio.Task[None]] = set()
-        self._servers: list[asyncio.Server] = []
 
     async def open(self) -> None:
         """Take the port.
 
         Raises:
-            InvalidConfig: it is taken, or not an address of this machine.
+            InvalidConfig: it is taken, or not an address of this machine; or the certificate cannot
+                be read.
         """
         loop = asyncio.get_running_loop()
+        if self._certificate_files is not None:
+            self._certificate = StreamCertificate(*self._certificate_files)
         try:
             addresses = await loop.getaddrinfo(
                 self._host.strip("[]"), self._port, type=socket.SOCK_STREAM
             )
-            for listening in self._bound([(one[0], one[4][0]) for one in addresses]):
-                self._servers.append(await loop.create_server(self._stream, sock=listening))
+            for bound in self._bound([(one[0], one[4][0]) for one in addresses]):
+                self._listening.append(loop.create_task(self._listen(bound)))
         except OSError as error:
             asked = join_address(self._host, self._port)
             raise InvalidConfig(
@@ -130,10 +153,14 @@ class StreamOffers:
 
     def offer(self) -> Offer | None:
         """Make an offer to a conversation, which ends with withdraw(); None: the port is closed."""
-        if not self._servers:
+        if not self._listening:
             return None
         ticket = secrets.token_hex(_TICKET_BYTES)
-        offer = self._offers[ticket] = Offer(self, ticket, f"{self._port} {ticket}")
+        text = f"{self._port} {ticket}"
+        if self._certificate is not None:
+            self._certificate.refresh()
+            text += f" {self._certificate.fingerprint}"
+        offer = self._offers[ticket] = Offer(self, ticket, text)
         return offer
 
     def forget(self, ticket: str) -> None:
@@ -142,35 +169,46 @@ class StreamOffers:
 
     def close(self) -> None:
         """Make no more offers, and take nobody. Streams of conversations go on."""
-        servers, self._servers = self._servers, []
-        for server in servers:
-            server.close()
-        for greeting in self._greetings:
-            greeting.cancel()
+        listening, self._listening = self._listening, []
+        for task in (*listening, *self._greetings):
+            task.cancel()
 
-    def _stream(self) -> FrameStream:
-        return FrameStream(2 * _TICKET_BYTES, self._connected)
+    async def _listen(self, bound: socket.socket) -> None:
+        """Greet whoever comes. Too many of them are counted before they may begin with TLS."""
+        loop = asyncio.get_running_loop()
+        with bound:
+            bound.setblocking(False)
+            while True:
+                try:
+                    connection, _ = await loop.sock_accept(bound)
+                except OSError as error:
+                    log.error("nobody can come to streams at the moment: %s", error)
+                    await asyncio.sleep(ACCEPTED_AGAIN_S)
+                    continue
+                if len(self._greetings) >= STRANGERS_MAX:
+                    connection.close()
+                    continue
+                greeting = loop.create_task(self._greet(connection))
+                self._greetings.add(greeting)
+                greeting.add_done_callback(self._greetings.discard)
 
-    def _connected(self, stream: FrameStream) -> None:
-        if len(self._greetings) >= STRANGERS_MAX or not self._servers:
-            stream.close()
-            return
-        greeting = asyncio.get_running_loop().create_task(self._greet(stream))
-        self._greetings.add(greeting)
-        greeting.add_done_callback(self._greetings.discard)
-
-    async def _greet(self, stream: FrameStream) -> None:
+    async def _greet(self, connection: socket.socket) -> None:
+        context = None if self._certificate is None else self._certificate.context
+        stream = FrameStream(2 * _TICKET_BYTES)
         is_taken = False
         try:
             async with asyncio.timeout(TAKEN_WITHIN_S):
+                await asyncio.get_running_loop().connect_accepted_socket(
+                    lambda: stream, connection, ssl=context
+                )
                 ticket = await stream.read()
                 offer = self._offers.pop((ticket or b"").decode("ascii", "replace"), None)
                 if offer is not None:
                     stream.frame_bytes_max = self._frame_bytes_max
                     await stream.write(WELCOME)
                     is_taken = offer.take(stream)
-        except (TimeoutError, StreamEnded):
-            pass
+        except (TimeoutError, OSError) as error:
+            log.debug("a connection to the port of streams has ended: %s", error)
         finally:
             if not is_taken:
                 log.debug("%s has no ticket for a stream", stream.peer)

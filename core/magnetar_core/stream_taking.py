@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
+from functools import cache
 from typing import Final
 
 from magnetar_core.config import split_address
 from magnetar_core.frame_stream import FrameStream, StreamEnded
+from magnetar_core.security.stream_tls import client_context, has_fingerprint
 from magnetar_core.stream_offers import WELCOME
 from magnetar_core.transport import LinkClosed
 
@@ -26,24 +29,33 @@ class StreamUnreachable(LinkClosed):
     """The offer came, and the stream cannot be reached. Nothing was sent."""
 
 
-async def take(server: str, offer: str, frame_bytes_max: int) -> FrameStream:
+async def take(server: str, offer: str, frame_bytes_max: int, *, tls: bool) -> FrameStream:
     """Take an offer.
 
     Args:
         server: the address at which the conversation began, "host:port".
         offer: the server's text.
         frame_bytes_max: the largest frame of the server.
+        tls: whether the conversation began with TLS. Then the stream has it, too, or is not taken.
     Raises:
         StreamUnreachable: nobody is there who knows the offer.
     """
-    port, _, ticket = offer.partition(" ")
+    port, _, rest = offer.partition(" ")
+    ticket, _, fingerprint = rest.partition(" ")
     stream: FrameStream | None = None
     try:
         host, _ = split_address(server)
         async with asyncio.timeout(TAKEN_WITHIN_S):
             _, stream = await asyncio.get_running_loop().create_connection(
-                lambda: FrameStream(frame_bytes_max), host, int(port)
+                lambda: FrameStream(frame_bytes_max),
+                host,
+                int(port),
+                ssl=_context() if tls else None,
+                # No name is looked for in the certificate: it is known by its fingerprint.
+                server_hostname="" if tls else None,
             )
+            if tls and not has_fingerprint(stream.tls, fingerprint):
+                raise StreamEnded("it has another certificate")
             await stream.write(ticket.encode())
             if await stream.read() != WELCOME:
                 raise StreamEnded("it does not know the ticket")
@@ -57,6 +69,11 @@ async def take(server: str, offer: str, frame_bytes_max: int) -> FrameStream:
         raise
     stream.beat()
     return stream
+
+
+@cache
+def _context() -> ssl.SSLContext:
+    return client_context()
 
 
 class Unreachable:

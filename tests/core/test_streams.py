@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import dataclasses
 import logging
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tests.certificates import Authority
 from tests.core.envelope import command, framed
-from tests.core.fakes import FakeServer
+from tests.core.stream_world import Conversation, Scenario, World, fill_the_network, served
+from tests.core.stream_world import play as plain_play
 from tests.virtual_time import run as run_in_virtual_time
 from tests.virtual_time import time_passes
 from tests.waiting import turns, until
@@ -20,97 +22,40 @@ from tests.waiting import turns, until
 from magnetar_core import stream_offers, stream_taking
 from magnetar_core.config import InvalidConfig, ListenConfig
 from magnetar_core.frame_stream import LENGTH_BYTES, FrameStream
-from magnetar_core.frames import Carried
 from magnetar_core.grpc_server import GrpcServer
-from magnetar_core.grpc_transport import GrpcLink, GrpcTransport
+from magnetar_core.grpc_transport import GrpcTransport
 from magnetar_core.security.link_security import LinkSecurity, TlsFiles
 from magnetar_core.stream_offers import WELCOME, Offer, StreamOffers
 from magnetar_core.stream_taking import LEFT_ALONE_S, StreamUnreachable, Unreachable
 from magnetar_core.transport import LinkClosed
-from magnetar_core.wire import broker_pb2, common_pb2, service_pb2
+from magnetar_core.wire import common_pb2
 
 UNKNOWN_TICKET = b"0" * 32
 
-
-class Conversation:
-    """A client's link, and what came over it."""
-
-    def __init__(self) -> None:
-        self.link: GrpcLink
-        self.closed = asyncio.Event()
-        self._commands: asyncio.Queue[service_pb2.Command] = asyncio.Queue()
-
-    async def ask(self, number: int = 0, size: int = 10) -> service_pb2.Command:
-        """Send a command, and return its answer."""
-        body = broker_pb2.CommandSend(sequence_id=number, batch=bytes(size))
-        self.link.write(framed(command(body, number + 1)))
-        return await self._commands.get()
-
-    def on_frame(self, frame: Carried) -> None:
-        for one in frame.commands:
-            self._commands.put_nowait(one)
-
-    @property
-    def answer_count(self) -> int:
-        return self._commands.qsize()
+# Plays a scenario with the settings of a server.
+Play = Callable[..., None]
 
 
-class World:
-    """A server, and clients of it."""
+@pytest.fixture(params=["plain", "tls"])
+def play(request: pytest.FixtureRequest, tmp_path: Path) -> Play:
+    """Whatever a stream is, it is with TLS and without."""
+    if request.param == "plain":
+        return plain_play
+    authority = Authority(tmp_path)
+    pair = authority.sign("server")
 
-    def __init__(self, server: GrpcServer, fake: FakeServer) -> None:
-        self.server = server
-        self.fake = fake
-        self.transport = GrpcTransport()
-
-    @property
-    def offers(self) -> StreamOffers:
-        assert self.server._streams is not None
-        return self.server._streams
-
-    @property
-    def stream_port(self) -> int:
-        return self.offers._port
-
-    async def connect(self) -> Conversation:
-        conversation = Conversation()
-        conversation.link = await self.transport.connect(
-            self.server.address, "Broker", conversation.on_frame, conversation.closed.set
+    def with_tls(scenario: Scenario, config: ListenConfig | None = None) -> None:
+        config = dataclasses.replace(
+            config or ListenConfig(stop_grace_ms=100),
+            tls_certificate_file=pair.certificate_file,
+            tls_key_file=pair.key_file,
         )
-        return conversation
+        plain_play(scenario, config, LinkSecurity(TlsFiles(ca_file=authority.ca_file)))
 
-    async def stranger(self) -> FrameStream:
-        """A connection to the port of streams that has said nothing yet."""
-        loop = asyncio.get_running_loop()
-        _, stream = await loop.create_connection(
-            lambda: FrameStream(1 << 20), "127.0.0.1", self.stream_port
-        )
-        return stream
+    return with_tls
 
 
-@asynccontextmanager
-async def served(config: ListenConfig | None = None) -> AsyncIterator[World]:
-    fake = FakeServer()
-    server = GrpcServer("Broker", config or ListenConfig(stop_grace_ms=100))
-    await server.open()
-    await server.serve(fake)
-    world = World(server, fake)
-    try:
-        yield world
-    finally:
-        await world.transport.close()
-        await server.close()
-
-
-def play(scenario: Callable[[World], Awaitable[None]], config: ListenConfig | None = None) -> None:
-    async def run() -> None:
-        async with asyncio.timeout(30), served(config) as world:
-            await scenario(world)
-
-    asyncio.run(run())
-
-
-def test_frames_move_to_a_stream_which_is_the_default() -> None:
+def test_frames_move_to_a_stream_which_is_the_default(play: Play) -> None:
     async def scenario(world: World) -> None:
         one = await world.connect()
         assert one.link._stream is not None
@@ -122,7 +67,7 @@ def test_frames_move_to_a_stream_which_is_the_default() -> None:
     play(scenario)
 
 
-def test_frames_stay_in_grpc_where_the_server_or_the_client_has_no_streams() -> None:
+def test_frames_stay_in_grpc_where_the_server_or_the_client_has_no_streams(play: Play) -> None:
     async def scenario(world: World) -> None:
         one = await world.connect()
         assert one.link._stream is None
@@ -131,7 +76,7 @@ def test_frames_stay_in_grpc_where_the_server_or_the_client_has_no_streams() -> 
     play(scenario, ListenConfig(streams=False, stop_grace_ms=100))
 
     async def without(world: World) -> None:
-        world.transport = GrpcTransport(wants_streams=False)
+        world.transport = GrpcTransport(world.security, wants_streams=False)
         await scenario(world)
         # Whoever does not ask is told nothing: an earlier version, or a client in another language.
         assert not world.offers._offers
@@ -139,34 +84,14 @@ def test_frames_stay_in_grpc_where_the_server_or_the_client_has_no_streams() -> 
     play(without)
 
 
-def test_frames_stay_in_grpc_with_tls(tmp_path: Path) -> None:
-    authority = Authority(tmp_path)
-    pair = authority.sign("server")
-
-    async def scenario(world: World) -> None:
-        await world.transport.close()
-        world.transport = GrpcTransport(LinkSecurity(TlsFiles(ca_file=authority.ca_file)))
-        one = await world.connect()
-        assert one.link._stream is None
-        await one.ask()
-
-    config = ListenConfig(
-        tls_certificate_file=pair.certificate_file,
-        tls_key_file=pair.key_file,
-        stop_grace_ms=100,
-    )
-    play(scenario, config)
-
-
 def test_a_client_that_cannot_reach_the_port_stays_in_grpc(
-    caplog: pytest.LogCaptureFixture,
+    play: Play, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A firewall, a tunnel of one port, a container whose other ports are not published."""
     caplog.set_level(logging.INFO, "magnetar_core.stream_taking")
 
     async def scenario(world: World) -> None:
-        for listening in world.offers._servers:
-            listening.close()
+        await world.listen_no_more()
         for _ in range(2):
             one = await world.connect()
             assert one.link._stream is None
@@ -179,7 +104,9 @@ def test_a_client_that_cannot_reach_the_port_stays_in_grpc(
     play(scenario)
 
 
-def test_a_port_that_swallows_everything_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_port_that_swallows_everything_holds_nobody_up(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(stream_taking, "TAKEN_WITHIN_S", 0.05)
 
     async def scenario(world: World) -> None:
@@ -194,7 +121,7 @@ def test_a_port_that_swallows_everything_holds_nobody_up(monkeypatch: pytest.Mon
     play(scenario)
 
 
-def test_a_port_of_another_server_is_not_taken_for_this_one() -> None:
+def test_a_port_of_another_server_is_not_taken_for_this_one(play: Play) -> None:
     """Behind a tunnel the same number may be somebody else's on this machine."""
 
     async def scenario(world: World) -> None:
@@ -222,7 +149,10 @@ def test_a_server_is_tried_again_after_a_while() -> None:
     run_in_virtual_time(scenario())
 
 
-def test_strangers_are_shown_out() -> None:
+def test_strangers_are_shown_out(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    # An empty frame says that somebody is there, and no more.
+    monkeypatch.setattr(stream_offers, "TAKEN_WITHIN_S", 0.2)
+
     async def scenario(world: World) -> None:
         offer = world.offers.offer()
         assert offer is not None
@@ -237,7 +167,7 @@ def test_strangers_are_shown_out() -> None:
 
 
 def test_a_stranger_who_begins_more_than_a_ticket_is_shown_out_at_once(
-    monkeypatch: pytest.MonkeyPatch,
+    play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not even the memory is taken that it asks for."""
     monkeypatch.setattr(stream_offers, "TAKEN_WITHIN_S", 1_000)
@@ -251,11 +181,11 @@ def test_a_stranger_who_begins_more_than_a_ticket_is_shown_out_at_once(
     play(scenario)
 
 
-def test_a_ticket_counts_once() -> None:
+def test_a_ticket_counts_once(play: Play) -> None:
     async def scenario(world: World) -> None:
         offer = world.offers.offer()
         assert offer is not None
-        port, ticket = offer.text.split()
+        port, ticket, *_ = offer.text.split()
         assert int(port) == world.stream_port
         first, second = await world.stranger(), await world.stranger()
         await first.write(ticket.encode())
@@ -270,7 +200,7 @@ def test_a_ticket_counts_once() -> None:
 
 
 def test_a_ticket_of_a_conversation_that_has_ended_counts_no_more(
-    monkeypatch: pytest.MonkeyPatch,
+    play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It ends because nobody has come, or because its client was gone before it was told."""
     monkeypatch.setattr(stream_offers, "TAKEN_WITHIN_S", 0.01)
@@ -285,7 +215,7 @@ def test_a_ticket_of_a_conversation_that_has_ended_counts_no_more(
             tickets.append(offer.text.split()[1])
             return offer
 
-        async def never(server: str, offer: str, frame_bytes_max: int) -> FrameStream:
+        async def never(server: str, offer: str, frame_bytes_max: int, *, tls: bool) -> FrameStream:
             await until(lambda: not world.server._sessions)
             raise StreamUnreachable("it took too long")
 
@@ -302,7 +232,7 @@ def test_a_ticket_of_a_conversation_that_has_ended_counts_no_more(
     play(scenario)
 
 
-def test_a_stream_that_came_as_its_conversation_ended_ends_with_it() -> None:
+def test_a_stream_that_came_as_its_conversation_ended_ends_with_it(play: Play) -> None:
     async def scenario(world: World) -> None:
         offer = world.offers.offer()
         assert offer is not None
@@ -317,15 +247,14 @@ def test_a_stream_that_came_as_its_conversation_ended_ends_with_it() -> None:
     play(scenario)
 
 
-def test_an_offer_that_nobody_asked_for_is_a_closed_link_if_nobody_is_there() -> None:
+def test_an_offer_that_nobody_asked_for_is_a_closed_link_if_nobody_is_there(play: Play) -> None:
     """A server that is not ours, or a version to come, offers whatever it likes."""
 
     async def scenario(world: World) -> None:
-        for listening in world.offers._servers:
-            listening.close()
-        world.transport = GrpcTransport(wants_streams=False)
+        await world.listen_no_more()
+        world.transport = GrpcTransport(world.security, wants_streams=False)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("magnetar_core.grpc_server.wants_stream", lambda _: True)
+            patch.setattr("magnetar_core.grpc_server.stream_wish", lambda _: world.offers.wish)
             with pytest.raises(LinkClosed, match=f"port {world.stream_port}"):
                 await world.connect()
 
@@ -346,7 +275,7 @@ def test_streams_are_where_grpc_is(host: str) -> None:
             assert one.link._stream is not None, address
             await one.ask()
 
-    play(scenario, ListenConfig(host=host, allow_remote=True, stop_grace_ms=100))
+    plain_play(scenario, ListenConfig(host=host, allow_remote=True, stop_grace_ms=100))
 
 
 def test_addresses_of_a_host_have_one_port() -> None:
@@ -365,7 +294,7 @@ def test_addresses_of_a_host_have_one_port() -> None:
         one.close()
 
 
-def test_who_says_nothing_is_shown_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_says_nothing_is_shown_out(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream_offers, "TAKEN_WITHIN_S", 0.01)
 
     async def scenario(world: World) -> None:
@@ -374,13 +303,15 @@ def test_who_says_nothing_is_shown_out(monkeypatch: pytest.MonkeyPatch) -> None:
     play(scenario)
 
 
-def test_only_so_many_strangers_may_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_so_many_strangers_may_wait(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream_offers, "STRANGERS_MAX", 3)
 
     async def scenario(world: World) -> None:
         waiting = [await world.stranger() for _ in range(3)]
         await until(lambda: len(world.offers._greetings) == 3)
-        assert await (await world.stranger()).read() is None
+        # With TLS not even its handshake is looked at.
+        with contextlib.suppress(ConnectionError):
+            assert await (await world.stranger()).read() is None
         waiting.pop().close()
         await until(lambda: len(world.offers._greetings) == 2)
         one = await world.connect()
@@ -392,16 +323,16 @@ def test_only_so_many_strangers_may_wait(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_client_that_asks_for_a_stream_and_does_not_come_is_let_go(
-    monkeypatch: pytest.MonkeyPatch,
+    play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stream_offers, "TAKEN_WITHIN_S", 0.05)
 
     async def scenario(world: World) -> None:
         take = stream_taking.take
 
-        async def never(server: str, offer: str, frame_bytes_max: int) -> FrameStream:
+        async def never(server: str, offer: str, frame_bytes_max: int, *, tls: bool) -> FrameStream:
             await until(lambda: not world.server._sessions)
-            return await take(server, offer, frame_bytes_max)
+            return await take(server, offer, frame_bytes_max, tls=tls)
 
         monkeypatch.setattr("magnetar_core.grpc_transport.take", never)
         # It comes when the server has given up, so it begins once more.
@@ -412,7 +343,7 @@ def test_a_client_that_asks_for_a_stream_and_does_not_come_is_let_go(
     play(scenario)
 
 
-def test_a_conversation_ends_with_its_stream() -> None:
+def test_a_conversation_ends_with_its_stream(play: Play) -> None:
     async def scenario(world: World) -> None:
         for end in ("the client's", "the server's"):
             one = await world.connect()
@@ -429,7 +360,7 @@ def test_a_conversation_ends_with_its_stream() -> None:
     play(scenario)
 
 
-def test_a_conversation_ends_with_its_call(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_conversation_ends_with_its_call(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     """gRPC notices that the other machine is gone; nothing may be left of its stream."""
     monkeypatch.setattr("magnetar_core.grpc_transport.LAST_FRAMES_WITHIN_S", 0.01)
 
@@ -451,7 +382,7 @@ def test_a_conversation_ends_with_its_call(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_server_closes_the_stream_of_a_call_that_has_ended(
-    monkeypatch: pytest.MonkeyPatch,
+    play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("magnetar_core.grpc_transport.LAST_FRAMES_WITHIN_S", 1_000)
 
@@ -465,30 +396,7 @@ def test_a_server_closes_the_stream_of_a_call_that_has_ended(
     play(scenario)
 
 
-async def fill_the_network(world: World, one: Conversation) -> tuple[asyncio.Transport, int]:
-    """Let a client ask for more than the network holds, and read nothing.
-
-    Returns:
-        The client's end, which reads nothing until it is told to; how many answers it is owed.
-    """
-    (session,) = world.server._sessions
-    assert one.link._stream is not None
-    assert isinstance(session._carrier, FrameStream)
-    network, servers = one.link._stream._transport, session._carrier._transport
-    assert network is not None
-    assert servers is not None
-    network.pause_reading()
-    hello = common_pb2.CommandHello(client_name="n" * 900)
-    asked = 0
-    while not servers.get_write_buffer_size():
-        one.link.write(framed(*(command(hello, number) for number in range(1, 101))))
-        asked += 100
-        await until(lambda: world.fake.hello_count == asked)  # noqa: B023
-        await until(lambda: session._outbox.byte_count == 0)
-    return network, asked
-
-
-def test_a_server_that_stops_sends_its_last_answers_first() -> None:
+def test_a_server_that_stops_sends_its_last_answers_first(play: Play) -> None:
     async def scenario(world: World) -> None:
         one = await world.connect()
         await one.ask()
@@ -503,7 +411,29 @@ def test_a_server_that_stops_sends_its_last_answers_first() -> None:
     play(scenario, ListenConfig(stop_grace_ms=20_000))
 
 
-def test_a_server_that_has_stopped_has_no_conversations() -> None:
+def test_a_client_that_still_asks_gets_the_last_answers_of_a_server_that_stops(play: Play) -> None:
+    """What it says by then is dropped; nothing else is."""
+
+    async def scenario(world: World) -> None:
+        one = await world.connect()
+        await one.ask()
+        network, asked = await fill_the_network(world, one)
+        closing = asyncio.ensure_future(world.server.close())
+        (session,) = world.server._sessions
+        assert isinstance(session._carrier, FrameStream)
+        await until(lambda: session._carrier._is_finishing)  # type: ignore[union-attr]
+        for number in range(20):
+            one.link.write(framed(command(common_pb2.CommandHello(), number)))
+            await until(lambda: one.link._outbox.byte_count == 0)
+        network.resume_reading()
+        await closing
+        await one.closed.wait()
+        assert one.answer_count == asked
+
+    play(scenario, ListenConfig(stop_grace_ms=20_000))
+
+
+def test_a_server_that_has_stopped_has_no_conversations(play: Play) -> None:
     """gRPC cancels calls whose clients do not come to an end, and does not wait for them."""
 
     async def scenario(world: World) -> None:
@@ -520,7 +450,7 @@ def test_a_server_that_has_stopped_has_no_conversations() -> None:
     play(scenario, ListenConfig(stop_grace_ms=50))
 
 
-def test_a_frame_beyond_the_limit_ends_the_conversation() -> None:
+def test_a_frame_beyond_the_limit_ends_the_conversation(play: Play) -> None:
     async def scenario(world: World) -> None:
         one = await world.connect()
         await one.ask(0, (4 << 20) - 1_000)
@@ -532,7 +462,7 @@ def test_a_frame_beyond_the_limit_ends_the_conversation() -> None:
     play(scenario, ListenConfig(frame_bytes_max=4 << 20, stop_grace_ms=100))
 
 
-def test_a_port_that_is_taken_is_named() -> None:
+def test_a_port_that_is_taken_is_named(play: Play) -> None:
     async def scenario(world: World) -> None:
         second = GrpcServer("Broker", ListenConfig(stream_port=world.stream_port))
         with pytest.raises(InvalidConfig, match=f"{world.stream_port}.*another stream_port"):
@@ -544,7 +474,7 @@ def test_a_port_that_is_taken_is_named() -> None:
     play(scenario)
 
 
-def test_no_ticket_is_written_to_a_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_no_ticket_is_written_to_a_log(play: Play, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
 
     async def scenario(world: World) -> None:

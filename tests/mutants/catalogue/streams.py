@@ -10,7 +10,7 @@ _TAKING = "core/magnetar_core/stream_taking.py"
 _TRANSPORT = "core/magnetar_core/grpc_transport.py"
 _SERVER = "core/magnetar_core/grpc_server.py"
 _SESSION = "core/magnetar_core/grpc_session.py"
-_CONFIG = "core/magnetar_core/config.py"
+_TLS = "core/magnetar_core/security/stream_tls.py"
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
@@ -51,37 +51,79 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="strangers-may-stay",
         file=_OFFERS,
-        old="        except (TimeoutError, StreamEnded):\n            pass\n        finally:\n"
-        "            if not is_taken:",
-        new="        except (TimeoutError, StreamEnded):\n            pass\n        finally:\n"
-        "            if False:",
+        old="        finally:\n            if not is_taken:",
+        new="        finally:\n            if False:",
         mistake="Connections without a ticket stay open.",
     ),
     Mutant(
         name="strangers-without-limit",
         file=_OFFERS,
-        old="len(self._greetings) >= STRANGERS_MAX or",
-        new="",
+        old="                if len(self._greetings) >= STRANGERS_MAX:",
+        new="                if False:",
         mistake="Any number of connections may wait without a ticket.",
     ),
     Mutant(
         name="strangers-may-send-much",
         file=_OFFERS,
-        old="FrameStream(2 * _TICKET_BYTES, self._connected)",
-        new="FrameStream(self._frame_bytes_max, self._connected)",
+        old="FrameStream(2 * _TICKET_BYTES)",
+        new="FrameStream(self._frame_bytes_max)",
         mistake="Memory is taken for the frame of somebody who has no ticket.",
     ),
     Mutant(
-        name="streams-despite-tls",
-        file=_CONFIG,
-        old="        return self.streams and not self.tls_certificate_file",
-        new="        return self.streams",
+        name="streams-in-plain-text-despite-tls",
+        file=_SERVER,
+        old="                files if config.tls_certificate_file else None,",
+        new="                None,",
         mistake="With TLS, frames go over the network in plain text.",
+    ),
+    Mutant(
+        name="streams-of-anybody-with-tls",
+        file=_TAKING,
+        old="            if tls and not has_fingerprint(stream.tls, fingerprint):",
+        new="            if tls and stream.tls is None:",
+        mistake="Whoever answers at the port is shown the ticket, and then has the conversation.",
+    ),
+    Mutant(
+        name="half-a-fingerprint",
+        file=_TLS,
+        old="    return hmac.compare_digest(hashlib.sha256(shown).hexdigest(), fingerprint)",
+        new="    return hashlib.sha256(shown).hexdigest().startswith(fingerprint)",
+        mistake="An offer without a fingerprint is taken, whoever made it.",
+    ),
+    Mutant(
+        name="former-certificates-of-streams",
+        file=_OFFERS,
+        old="            self._certificate.refresh()\n",
+        new="",
+        mistake="Streams have a key that was replaced since it is known to others.",
+    ),
+    Mutant(
+        name="earlier-tls-of-streams",
+        file=_TLS,
+        old="    context.minimum_version = ssl.TLSVersion.TLSv1_3\n",
+        new="",
+        mistake="Versions of TLS are spoken that nobody needs.",
+    ),
+    Mutant(
+        name="tls-handshakes-without-limit",
+        file=_OFFERS,
+        old="            async with asyncio.timeout(TAKEN_WITHIN_S):\n"
+        "                await asyncio.get_running_loop()",
+        new="            async with asyncio.timeout(None):\n"
+        "                await asyncio.get_running_loop()",
+        mistake="Whoever begins a handshake and does not go on is never shown out.",
+    ),
+    Mutant(
+        name="tls-ends-with-its-own-end",
+        file=_STREAM,
+        old="            self._transport.write(_END)",
+        new="            self._transport.close()",
+        mistake="A client that still sends loses the last answers of a server that stops.",
     ),
     Mutant(
         name="streams-offered-unasked",
         file=_SERVER,
-        old="if self._streams is not None and wants_stream(context):",
+        old="if self._streams is not None and stream_wish(context) == self._streams.wish:",
         new="if self._streams is not None:",
         mistake="A client of an earlier version waits for answers that nobody sends.",
     ),
@@ -144,8 +186,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="large-frames-taken",
         file=_STREAM,
-        old="        if length > self.frame_bytes_max:\n            log",
-        new="        if False:\n            log",
+        old="        elif length > self.frame_bytes_max:\n            log",
+        new="        elif False:\n            log",
         mistake="A client takes as much of a server's memory as it likes.",
     ),
     Mutant(

@@ -1,0 +1,94 @@
+"""TLS of streams: the certificate that a server's streams have, and how a client knows it.
+
+gRPC has checked who the server is: its certificate, its name, who signed it. There the server tells
+which certificate its streams have, and a client of a stream goes by that alone.
+Source: docs/design/0020-frame-streams.md, TLS.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+import ssl
+from collections.abc import Sequence
+
+from magnetar_core.config import InvalidConfig
+from magnetar_core.security.pem_files import Stamp, read_pair, stamp_of
+
+log = logging.getLogger(__name__)
+
+
+class StreamCertificate:
+    """The certificate of a server's streams: the server's own, read again when its files change.
+
+    Attributes:
+        context: for the next connection.
+        fingerprint: of the certificate, in hexadecimal: SHA-256.
+    Raises:
+        InvalidConfig: a file cannot be read, or is not what it should be.
+    """
+
+    def __init__(self, certificate_file: str, key_file: str) -> None:
+        self._certificate_file = certificate_file
+        self._key_file = key_file
+        self._stamps = self._look()
+        self.context, self.fingerprint = self._read()
+
+    def refresh(self) -> None:
+        """Look whether the files have changed. What cannot be read leaves the former ones."""
+        stamps = self._look()
+        if stamps == self._stamps:
+            return
+        try:
+            self.context, self.fingerprint = self._read()
+        except InvalidConfig as error:
+            # gRPC's port says so in the log.
+            log.debug("new TLS files are not used for streams: %s", error)
+            return
+        self._stamps = stamps
+
+    def _look(self) -> Sequence[Stamp | None]:
+        return [stamp_of(self._certificate_file), stamp_of(self._key_file)]
+
+    def _read(self) -> tuple[ssl.SSLContext, str]:
+        # Clients have no such package, and no certificate of this kind.
+        from cryptography import x509
+        from cryptography.hazmat.primitives.hashes import SHA256
+
+        content, _ = read_pair(self._certificate_file, self._key_file)
+        context = _newest(ssl.PROTOCOL_TLS_SERVER)
+        # Nobody comes a second time with the same session.
+        context.num_tickets = 0
+        try:
+            context.load_cert_chain(self._certificate_file, self._key_file)
+            # The first one is the server's; others are of authorities between.
+            fingerprint = x509.load_pem_x509_certificate(content).fingerprint(SHA256()).hex()
+        except (OSError, ValueError) as error:
+            raise InvalidConfig(
+                f"{self._certificate_file} cannot be used for streams: {error}"
+            ) from None
+        return context, fingerprint
+
+
+def client_context() -> ssl.SSLContext:
+    """Return the context of a client. It trusts nobody: `has_fingerprint` says who is there."""
+    context = _newest(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def has_fingerprint(connection: ssl.SSLObject | None, fingerprint: str) -> bool:
+    """Return whether the other side of a connection has shown the certificate of a fingerprint."""
+    shown = connection.getpeercert(binary_form=True) if connection is not None else None
+    if not shown:
+        return False
+    return hmac.compare_digest(hashlib.sha256(shown).hexdigest(), fingerprint)
+
+
+def _newest(protocol: int) -> ssl.SSLContext:
+    context = ssl.SSLContext(protocol)
+    # Both sides are ours: no other version is needed.
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    return context
