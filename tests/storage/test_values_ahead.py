@@ -1,6 +1,6 @@
 """Values that are appended while their batch still grows.
 
-Source: docs/design/0019-values.md, Ahead of the write.
+Source: docs/design/0019-values.md.
 """
 
 from __future__ import annotations
