@@ -103,6 +103,9 @@ class Enrollment:
 
     async def answered(self) -> None:
         """Wait until the coordinator knows all participants, or `on_failed` was called."""
+        if self._sealed:
+            # Nobody listens to answers any more, and so nobody would wake whoever waits for them.
+            return
         if self._scheduled is not None:
             self._scheduled.cancel()
             self._flush()

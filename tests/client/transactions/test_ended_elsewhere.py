@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from typing import Any
 
 import pytest
-from tests.client.fakes import FakeCluster, run
+from tests.client.fakes import FAST, FakeCluster, run
 from tests.playbook import HOLD
 from tests.virtual_time import time_passes
 from tests.waiting import turns, until
@@ -237,3 +238,39 @@ def test_the_block_of_one_that_the_application_aborted_ends_in_silence() -> None
             await txn.abort()
 
     run(test)
+
+
+def test_a_commit_that_waits_for_participants_ends_with_its_transaction() -> None:
+    """It waited for an answer to which nobody listened any more, and abort() waited behind it."""
+
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("t", 1)
+        cluster.play.when("add_partition_to_txn").always(HOLD)
+        cluster.play.when("send").always(HOLD)
+        producer = await client.create_producer("t", linger_ms=0)
+        txn = await client.begin_transaction(timeout_s=0.2)
+        send = asyncio.ensure_future(producer.send(b"x", partition=0, txn=txn))
+        await cluster.play.came("send", 1)
+        await cluster.play.came("add_partition_to_txn", 1)
+        commit = asyncio.ensure_future(txn.commit())
+        await turns(5)
+        # Its time is up, and then this client asks how it has ended.
+        cluster.end(txn.txn_id, commit=False)
+        with pytest.raises(InvalidTxnState):
+            await commit
+        with pytest.raises(InvalidTxnState):
+            await send
+        await txn.abort()
+        assert txn.has_been_aborted
+        cluster.play.release()
+
+    run(
+        test,
+        dataclasses.replace(
+            FAST,
+            request_timeout_ms=30_000,
+            operation_timeout_ms=30_000,
+            send_timeout_ms=30_000,
+            commit_timeout_ms=30_000,
+        ),
+    )
