@@ -125,6 +125,13 @@ def test_an_abort_that_was_asked_for_is_never_followed_by_a_commit() -> None:
     assert (Phase.ABORT_ASKED, Event.COMMIT_REQUESTED) not in transaction_state.TRANSITIONS
 
 
+def test_what_may_be_committed_is_not_said_to_be_aborted() -> None:
+    for state in transaction_state.COMMIT_WAS_ASKED:
+        after = transaction_state.TRANSITIONS[state, Event.ABORT_REQUESTED]
+        assert after in transaction_state.COMMIT_WAS_ASKED
+        assert STATUS_OF[after] is TransactionStatus.OPEN
+
+
 @pytest.mark.parametrize("state", ProducerState)
 def test_a_refusal_names_what_may_be_called(state: ProducerState) -> None:
     allowed = {call for call, states in CALLS.items() if state in states}

@@ -63,7 +63,8 @@ class Transaction(Facade[AsyncTransaction]):
     def commit(self, *, wait_finished: bool = False, fingerprint: str = "") -> None:
         """Commit the transaction: all of its messages and acks count, or none of them.
 
-        To call it again is harmless. After OutcomeUnknown, call it again to learn the outcome.
+        To call it again is harmless. After OutcomeUnknown, also of an abort behind a commit, call
+        it again to learn the outcome.
 
         Args:
             wait_finished: whether to wait until every participant has carried out the commit. By

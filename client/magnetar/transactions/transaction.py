@@ -22,6 +22,7 @@ from magnetar.transactions.outcome_inquiry import OutcomeInquiry
 from magnetar.transactions.participants import Participants, TransactionPart
 from magnetar.transactions.producer_identity import ProducerIdentity
 from magnetar.transactions.transaction_state import (
+    COMMIT_WAS_ASKED,
     DECIDED_ABORT,
     DECIDED_COMMIT,
     HEARD,
@@ -244,7 +245,8 @@ class Transaction:
     async def commit(self, *, wait_finished: bool = False, fingerprint: str = "") -> None:
         """Commit the transaction: all of its messages and acks count, or none of them.
 
-        To call it again is harmless. After OutcomeUnknown, call it again to learn the outcome.
+        To call it again is harmless. After OutcomeUnknown, also of an abort behind a commit, call
+        it again to learn the outcome.
 
         Args:
             wait_finished: whether to wait until every participant has carried out the commit. By
@@ -275,7 +277,7 @@ class Transaction:
                 return
             if self._phase is Phase.OPEN:
                 await self._prepare_commit()
-            if self._phase is Phase.PREPARED:
+            if self._phase in (Phase.PREPARED, Phase.BOTH_ASKED):
                 self._move(Event.COMMIT_REQUESTED)
             await self._ask_commit(wait_finished, fingerprint)
 
@@ -373,7 +375,7 @@ class Transaction:
 
     async def _abort_after(self, error: BaseException) -> None:
         """Abort because of an error, and do not let another error mask it."""
-        if self._phase is Phase.COMMIT_ASKED:
+        if self._phase in COMMIT_WAS_ASKED:
             error.add_note(f"the commit of {self._name} was asked for; its outcome is not known")
         if self._phase is Phase.OPEN:
             await self._abort_apart(self.abort(), error)
@@ -492,7 +494,7 @@ class Transaction:
             raise
         except BaseException:
             # Undecided for all that we know: later sends of its producers stay behind it.
-            if self._phase is Phase.COMMIT_ASKED:
+            if self._phase in COMMIT_WAS_ASKED:
                 self._participants.lead_plain_sends()
                 self._inquiry.resolve_soon()
             raise
@@ -507,7 +509,7 @@ class Transaction:
         self._require_remembered()
         if self._whole.was_sent:
             raise OutcomeUnknown(f"{self._name} may be committed: commit it again to know")
-        commit_was_asked = self._phase is Phase.COMMIT_ASKED
+        commit_was_asked = self._phase in COMMIT_WAS_ASKED
         self._move(Event.ABORT_REQUESTED)
         error = InvalidTxnState(f"{self._name} was aborted")
         self._participants.abandon(error)

@@ -26,6 +26,7 @@ class Phase(Enum):
     COMMITTING = "the commit is decided; participants carry it out"
     COMMITTED = "every participant has carried the commit out"
     ABORT_ASKED = "takes nothing more; the coordinator is asked to abort it"
+    BOTH_ASKED = "a commit and then an abort: the coordinator may have decided either"
     ABORTING = "the abort is decided; participants carry it out"
     ABORTED = "every participant has carried the abort out"
     LEFT = "somebody else decides"
@@ -65,12 +66,15 @@ STATUS_OF: Final[Mapping[Phase, TransactionStatus]] = {
     Phase.COMMITTING: TransactionStatus.COMMITTING,
     Phase.COMMITTED: TransactionStatus.COMMITTED,
     Phase.ABORT_ASKED: TransactionStatus.ABORTING,
+    Phase.BOTH_ASKED: TransactionStatus.OPEN,
     Phase.ABORTING: TransactionStatus.ABORTING,
     Phase.ABORTED: TransactionStatus.ABORTED,
     Phase.LEFT: TransactionStatus.OPEN,
     Phase.FORGOTTEN: TransactionStatus.OPEN,
 }
 
+# The coordinator may have decided to commit.
+COMMIT_WAS_ASKED: Final = frozenset({Phase.COMMIT_ASKED, Phase.BOTH_ASKED})
 # Nobody here has asked for an end.
 UNDECIDED: Final = frozenset({Phase.OPEN, Phase.FLUSHING, Phase.PREPARED})
 DECIDED_COMMIT: Final = frozenset({Phase.COMMITTING, Phase.COMMITTED})
@@ -87,8 +91,10 @@ TRANSITIONS: Final[Mapping[tuple[Phase, Event], Phase]] = {
     (Phase.OPEN, Event.ABORT_REQUESTED): Phase.ABORT_ASKED,
     (Phase.FLUSHING, Event.ABORT_REQUESTED): Phase.ABORT_ASKED,
     (Phase.PREPARED, Event.ABORT_REQUESTED): Phase.ABORT_ASKED,
-    (Phase.COMMIT_ASKED, Event.ABORT_REQUESTED): Phase.ABORT_ASKED,
+    (Phase.COMMIT_ASKED, Event.ABORT_REQUESTED): Phase.BOTH_ASKED,
     (Phase.ABORT_ASKED, Event.ABORT_REQUESTED): Phase.ABORT_ASKED,
+    (Phase.BOTH_ASKED, Event.ABORT_REQUESTED): Phase.BOTH_ASKED,
+    (Phase.BOTH_ASKED, Event.COMMIT_REQUESTED): Phase.BOTH_ASKED,
     (Phase.OPEN, Event.LEFT): Phase.LEFT,
     (Phase.FLUSHING, Event.LEFT): Phase.LEFT,
     (Phase.PREPARED, Event.LEFT): Phase.LEFT,
@@ -98,6 +104,7 @@ TRANSITIONS: Final[Mapping[tuple[Phase, Event], Phase]] = {
     (Phase.PREPARED, Event.HEARD_COMMITTING): Phase.COMMITTING,
     (Phase.COMMIT_ASKED, Event.HEARD_COMMITTING): Phase.COMMITTING,
     (Phase.ABORT_ASKED, Event.HEARD_COMMITTING): Phase.COMMITTING,
+    (Phase.BOTH_ASKED, Event.HEARD_COMMITTING): Phase.COMMITTING,
     (Phase.COMMITTING, Event.HEARD_COMMITTING): Phase.COMMITTING,
     # An answer that was under way when a later one came.
     (Phase.COMMITTED, Event.HEARD_COMMITTING): Phase.COMMITTED,
@@ -106,6 +113,7 @@ TRANSITIONS: Final[Mapping[tuple[Phase, Event], Phase]] = {
     (Phase.PREPARED, Event.HEARD_COMMITTED): Phase.COMMITTED,
     (Phase.COMMIT_ASKED, Event.HEARD_COMMITTED): Phase.COMMITTED,
     (Phase.ABORT_ASKED, Event.HEARD_COMMITTED): Phase.COMMITTED,
+    (Phase.BOTH_ASKED, Event.HEARD_COMMITTED): Phase.COMMITTED,
     (Phase.COMMITTING, Event.HEARD_COMMITTED): Phase.COMMITTED,
     (Phase.COMMITTED, Event.HEARD_COMMITTED): Phase.COMMITTED,
     (Phase.OPEN, Event.HEARD_ABORTING): Phase.ABORTING,
@@ -113,6 +121,7 @@ TRANSITIONS: Final[Mapping[tuple[Phase, Event], Phase]] = {
     (Phase.PREPARED, Event.HEARD_ABORTING): Phase.ABORTING,
     (Phase.COMMIT_ASKED, Event.HEARD_ABORTING): Phase.ABORTING,
     (Phase.ABORT_ASKED, Event.HEARD_ABORTING): Phase.ABORTING,
+    (Phase.BOTH_ASKED, Event.HEARD_ABORTING): Phase.ABORTING,
     (Phase.ABORTING, Event.HEARD_ABORTING): Phase.ABORTING,
     (Phase.ABORTED, Event.HEARD_ABORTING): Phase.ABORTED,
     (Phase.OPEN, Event.HEARD_ABORTED): Phase.ABORTED,
@@ -120,6 +129,7 @@ TRANSITIONS: Final[Mapping[tuple[Phase, Event], Phase]] = {
     (Phase.PREPARED, Event.HEARD_ABORTED): Phase.ABORTED,
     (Phase.COMMIT_ASKED, Event.HEARD_ABORTED): Phase.ABORTED,
     (Phase.ABORT_ASKED, Event.HEARD_ABORTED): Phase.ABORTED,
+    (Phase.BOTH_ASKED, Event.HEARD_ABORTED): Phase.ABORTED,
     (Phase.ABORTING, Event.HEARD_ABORTED): Phase.ABORTED,
     (Phase.ABORTED, Event.HEARD_ABORTED): Phase.ABORTED,
     # Whoever inquired has heard less than who asked for the end, whose answer may still come.
@@ -128,6 +138,7 @@ TRANSITIONS: Final[Mapping[tuple[Phase, Event], Phase]] = {
     (Phase.PREPARED, Event.HEARD_FORGOTTEN): Phase.FORGOTTEN,
     (Phase.COMMIT_ASKED, Event.HEARD_FORGOTTEN): Phase.FORGOTTEN,
     (Phase.ABORT_ASKED, Event.HEARD_FORGOTTEN): Phase.FORGOTTEN,
+    (Phase.BOTH_ASKED, Event.HEARD_FORGOTTEN): Phase.FORGOTTEN,
     (Phase.FORGOTTEN, Event.HEARD_COMMITTING): Phase.COMMITTING,
     (Phase.FORGOTTEN, Event.HEARD_COMMITTED): Phase.COMMITTED,
     (Phase.FORGOTTEN, Event.HEARD_ABORTING): Phase.ABORTING,

@@ -377,3 +377,36 @@ def test_what_failed_for_a_moment_is_not_committed_either(error: MagnetarError) 
         assert txn.status in (TransactionStatus.ABORTING, TransactionStatus.ABORTED)
 
     run(test)
+
+
+@pytest.mark.parametrize(
+    ("fate_of_commit", "fate_of_abort", "outcome"),
+    [(DROP, DROP, "committed"), (HOLD, DROP, "aborted"), (HOLD, HOLD, "committed")],
+    ids=["the commit arrived first", "only the abort arrived", "neither arrived"],
+)
+def test_after_a_commit_and_an_abort_without_answers_another_commit_tells_what_holds(
+    fate_of_commit: Any, fate_of_abort: Any, outcome: str
+) -> None:
+    """It had said "was aborted" without asking, also of a transaction that was committed."""
+
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        (partition,) = cluster.topic("t", 1)
+        producer = await client.create_producer("t", linger_ms=0)
+        txn = await client.begin_transaction()
+        await producer.send(b"x", txn=txn)
+        cluster.play.when("end_txn").in_turn(fate_of_commit, fate_of_abort)
+        for call in (txn.commit, txn.abort):
+            with pytest.raises(OutcomeUnknown):
+                await call()
+            # Nobody here knows more.
+            assert txn.status is TransactionStatus.OPEN
+        if outcome == "committed":
+            await txn.commit()
+            assert [one for one in partition.messages] == [b"x"]
+        else:
+            with pytest.raises(InvalidTxnState):
+                await txn.commit()
+            assert txn.has_been_aborted
+            assert not partition.messages
+
+    run(test, dataclasses.replace(FAST, request_timeout_ms=60_000))

@@ -288,12 +288,12 @@ MUTANTS = (
         name="unknown-commit-leads-nobody",
         file=_TRANSACTION,
         old=(
-            "            if self._phase is Phase.COMMIT_ASKED:\n"
+            "            if self._phase in COMMIT_WAS_ASKED:\n"
             "                self._participants.lead_plain_sends()\n"
             "                self._inquiry.resolve_soon()"
         ),
         new=(
-            "            if self._phase is Phase.COMMIT_ASKED:\n"
+            "            if self._phase in COMMIT_WAS_ASKED:\n"
             "                self._inquiry.resolve_soon()"
         ),
         mistake="Behind a commit whose outcome is unknown plain sends follow nobody (rule k).",
