@@ -32,6 +32,8 @@ BUFFER_BYTES: Final = 256 << 10
 ROOM_BYTES_FIRST: Final = 2 << 20
 # The other side has to wait while more than this has arrived and nobody has read it.
 UNREAD_BYTES_HIGH: Final = 4 << 20
+# What a frame takes here beside its bytes: two million frames of two bytes are not four megabytes.
+FRAME_OVERHEAD_BYTES: Final = 64
 # write() waits while more than this has not left this process.
 UNSENT_BYTES_HIGH: Final = 1 << 20
 # Below this size a copy is cheaper than a second piece.
@@ -114,7 +116,7 @@ class FrameStream(asyncio.BufferedProtocol):
             finally:
                 self._reader = None
         frame = self._frames.popleft()
-        self._unread_bytes -= len(frame)
+        self._unread_bytes -= len(frame) + FRAME_OVERHEAD_BYTES
         if self._is_paused and self._unread_bytes <= UNREAD_BYTES_HIGH // 2:
             self._is_paused = False
             self._silent_beats = 0
@@ -298,7 +300,7 @@ class FrameStream(asyncio.BufferedProtocol):
         if self._is_finishing:
             return
         self._frames.append(frame)
-        self._unread_bytes += len(frame)
+        self._unread_bytes += len(frame) + FRAME_OVERHEAD_BYTES
         if self._unread_bytes > UNREAD_BYTES_HIGH and not self._is_paused:
             self._is_paused = True
             if self._transport is not None:

@@ -62,6 +62,24 @@ class _Part(NamedTuple):
     commands: Sequence[pb.Command]
 
 
+class Share:
+    """The share that a conversation has in a turn of the event loop: so many commands.
+
+    Frames that have arrived are read without waiting. Whoever sends thousands of small ones at once
+    would otherwise have all of them handled before anybody else has a turn.
+    """
+
+    def __init__(self) -> None:
+        self._commands = 0
+
+    async def used(self, commands: int) -> None:
+        """Note that commands of a frame were handled; wait for the next turn when it is used up."""
+        self._commands += max(commands, 1)
+        if self._commands >= COMMANDS_AT_ONCE:
+            self._commands = 0
+            await asyncio.sleep(0)
+
+
 async def in_turns(frame: pb.Frame) -> AsyncIterator[Carried]:
     """Divide a frame into parts, and yield a part in each turn of the event loop.
 

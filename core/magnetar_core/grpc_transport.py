@@ -21,7 +21,7 @@ from google.protobuf.message import DecodeError
 
 from magnetar_core.config import FRAME_BYTES_MAX, InvalidConfig
 from magnetar_core.frame_stream import FrameStream, StreamEnded, is_frame
-from magnetar_core.frames import Carried, in_turns
+from magnetar_core.frames import Carried, Share, in_turns
 from magnetar_core.outbox import Outbox
 from magnetar_core.security.link_security import PLAIN, LinkSecurity
 from magnetar_core.security.refusals import meaning_of
@@ -287,9 +287,12 @@ class GrpcLink:
             asyncio.get_running_loop().call_later(LAST_FRAMES_WITHIN_S, self._stream.close)
 
     async def _receive(self) -> None:
+        share = Share()
         try:
             while is_frame(data := await self._carrier.read()):
-                await self._hand_over(pb.Frame.FromString(data))
+                frame = pb.Frame.FromString(data)
+                await self._hand_over(frame)
+                await share.used(len(frame.commands))
         except grpc.aio.AioRpcError as error:
             log.debug("the link to %s broke: %s", self._address, error.details())
         except asyncio.CancelledError:

@@ -72,6 +72,17 @@ class World:
         )
         return conversation
 
+    async def is_shown_out(self, said: bytes | None = None) -> bool:
+        """Return whether a stranger who says this, or nothing, gets no answer but the end."""
+        try:
+            stranger = await self.stranger()
+            if said is not None:
+                await stranger.write(said)
+            return await stranger.read() is None
+        except ConnectionError:
+            # Within TLS's handshake.
+            return True
+
     async def listen_no_more(self) -> None:
         """From now on the port of streams is closed, and the server offers it as before."""
         for listening in self.offers._listening:

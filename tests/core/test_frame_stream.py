@@ -167,6 +167,25 @@ def test_the_other_side_waits_while_nobody_reads() -> None:
     asyncio.run(scenario())
 
 
+def test_a_frame_counts_more_than_its_bytes() -> None:
+    """Four megabytes of frames of two bytes were two million objects, and not full yet."""
+
+    async def scenario() -> None:
+        stream, transport = connected()
+        tiny = encoded([b"12"] * 1_000)
+        fed = 0
+        while not transport.said:
+            feed(stream, tiny)
+            fed += 1_000
+        assert fed < UNREAD_BYTES_HIGH // 32
+        for _ in range(fed):
+            assert await stream.read() == b"12"
+        assert transport.said == ["pause", "resume"]
+        assert stream._unread_bytes == 0
+
+    asyncio.run(scenario())
+
+
 def test_a_writer_waits_while_the_network_is_full_and_learns_of_the_end() -> None:
     async def scenario() -> None:
         stream, transport = connected()

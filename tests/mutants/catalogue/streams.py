@@ -260,4 +260,18 @@ MUTANTS: tuple[Mutant, ...] = (
         new="self._wait_for(LENGTH_BYTES, data[at:], is_length=False)",
         mistake="A length that the network cuts becomes a frame.",
     ),
+    Mutant(
+        name="frames-without-turns",
+        file=_SESSION,
+        old="                await share.used(commands)\n",
+        new="",
+        mistake="A client that sends thousands of frames at once stops everybody else.",
+    ),
+    Mutant(
+        name="a-frame-is-its-bytes",
+        file=_STREAM,
+        old="        self._unread_bytes += len(frame) + FRAME_OVERHEAD_BYTES",
+        new="        self._unread_bytes += len(frame)",
+        mistake="Millions of frames of two bytes lie in memory before a client has to wait.",
+    ),
 )
