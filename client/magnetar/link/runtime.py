@@ -6,9 +6,10 @@ import asyncio
 import logging
 from collections.abc import Coroutine
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from magnetar.config import ClientConfig
+from magnetar.errors import ClientClosed
 from magnetar.link.deadlines import Deadlines
 from magnetar_core.backoff import Backoff
 from magnetar_core.clock import Clock
@@ -56,6 +57,7 @@ class Runtime:
         # In order of start: cancelled in that order too.
         self._tasks: dict[int, asyncio.Task[Any]] = {}
         self._task_count = 0
+        self._closed = False
         self._number = 0
 
     def new_id(self) -> int:
@@ -92,7 +94,15 @@ class Runtime:
         return self.clock.monotonic_ms()
 
     def spawn(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
-        """Run a coroutine in the background; it is cancelled when the client closes."""
+        """Run a coroutine in the background; it is cancelled when the client closes.
+
+        If the client is closed already, the coroutine never runs, and the task ends with
+        ClientClosed.
+        """
+        if self._closed:
+            # Nobody would cancel it any more.
+            work.close()
+            work = _refuse()
         task = self.loop.create_task(work, name=name)
         self._task_count += 1
         number = self._task_count
@@ -107,10 +117,15 @@ class Runtime:
         return task
 
     async def cancel_all(self) -> None:
-        """Cancel all background tasks."""
+        """Cancel all background tasks, and take no more."""
+        self._closed = True
         current = asyncio.current_task()
         tasks = [task for task in self._tasks.values() if task is not current]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self.deadlines.close()
+
+
+async def _refuse() -> NoReturn:
+    raise ClientClosed("the client is closed")

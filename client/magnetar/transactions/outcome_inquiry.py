@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable
 
 from magnetar.enums import TransactionStatus
+from magnetar.errors import ClientClosed
 from magnetar.link.requests import Requests
 from magnetar.link.runtime import Runtime
 from magnetar_core.errors import MagnetarError, TxnForgotten, TxnNotFound
@@ -64,7 +65,7 @@ class OutcomeInquiry:
         self._runtime.deadlines.forget(self._expiry)
 
     def end(self) -> None:
-        """Stop asking, since the outcome is known."""
+        """Stop asking, since the outcome is known, or nobody can be asked for it."""
         self._is_over = True
         self.forget_expiry()
 
@@ -119,6 +120,10 @@ class OutcomeInquiry:
         except (TxnNotFound, TxnForgotten) as error:
             if not self._is_over:
                 self._on_forgotten(error)
+        except ClientClosed:
+            # Nobody can be asked any more.
+            self.end()
+            return False
         except MagnetarError as error:
             log.info("cannot find out about %s: %s", self._txn_id, error)
             return False

@@ -201,6 +201,40 @@ def test_the_answer_to_a_commit_says_more_than_an_inquiry_that_found_nothing() -
     run(test)
 
 
+def test_nobody_is_asked_for_an_outcome_once_the_client_is_closed() -> None:
+    """The answer was that the client is closed, and it was asked again, each second for ever."""
+
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        txn = await client.begin_transaction()
+        inquiry = txn._inquiry
+        assert inquiry is not None
+        inquiry.resolve_soon()
+        txn.doubt()
+        assert inquiry._resolving
+        assert inquiry._finding_out
+        # Before the background tasks are cancelled.
+        client._cluster.close()
+        await until(lambda: not inquiry._resolving and not inquiry._finding_out)
+
+    run(test)
+
+
+@pytest.mark.parametrize("by", ["a commit", "an abort"])
+def test_what_has_no_answer_when_the_client_closes_leaves_no_task_behind(by: str) -> None:
+    """It asked for the outcome for ever, from a client that was closed."""
+
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        txn = await client.begin_transaction()
+        cluster.play.when("end_txn").once(HOLD)
+        ending = asyncio.ensure_future(txn.commit() if by == "a commit" else txn.abort())
+        await cluster.play.holds()
+        await client.close()
+        with pytest.raises(MagnetarError):
+            await ending
+
+    run(test)  # It looks for tasks.
+
+
 @pytest.mark.parametrize("by", ["somebody else", "the client's close"])
 def test_the_block_of_one_that_was_aborted_meanwhile_raises(by: str) -> None:
     """It left in silence, as if it had committed, and what it had sent was nowhere."""
