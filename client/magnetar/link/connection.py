@@ -112,7 +112,7 @@ class Connection(Requests):
             on_session(session)
             return number
         if self._closed:
-            on_session(ClientClosed())
+            on_session(ClientClosed("the client is closed"))
             return number
         self._waiters[number] = on_session
         if self._connecting is None:
@@ -152,7 +152,7 @@ class Connection(Requests):
             self._connecting = None
         if self._session is not None:
             self._session.close("the client is closing")
-        self._tell_waiters(ClientClosed())
+        self._tell_waiters(ClientClosed("the client is closed"))
 
     def give_up(self, reason: str) -> None:
         """Close the link: whatever is under way goes elsewhere, to whoever has the shard now."""

@@ -227,13 +227,12 @@ class Requests(ABC):
         """Return a live session, to send a request again.
 
         Raises:
-            OutcomeUnknown: the server refuses this client, and the request may have taken effect.
+            OutcomeUnknown: the server refuses this client, or the client is closed, and the request
+                may have taken effect.
             MagnetarError: the server refuses this client, or the client is closed.
         """
         try:
             return await self.session()
-        except ClientClosed:
-            raise
         except MagnetarError as error:
             if not in_doubt or type(body) in ASKING_BODIES:
                 raise

@@ -362,6 +362,25 @@ def test_closing_the_client_aborts_what_is_open() -> None:
     assert statuses == [common_pb2.ABORTED] * (CLOSING_ABORTS_MAX + 1)
 
 
+def test_a_commit_under_way_when_the_client_closes_is_in_doubt() -> None:
+    """It was committed, and whoever waited for the answer heard that it had no effect."""
+
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        (partition,) = cluster.topic("flights")
+        producer = await client.create_producer("flights")
+        txn = await client.begin_transaction()
+        await producer.send(b"a", txn=txn)
+        cluster.play.when("end_txn").once(DROP)
+        commit = asyncio.ensure_future(txn.commit())
+        await cluster.play.came("end_txn")
+        await client.close()
+        with pytest.raises(OutcomeUnknown, match="cannot be sent again to know"):
+            await commit
+        assert partition.messages == [b"a"]
+
+    run(test)
+
+
 @pytest.mark.parametrize("error", [LogUnavailable("for a moment"), QuotaExceeded("too much")])
 def test_what_failed_for_a_moment_is_not_committed_either(error: MagnetarError) -> None:
     """The next try may succeed, and still something of this one is missing."""

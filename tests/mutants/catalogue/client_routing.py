@@ -63,6 +63,18 @@ MUTANTS = (
         mistake="A request that may have arrived is said to have had no effect.",
     ),
     Mutant(
+        name="closed-client-had-no-effect",
+        file=_REQUESTS,
+        old="        except MagnetarError as error:\n            if not in_doubt",
+        new=(
+            "        except ClientClosed:\n"
+            "            raise\n"
+            "        except MagnetarError as error:\n"
+            "            if not in_doubt"
+        ),
+        mistake="A request under way when the client closes is said to have had no effect.",
+    ),
+    Mutant(
         name="waiting-at-the-dead-address",
         file=_SHARD,
         old="        if self._waiters:\n            self._wait()",
