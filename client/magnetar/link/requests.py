@@ -276,18 +276,19 @@ class Requests(ABC):
             on_result(result)
 
     def _spawn_request(self, body: Request[ResponseT], on_result: OnResult[ResponseT]) -> None:
-        async def tell() -> None:
-            result: ResponseT | MagnetarError
-            try:
-                result = await self.request(body)
-            except MagnetarError as error:
-                result = error
-            except asyncio.CancelledError:
+        def tell(asking: asyncio.Task[ResponseT]) -> None:
+            # Not the task itself: the client's close may cancel it before its first step.
+            if asking.cancelled():
                 on_result(ClientClosed("the client was closed"))
-                raise
-            on_result(result)
+                return
+            error = asking.exception()
+            if error is None:
+                on_result(asking.result())
+            elif isinstance(error, MagnetarError):
+                on_result(error)
 
-        self._runtime.spawn(tell(), f"{body.DESCRIPTOR.name} to {self.title}")
+        asking = self._runtime.spawn(self.request(body), f"{body.DESCRIPTOR.name} to {self.title}")
+        asking.add_done_callback(tell)
 
 
 def bear_token(body: Message, runtime: Runtime) -> None:

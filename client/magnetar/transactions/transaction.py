@@ -446,6 +446,8 @@ class Transaction:
             self._release(committed=False)
             raise CommitRefused(f"the part in {self._name} is void: {failure}") from failure
         refused = CommitRefused(f"{self._name} was aborted: {failure}")
+        # Now: if the client is closed, the abort does not begin.
+        self._move(Event.ABORT_REQUESTED)
         await self._abort_apart(self._abort(), refused)
         raise refused from failure
 

@@ -14,6 +14,7 @@ from tests.waiting import for_ever, turns, until
 
 from magnetar import (
     Client,
+    ClientClosed,
     CommitRefused,
     InvalidTxnState,
     OutcomeUnknown,
@@ -360,6 +361,28 @@ def test_closing_the_client_aborts_what_is_open() -> None:
     run(test)
     statuses = [one["status"] for one in clusters[0].transactions.values()]
     assert statuses == [common_pb2.ABORTED] * (CLOSING_ABORTS_MAX + 1)
+
+
+def test_a_commit_that_waits_for_its_participants_ends_when_the_client_closes() -> None:
+    """It hung for ever: the task that was to ask again was cancelled before its first step."""
+
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("flights")
+        cluster.play.when("add_partition_to_txn").always(HOLD)
+        producer = await client.create_producer("flights", linger_ms=0)
+        txn = await client.begin_transaction()
+        producer.send_nowait(b"a", txn=txn)
+        commit = asyncio.ensure_future(txn.commit())
+        await cluster.play.holds()
+        await client.close()
+        with pytest.raises(CommitRefused) as refused:
+            await commit
+        assert isinstance(refused.value.__cause__, ClientClosed)
+        # Nobody can abort it here, and it takes nothing more.
+        with pytest.raises(InvalidTxnState):
+            await txn.commit()
+
+    run(test)
 
 
 def test_a_commit_under_way_when_the_client_closes_is_in_doubt() -> None:

@@ -75,6 +75,13 @@ MUTANTS = (
         mistake="A request under way when the client closes is said to have had no effect.",
     ),
     Mutant(
+        name="close-keeps-an-answer-back",
+        file=_REQUESTS,
+        old='                on_result(ClientClosed("the client was closed"))\n',
+        new="",
+        mistake="Whoever waits for what the client asks in the background waits for ever.",
+    ),
+    Mutant(
         name="waiting-at-the-dead-address",
         file=_SHARD,
         old="        if self._waiters:\n            self._wait()",
