@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Coroutine
 from random import Random
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from magnetar.config import ClientConfig
 from magnetar.errors import ClientClosed
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("magnetar")
 
 ID_BITS = 63
+
+T = TypeVar("T")
 
 
 class Runtime:
@@ -115,6 +117,19 @@ class Runtime:
 
         task.add_done_callback(done)
         return task
+
+    async def result_of(self, task: asyncio.Task[T]) -> T:
+        """Wait for a background task, which goes on if whoever waits is cancelled.
+
+        Raises:
+            ClientClosed: the task was cancelled, since the client closes. As asyncio.CancelledError
+                it would look as if somebody had cancelled whoever waits.
+        """
+        if not task.done():
+            await asyncio.wait((task,))
+        if task.cancelled():
+            raise ClientClosed("the client was closed")
+        return task.result()
 
     async def cancel_all(self) -> None:
         """Cancel all background tasks, and take no more."""

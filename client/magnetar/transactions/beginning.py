@@ -87,15 +87,23 @@ class Beginning:
             self._task = self._runtime.spawn(self._begin_lazily(), "begin a transaction")
 
     async def ensure(self) -> None:
-        """Begin the transaction if needed; wait until it has begun, or failed."""
+        """Begin the transaction if needed; wait until it has begun, or failed.
+
+        Raises:
+            ClientClosed: the client was closed meanwhile.
+        """
         if self.begun is None:
             self.soon()
             await self.settled()
 
     async def settled(self) -> None:
-        """Wait until a lazy transaction that has to begin has begun, or failed."""
+        """Wait until a lazy transaction that has to begin has begun, or failed.
+
+        Raises:
+            ClientClosed: the client was closed meanwhile.
+        """
         if self._task is not None:
-            await asyncio.shield(self._task)
+            await self._runtime.result_of(self._task)
 
     async def _begin_lazily(self) -> None:
         partitions, subscriptions = self._participants.partitions, self._participants.subscriptions

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from magnetar.enums import TransactionStatus
-from magnetar.errors import CommitRefused
+from magnetar.errors import ClientClosed, CommitRefused
 from magnetar.link.runtime import Runtime
 from magnetar.transactions.beginning import Begin, Beginning, Begun
 from magnetar.transactions.end_requests import EndRequests
@@ -384,7 +384,7 @@ class Transaction:
         # In a task of its own: cancelling the caller must not leave the transaction open.
         aborting = self._runtime.spawn(abort, f"abort {self._name}")
         try:
-            await asyncio.shield(aborting)
+            await self._runtime.result_of(aborting)
         except MagnetarError as abort_error:
             error.add_note(f"aborting {self._name} failed as well: {abort_error}")
         except asyncio.CancelledError:
@@ -426,7 +426,7 @@ class Transaction:
         try:
             await self._beginning.ensure()
             await self._participants.flush()
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, ClientClosed):
             if not self._settled:
                 self._move(Event.FLUSH_CANCELLED)
             raise

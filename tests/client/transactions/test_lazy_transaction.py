@@ -10,7 +10,14 @@ from tests.playbook import BREAK, DROP, HOLD, LOSE
 from tests.virtual_time import time_passes
 from tests.waiting import until
 
-from magnetar import Client, ClientConfig, CommitRefused, InvalidTxnState, OutcomeUnknown
+from magnetar import (
+    Client,
+    ClientClosed,
+    ClientConfig,
+    CommitRefused,
+    InvalidTxnState,
+    OutcomeUnknown,
+)
 from magnetar.enums import TransactionStatus
 from magnetar_core.errors import DiskFull, UnsupportedVersion
 
@@ -156,6 +163,47 @@ def test_nothing_in_it_asks_nobody() -> None:
         assert not cluster.play.commands("new_txn")
         assert not cluster.play.commands("send")
         assert not cluster.topics["flights"][1][0].messages
+
+    run(test)
+
+
+def test_a_commit_while_it_begins_hears_that_the_client_closed() -> None:
+    """It got a CancelledError, although nobody had cancelled it."""
+
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("flights", 2)
+        cluster.play.when("new_txn").always(HOLD)
+        producer = await client.create_producer("flights")
+        txn = await client.begin_transaction(lazy=True)
+        for partition in range(2):
+            await producer.enqueue(b"x", partition=partition, txn=txn)
+        commit = asyncio.ensure_future(txn.commit())
+        await cluster.play.holds()
+        await client.close()
+        with pytest.raises(ClientClosed):
+            await commit
+        with pytest.raises(ClientClosed):
+            await txn.commit()
+
+    run(test)
+
+
+def test_a_commit_that_is_cancelled_while_it_begins_is_cancelled() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("flights", 2)
+        cluster.play.when("new_txn").always(HOLD)
+        producer = await client.create_producer("flights")
+        txn = await client.begin_transaction(lazy=True)
+        for partition in range(2):
+            await producer.enqueue(b"x", partition=partition, txn=txn)
+        commit = asyncio.ensure_future(txn.commit())
+        await cluster.play.holds()
+        commit.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await commit
+        cluster.play.forget()
+        cluster.play.release()
+        await txn.commit()
 
     run(test)
 
