@@ -11,12 +11,13 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
+from magnetar.errors import ClientClosed
 from magnetar.link.in_flight import InFlightCommands, Item, copy_error
 from magnetar.link.runtime import Runtime
 from magnetar.link.shard_connection import ShardConnection
 from magnetar.link.topic_route import TopicRoute
 from magnetar.messaging.interval_set import IntervalSet, Range
-from magnetar_core.errors import MagnetarError
+from magnetar_core.errors import MagnetarError, OutcomeUnknown
 from magnetar_core.ids import SubscriptionName, TxnID
 from magnetar_core.wire import broker_pb2, common_pb2
 
@@ -115,7 +116,7 @@ class PlainAcks:
         while self._has_gathered() or self._task is not None:
             self._start()
             if self._task is not None:
-                await asyncio.shield(self._task)
+                await self._runtime.result_of(self._task)
         failure, self._failure = self._failure, None
         if failure is not None:
             raise copy_error(failure)
@@ -135,6 +136,17 @@ class PlainAcks:
             self._linger = None
         if self._task is None:
             self._task = self._runtime.spawn(self._run(), f"acks of {self._name}")
+            self._task.add_done_callback(self._on_task_ended)
+
+    def _on_task_ended(self, task: asyncio.Task[None]) -> None:
+        """Fail what has gathered if the client's close has ended the task: nobody sends it."""
+        if task is self._task:
+            # It was cancelled before its first step.
+            self._task = None
+        if task.cancelled() or task.exception() is not None:
+            receipt, self._receipt = self._receipt, None
+            if receipt is not None and not receipt.done():
+                receipt.set_exception(ClientClosed("the client was closed"))
 
     async def _run(self) -> None:
         try:
@@ -176,7 +188,9 @@ class PlainAcks:
         finally:
             # Cancelled with the client: nobody may wait for ever.
             if receipt is not None and not receipt.done():
-                receipt.cancel()
+                receipt.set_exception(
+                    OutcomeUnknown("the client was closed before an answer; the ack may count")
+                )
 
     async def _request(
         self, ack_type: broker_pb2.CommandAck.AckType, ranges: Sequence[Range]

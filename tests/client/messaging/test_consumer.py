@@ -21,6 +21,7 @@ from magnetar import (
     DeadLetterPolicy,
     Gone,
     MessageId,
+    OutcomeUnknown,
     SubscriptionType,
 )
 from magnetar_core.batch import encode
@@ -400,6 +401,38 @@ def test_a_damaged_batch_is_reported_and_asked_for_again() -> None:
             await consumer.receive()
         partition.batches[0] = (0, 1, good, None)
         assert (await consumer.receive()).value == b"a"
+
+    run(test)
+
+
+@pytest.mark.parametrize("another_is_under_way", [False, True])
+def test_acks_without_an_answer_end_when_the_client_closes(another_is_under_way: bool) -> None:
+    """They hung for ever if another command was under way, or if theirs had not begun yet."""
+
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("flights")
+        cluster.publish("flights", [b"a", b"b"])
+        consumer = await client.subscribe("flights", "s", initial_position="earliest")
+        first, second = await consumer.receive_batch(2)
+        cluster.play.when("ack").always(HOLD)
+        if another_is_under_way:
+            early = asyncio.ensure_future(consumer.ack(first))
+            await cluster.play.holds()
+        late = asyncio.ensure_future(consumer.ack(second))
+        flush = asyncio.ensure_future(consumer.flush_acks())
+        if another_is_under_way:
+            await turns()
+            await client.close()
+            # What was sent may count.
+            with pytest.raises(OutcomeUnknown):
+                await early
+        else:
+            # As the close does in the end: here, in the turn of the loop in which the ack begins.
+            await asyncio.ensure_future(client._runtime.cancel_all())
+        with pytest.raises(ClientClosed):
+            await late
+        with pytest.raises(ClientClosed):
+            await flush
 
     run(test)
 
