@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import dataclasses
 import os
 import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
 from tests.client.fakes import BROKER_ADDRESS, FAST, FakeCluster
+from tests.waiting import PATIENCE_S, for_ever, wait_until
 
 from magnetar import ClientClosed, TopicNotFound, TransactionStatus, UsedAfterFork, blocking
+from magnetar.blocking.loop_thread import LoopThread
+from magnetar_core.errors import LogUnavailable
 
 
 @pytest.fixture
@@ -100,6 +105,97 @@ def test_a_closed_client_is_refused(cluster: FakeCluster) -> None:
     with pytest.raises(ClientClosed):
         client.admin.topics.list()
     assert not cluster.net.links
+
+
+class Caller:
+    """A thread that makes a call.
+
+    Attributes:
+        error: what it raised.
+    """
+
+    def __init__(self, call: Callable[[], object]) -> None:
+        self.error: BaseException | None = None
+        self._call = call
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._call()
+        except BaseException as error:
+            self.error = error
+
+    def ended(self) -> bool:
+        """Whether the call has ended, within some seconds."""
+        self._thread.join(PATIENCE_S)
+        return not self._thread.is_alive()
+
+
+@pytest.mark.parametrize("has_begun", [False, True])
+def test_a_call_of_another_thread_ends_with_the_client(has_begun: bool) -> None:
+    """It hung for ever: the loop stood still, and nobody was left to answer."""
+    loop = LoopThread()
+    waiting, holding, may_go_on = (threading.Event() for _ in range(3))
+
+    def hold() -> None:
+        holding.set()
+        may_go_on.wait(PATIENCE_S)
+
+    async def work() -> None:
+        waiting.set()
+        await for_ever()
+
+    if not has_begun:
+        # The loop takes nothing up before it is to stop.
+        loop.post(hold)
+        assert holding.wait(PATIENCE_S)
+        caller = Caller(lambda: loop.wait(work()))
+        wait_until(lambda: len(loop._loop._ready) > 0)  # type: ignore[attr-defined]
+        closer = Caller(loop.close)
+        wait_until(lambda: loop._closed)
+        may_go_on.set()
+    else:
+        caller = Caller(lambda: loop.wait(work()))
+        assert waiting.wait(PATIENCE_S)
+        closer = Caller(loop.close)
+    assert closer.ended()
+    assert caller.ended()
+    assert isinstance(caller.error, ClientClosed)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_call_that_comes_as_the_client_closes_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It raised what asyncio says of a closed loop, or hung."""
+    loop = LoopThread()
+    give = asyncio.run_coroutine_threadsafe
+
+    def close_first(*args: Any) -> Any:
+        # As a signal handler may, between the check and what follows.
+        loop.close()
+        return give(*args)
+
+    monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", close_first)
+    with pytest.raises(ClientClosed):
+        loop.wait(for_ever())
+
+
+def test_a_request_of_another_thread_ends_with_the_client(cluster: FakeCluster) -> None:
+    """It hung for ever if it was about to be repeated."""
+    for_long = dataclasses.replace(
+        FAST, backoff_ms_min=600_000, backoff_ms_max=600_000, operation_timeout_ms=600_000
+    )
+    client = blocking.connect(BROKER_ADDRESS, transport=cluster.transport, config=for_long)
+    cluster.play.when("create_topic").always(LogUnavailable("busy"))
+    caller = Caller(lambda: client.admin.topics.create("flights"))
+    wait_until(lambda: cluster.play.commands("create_topic"))
+    closers = [Caller(client.close) for _ in range(2)]
+    for one in (*closers, caller):
+        assert one.ended()
+    assert [one.error for one in closers] == [None, None]
+    assert isinstance(caller.error, ClientClosed)
 
 
 def test_threads_share_the_messages_of_a_consumer(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import os
 import threading
 from collections.abc import (
@@ -28,6 +29,9 @@ class LoopThread:
     def __init__(self) -> None:
         self._pid = os.getpid()
         self._closed = False
+        # What is given to the loop comes before its end. A signal handler may close in between, on
+        # the thread that has this lock already.
+        self._lock = threading.RLock()
         self._loop = asyncio.new_event_loop()
         self._loop.set_exception_handler(_tell_of_exception)
         self._thread = threading.Thread(target=self._run, name="magnetar", daemon=True)
@@ -38,11 +42,24 @@ class LoopThread:
 
         Raises:
             UsedAfterFork: the loop's thread lives in the parent process only.
+            ClientClosed: the client is closed, or was closed before the work had ended.
         """
+        # Before the lock, which another thread may have held at the moment of the fork.
         self.check(work.close)
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        with self._lock:
+            self.check(work.close)
+            try:
+                future = asyncio.run_coroutine_threadsafe(work, self._loop)
+            except RuntimeError:
+                # A signal handler has closed it.
+                work.close()
+                self.check()
+                raise
         try:
             return future.result()
+        except concurrent.futures.CancelledError:
+            self.check()
+            raise
         except BaseException:
             future.cancel()
             raise
@@ -78,6 +95,8 @@ class LoopThread:
             return
         try:
             self.wait(work)
+        except ClientClosed:
+            pass  # Another thread was faster.
         finally:
             self.close()
 
@@ -102,8 +121,10 @@ class LoopThread:
 
     def close(self) -> None:
         """Stop the event loop and its thread."""
-        self._closed = True
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
 
     def _run(self) -> None:
@@ -111,6 +132,7 @@ class LoopThread:
         try:
             self._loop.run_forever()
         finally:
+            self._loop.run_until_complete(_end_all())
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
             self._loop.close()
 
@@ -124,6 +146,14 @@ def _tell_of_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any])
     is_of_grpc = "PollerCompletionQueue._handle_events" in str(context.get("message"))
     if not (is_of_grpc and isinstance(context.get("exception"), RuntimeError)):
         loop.default_exception_handler(context)
+
+
+async def _end_all() -> None:
+    """Cancel what other threads still wait for, as asyncio.Runner does at its end."""
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _next(pieces: AsyncIterator[T]) -> T | object:
