@@ -166,6 +166,8 @@ class TransactionalProducer(Facade[AsyncTransactionalProducer]):
             InvalidTxnState: there is no transaction, or it was aborted.
             ProducerFenced: another instance has taken over the transactional id, and decides.
             OutcomeUnknown: no answer came in time; commit again to learn the outcome.
+            TxnForgotten, TxnNotFound: it has ended, and nobody knows how any more. The next one may
+                begin.
         """
         self._loop.wait(self.inner.commit())
 
@@ -176,6 +178,7 @@ class TransactionalProducer(Facade[AsyncTransactionalProducer]):
             InvalidTxnState: there is no transaction, or it was committed.
             ProducerFenced: another instance has taken over the transactional id, and decides.
             OutcomeUnknown: no answer came in time; abort again to learn the outcome.
+            TxnForgotten, TxnNotFound: as commit.
         """
         self._loop.wait(self.inner.abort())
 
@@ -191,7 +194,12 @@ class TransactionalProducer(Facade[AsyncTransactionalProducer]):
         return self._loop.wait(self.inner.complete(prepared))
 
     def close(self) -> None:
-        """Abort an open transaction and close. A prepared one stays for the next instance."""
+        """Abort an open transaction and close. A prepared one stays for the next instance.
+
+        Raises:
+            MagnetarError: as abort(). The producer is closed all the same, and the coordinator
+                aborts the transaction in time.
+        """
         self._loop.wait(self.inner.close())
 
     def __enter__(self) -> TransactionalProducer:

@@ -28,6 +28,8 @@ from magnetar_core.errors import (
     InvalidTxnState,
     MagnetarError,
     ProducerFenced,
+    TxnForgotten,
+    TxnNotFound,
 )
 from magnetar_core.ids import MessageId, TxnID
 from magnetar_core.wire import common_pb2, transaction_pb2
@@ -143,7 +145,7 @@ class TransactionalProducer:
             return
         try:
             await transaction.abort()
-        except (InvalidTxnState, ProducerFenced) as error:
+        except (InvalidTxnState, ProducerFenced, TxnForgotten, TxnNotFound) as error:
             # It was committed after all, or somebody else has ended it.
             log.info("%r was not aborted: %s", transaction, error)
         except MagnetarError as error:
@@ -294,6 +296,8 @@ class TransactionalProducer:
             InvalidTxnState: there is no transaction, or it was aborted.
             ProducerFenced: another instance has taken over the transactional id, and decides.
             OutcomeUnknown: no answer came in time; commit again to learn the outcome.
+            TxnForgotten, TxnNotFound: it has ended, and nobody knows how any more. The next one may
+                begin.
         """
         await self._end("commit", common_pb2.COMMIT)
 
@@ -304,6 +308,7 @@ class TransactionalProducer:
             InvalidTxnState: there is no transaction, or it was committed.
             ProducerFenced: another instance has taken over the transactional id, and decides.
             OutcomeUnknown: no answer came in time; abort again to learn the outcome.
+            TxnForgotten, TxnNotFound: as commit.
         """
         await self._end("abort", common_pb2.ABORT)
 
@@ -325,12 +330,19 @@ class TransactionalProducer:
         return commits
 
     async def close(self) -> None:
-        """Abort an open transaction and close. A prepared one stays for the next instance."""
-        if self._state is State.OPEN:
-            await self.abort()
-        self._move(Event.CLOSED)
-        for producer in self._producers.values():
-            await producer.close()
+        """Abort an open transaction and close. A prepared one stays for the next instance.
+
+        Raises:
+            MagnetarError: as abort(). The producer is closed all the same, and the coordinator
+                aborts the transaction in time.
+        """
+        try:
+            if self._state is State.OPEN:
+                await self.abort()
+        finally:
+            self._move(Event.CLOSED)
+            for producer in self._producers.values():
+                await producer.close()
 
     async def __aenter__(self) -> TransactionalProducer:
         return self
@@ -340,17 +352,24 @@ class TransactionalProducer:
 
     async def _end(self, name: str, action: common_pb2.TxnAction) -> None:
         self._require(name)
-        with self._fencing():
-            if self._transaction is None:
-                await self._end_kept(action)
-            elif action == common_pb2.COMMIT:
-                try:
+        try:
+            with self._fencing():
+                if self._transaction is None:
+                    await self._end_kept(action)
+                elif action == common_pb2.COMMIT:
                     await self._transaction.commit()
-                except BaseException:
-                    self._after_failure()
-                    raise
-            else:
-                await self._transaction.abort()
+                else:
+                    await self._transaction.abort()
+        except (TxnForgotten, TxnNotFound):
+            # To ask again would bring the same for ever.
+            self._note_end()
+            raise
+        except BaseException:
+            self._after_failure()
+            raise
+        self._note_end()
+
+    def _note_end(self) -> None:
         self._transaction = None
         self._prepared = PreparedTxnState()
         self._move(Event.ENDED)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from tests.client.fakes import FakeCluster, run
-from tests.playbook import BREAK, LOSE, Expect
+import dataclasses
 
-from magnetar import Client
-from magnetar_core.errors import ResourceInUse
+import pytest
+from tests.client.fakes import FAST, FakeCluster, run
+from tests.playbook import BREAK, DROP, LOSE, Expect
+
+from magnetar import Client, InvalidTxnState, OutcomeUnknown
+from magnetar_core.errors import MagnetarError, ResourceInUse, TxnForgotten, TxnNotFound
 
 
 def test_repeats_of_one_init_are_copies_and_the_next_one_is_none() -> None:
@@ -62,3 +65,46 @@ def test_named_sequences_have_a_token_and_other_transactions_none() -> None:
         assert len(set(tokens)) == 3
 
     run(test)
+
+
+@pytest.mark.parametrize("error", [TxnForgotten("long ago"), TxnNotFound("lost")])
+@pytest.mark.parametrize("call", ["commit", "abort", "close"])
+def test_a_transaction_that_nobody_remembers_is_over_for_its_producer(
+    error: MagnetarError, call: str
+) -> None:
+    """Every call had raised that for ever, and no other transaction could begin."""
+
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        (partition,) = cluster.topic("t", 1)
+        producer = client.transactional_producer()
+        await producer.begin()
+        await producer.send("t", b"nobody knows")
+        cluster.play.when("end_txn").once(error)
+        with pytest.raises(type(error)):
+            await getattr(producer, call)()
+        if call == "close":
+            with pytest.raises(InvalidTxnState, match="CLOSED"):
+                await producer.begin()
+            return
+        await producer.begin()
+        await producer.send("t", b"next")
+        await producer.commit()
+        assert partition.messages == [b"next"]
+        await producer.close()
+
+    run(test)
+
+
+def test_a_producer_whose_abort_has_no_answer_is_closed_all_the_same() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("t", 1)
+        producer = client.transactional_producer()
+        await producer.begin()
+        await producer.send("t", b"x")
+        cluster.play.when("end_txn").always(DROP)
+        with pytest.raises(OutcomeUnknown):
+            await producer.close()
+        await producer.close()
+        assert not client._producers._open
+
+    run(test, dataclasses.replace(FAST, request_timeout_ms=60_000))
