@@ -19,6 +19,7 @@ from magnetar.link.session import LinkSession, ResponseT, Result
 from magnetar_core.backoff import Backoff
 from magnetar_core.error_kinds import ErrorKind
 from magnetar_core.errors import (
+    InternalError,
     LogUnavailable,
     MagnetarError,
     MessageTooLarge,
@@ -32,6 +33,8 @@ from magnetar_core.transport import LinkClosed
 
 # What the envelope and a frame may add to a command.
 FRAME_OVERHEAD_BYTES = 1024
+# Answers that do not say whether the command had an effect.
+EFFECT_UNKNOWN = (InternalError, OutcomeUnknown)
 
 
 class Item(Generic[ResponseT]):
@@ -41,8 +44,8 @@ class Item(Generic[ResponseT]):
         "attempts",
         "context",
         "deadline_ms",
+        "doubtful",
         "finished",
-        "in_doubt",
         "in_flight",
         "lane",
         "ordinal",
@@ -59,12 +62,18 @@ class Item(Generic[ResponseT]):
         self.attempts = 0
         # Where its span belongs, if the client makes traces: see ClientTraces.request.
         self.context: object = None
-        # A link broke before the answer: this copy may still arrive, after others were answered.
-        self.in_doubt = False
+        # Lanes and attempts of copies that may still arrive, after others were answered: nobody
+        # waited for their answers any longer, because a link broke or for another reason.
+        self.doubtful: frozenset[tuple[int, int]] = frozenset()
         self.in_flight = False
         self.finished = False
         self.reply: ResponseT | None = None
         self.deadline_ms = 0.0
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether a copy may still arrive of which no answer will tell."""
+        return bool(self.doubtful)
 
     def renew(self) -> None:
         """Reset an item that left the queue, and is to be submitted again."""
@@ -172,7 +181,7 @@ class InFlightCommands(Generic[ItemT, ResponseT]):
         for item in items:
             item.renew()
             item.attempts = 0
-            item.in_doubt = False
+            item.doubtful = frozenset()
             self._items.append(item)
 
     def open(self) -> None:
@@ -284,6 +293,9 @@ class InFlightCommands(Generic[ItemT, ResponseT]):
         lane: int,
         result: Result[ResponseT],
     ) -> None:
+        if isinstance(result, MagnetarError) and not isinstance(result, EFFECT_UNKNOWN):
+            # Nothing comes of this copy, even if the item is not in the queue any more.
+            item.doubtful -= {(lane, attempt)}
         if item.finished or item.lane != lane:
             return
         if isinstance(result, LinkClosed):
@@ -323,10 +335,10 @@ class InFlightCommands(Generic[ItemT, ResponseT]):
         self._pump()
 
     def _lose_flight(self) -> None:
-        """Note that the link is gone on which items were written that are not answered."""
+        """Note that nobody waits any longer for answers: copies may arrive without them."""
         for item in islice(self._items, self._written):
             if item.in_flight and item.reply is None:
-                item.in_doubt = True
+                item.doubtful |= {(item.lane, item.attempts)}
         self._forget_flight()
 
     def _forget_flight(self) -> None:
@@ -389,6 +401,7 @@ class InFlightCommands(Generic[ItemT, ResponseT]):
                 error = OutcomeUnknown(f"no answer from {title} in time; it may have happened")
             else:
                 error = LogUnavailable(f"it could not be sent to {title} in time. No effect")
+            self._lose_flight()
             self._refuse_from(0, error)
         self._watch_deadline()
 

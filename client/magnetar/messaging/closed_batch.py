@@ -54,7 +54,7 @@ def of_all_copies(batch: ClosedBatch, error: MagnetarError) -> MagnetarError:
     """Return what a refusal says of a batch: it speaks of the copy that was sent last."""
     if not batch.in_doubt or isinstance(error, OutcomeUnknown):
         return error
-    doubt = OutcomeUnknown(f"it may be stored yet, by a copy on a link that broke: {error}")
+    doubt = OutcomeUnknown(f"it may be stored yet, by a copy that was not answered: {error}")
     doubt.__cause__ = error
     return doubt
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 
 import pytest
-from tests.client.fakes import FakeCluster, run
+from tests.client.fakes import FAST, FakeCluster, run
 from tests.playbook import BREAK, DROP, HOLD, LOSE
 from tests.virtual_time import time_passes
-from tests.waiting import until
+from tests.waiting import turns, until
 
 from magnetar import (
     Client,
@@ -19,9 +20,11 @@ from magnetar import (
     OutcomeUnknown,
 )
 from magnetar.enums import TransactionStatus
-from magnetar_core.errors import DiskFull, UnsupportedVersion
+from magnetar_core.errors import DiskFull, QuotaExceeded, UnsupportedVersion
 
 IMPATIENT = ClientConfig(commit_timeout_ms=30, request_timeout_ms=20, backoff_ms_max=20)
+# A commit gives up long before its link does.
+LASTING_LINK = dataclasses.replace(FAST, request_timeout_ms=60_000)
 
 
 def test_what_fits_a_batch_of_one_partition_ends_as_one_without_a_coordinator() -> None:
@@ -283,6 +286,52 @@ def test_an_unknown_outcome_is_told_by_asking_again(stored: bool) -> None:
         assert sorted(partition.messages) == [b"after", b"before", b"x"]
 
     run(test, IMPATIENT)
+
+
+def test_a_refusal_does_not_speak_for_a_copy_that_the_deadline_left_under_way() -> None:
+    """It was reported as aborted, and then the first copy of its batch was stored."""
+
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        (partition,) = cluster.topic("flights")
+        producer = await client.create_producer("flights", linger_ms=0)
+        txn = await client.begin_transaction(lazy=True)
+        await producer.enqueue(b"x", txn=txn)
+        cluster.play.when("send").in_turn(HOLD, QuotaExceeded())
+        with pytest.raises(OutcomeUnknown):
+            await txn.commit()
+        cluster.net.break_links()
+        await turns(1)  # The client has heard of it.
+        with pytest.raises(OutcomeUnknown, match="a copy that was not answered"):
+            await txn.commit()
+        cluster.play.release()
+        await txn.commit()
+        assert txn.status is TransactionStatus.COMMITTED
+        assert partition.messages == [b"x"]
+
+    run(test, LASTING_LINK)
+
+
+def test_a_late_refusal_of_the_first_copy_leaves_no_doubt() -> None:
+    """The refusal of the second copy ends the transaction, since both had no effect."""
+
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        (partition,) = cluster.topic("flights")
+        producer = await client.create_producer("flights", linger_ms=0)
+        await producer.send(b"before")
+        txn = await client.begin_transaction(lazy=True)
+        await producer.enqueue(b"x", txn=txn)
+        cluster.play.when("send").in_turn(HOLD, QuotaExceeded())
+        with pytest.raises(OutcomeUnknown):
+            await txn.commit()
+        # The broker forgets the producer, and refuses what it held.
+        partition.sequences.clear()
+        cluster.play.release()
+        with pytest.raises(CommitRefused) as raised:
+            await txn.commit()
+        assert isinstance(raised.value.__cause__, QuotaExceeded)
+        assert partition.messages == [b"before"]
+
+    run(test, LASTING_LINK)
 
 
 def test_a_refused_batch_means_that_it_is_aborted() -> None:

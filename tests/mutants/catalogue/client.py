@@ -246,6 +246,24 @@ MUTANTS = (
         mistake="A send whose only attempt was not answered in time is said to have had no effect.",
     ),
     Mutant(
+        name="deadline-forgets-what-is-under-way",
+        file=_PIPELINE,
+        old=(
+            "            self._lose_flight()\n"
+            "            self._refuse_from(0, error)\n"
+            "        self._watch_deadline()"
+        ),
+        new="            self._refuse_from(0, error)\n        self._watch_deadline()",
+        mistake="After a deadline, a refusal of the next copy speaks for the first one as well.",
+    ),
+    Mutant(
+        name="late-refusal-leaves-doubt",
+        file=_PIPELINE,
+        old="            item.doubtful -= {(lane, attempt)}",
+        new="            item.doubtful -= {(lane, item.attempts)}",
+        mistake="A copy that was refused late is said to be under way for ever.",
+    ),
+    Mutant(
         name="refused-link-had-no-effect",
         file=_PIPELINE,
         old="            self._refuse_from(0, _in_doubt(self._items[0], result))",
