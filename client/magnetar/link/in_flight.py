@@ -322,7 +322,9 @@ class InFlightCommands(Generic[ItemT, ResponseT]):
             if error.kind is ErrorKind.LOOK_UP:
                 self._owner.moved()
                 self._session = None
-            self._forget_flight()
+            # What is behind it is still under way, and the link may break before the answers.
+            item.in_flight = False
+            self._lose_flight()
             if self._pause is None:
                 self._backoff = self._backoff or self._runtime.backoff()
                 delay_s = self._backoff.next_ms() / 1000
@@ -335,15 +337,13 @@ class InFlightCommands(Generic[ItemT, ResponseT]):
         self._pump()
 
     def _lose_flight(self) -> None:
-        """Note that nobody waits any longer for answers: copies may arrive without them."""
+        """Note that all that is unconfirmed has to be written again, if anything is.
+
+        Copies that were not answered may still arrive.
+        """
         for item in islice(self._items, self._written):
             if item.in_flight and item.reply is None:
                 item.doubtful |= {(item.lane, item.attempts)}
-        self._forget_flight()
-
-    def _forget_flight(self) -> None:
-        """Everything that is unconfirmed has to be written again."""
-        for item in islice(self._items, self._written):
             item.in_flight = False
         self._written = 0
 

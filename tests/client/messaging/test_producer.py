@@ -10,6 +10,7 @@ import pytest
 from tests.client.fakes import FAST, FakeCluster, run
 from tests.playbook import BREAK, DROP, HOLD, LOSE, Expect
 from tests.virtual_time import time_passes
+from tests.waiting import turns
 
 from magnetar import (
     Client,
@@ -91,6 +92,45 @@ def test_a_refusal_does_not_speak_for_a_copy_on_a_link_that_broke() -> None:
         # One copy, one answer.
         with pytest.raises(DiskFull):
             await producer.send(b"2")
+
+    run(test)
+
+
+def test_a_refusal_does_not_speak_for_a_copy_that_was_under_way_in_a_pause() -> None:
+    """Its link broke while the batch before it waited to be sent again, and it arrived later."""
+
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        (partition,) = cluster.topic("flights")
+        producer = await client.create_producer("flights", batch_messages_max=1)
+        cluster.play.when("send", sequence_id=0).once(LogUnavailable())
+        cluster.play.when("send", sequence_id=1).in_turn(HOLD, DiskFull())
+        sends = [asyncio.ensure_future(producer.send(b"%d" % number)) for number in range(2)]
+        await cluster.play.holds(1)
+        # The refusal of the first batch was written before, and has arrived after a turn.
+        await turns(1)
+        cluster.net.break_links()
+        assert await sends[0] == MessageId(1, 0, 0, 0)
+        with pytest.raises(OutcomeUnknown, match="a copy that was not answered") as raised:
+            await sends[1]
+        assert isinstance(raised.value.__cause__, DiskFull)
+        cluster.play.release()
+        assert partition.messages == [b"0", b"1"]
+
+    run(test)
+
+
+def test_a_copy_that_was_refused_behind_a_passing_refusal_leaves_no_doubt() -> None:
+    """A gap tells that it had no effect, so the refusal of the next copy is the whole truth."""
+
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("flights")
+        producer = await client.create_producer("flights", batch_messages_max=1)
+        cluster.play.when("send", sequence_id=0).once(LogUnavailable())
+        cluster.play.when("send", sequence_id=1).in_turn(SequenceGap(), DiskFull())
+        sends = [asyncio.ensure_future(producer.send(b"%d" % number)) for number in range(2)]
+        assert await sends[0] == MessageId(1, 0, 0, 0)
+        with pytest.raises(DiskFull):
+            await sends[1]
 
     run(test)
 
