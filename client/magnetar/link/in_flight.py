@@ -207,6 +207,7 @@ class InFlightCommands(Generic[ItemT, ResponseT]):
         """Refuse everything now."""
         self._abandoned = True
         if self._items:
+            self._lose_flight()
             self._refuse_from(0, error)
 
     def retire(self) -> None:

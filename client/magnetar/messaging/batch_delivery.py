@@ -133,6 +133,7 @@ class BatchDelivery:
         self._next_sequence += batch.count
 
     def _submit(self, batch: ClosedBatch, timeout_ms: float) -> None:
+        # First, since submit() may find that the batch is refused, which gives it back.
         self._budget.take(batch.size, batch.count)
         self._in_flight.submit(batch, timeout_ms=timeout_ms)
 

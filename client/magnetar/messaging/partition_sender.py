@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from magnetar.config import Batching, ProducerConfig
+from magnetar.errors import ClientClosed
 from magnetar.link.in_flight import copy_error
 from magnetar.link.runtime import Runtime
 from magnetar.link.topic_route import TopicRoute
@@ -25,7 +26,12 @@ from magnetar.messaging.batching import (
 from magnetar.messaging.closed_batch import ClosedBatch, Receipt, new_receipt, of_all_copies
 from magnetar.messaging.message_sizes import as_bytes, check_size
 from magnetar_core.batch import split
-from magnetar_core.errors import InvalidArgument, MagnetarError, MessageTooLarge
+from magnetar_core.errors import (
+    InvalidArgument,
+    MagnetarError,
+    MessageTooLarge,
+    OutcomeUnknown,
+)
 from magnetar_core.ids import PartitionName, TxnID
 
 # What header, offsets and checksum may add to a batch of one message.
@@ -341,7 +347,18 @@ class PartitionSender:
         return batch
 
     def send_again(self, batch: ClosedBatch, *, timeout_ms: float) -> None:
-        """Repeat the batch of send_alone(), when nobody knows whether it arrived."""
+        """Repeat the batch of send_alone(), when nobody knows whether it arrived.
+
+        Raises:
+            OutcomeUnknown: the producer is closed, and the batch may be stored. No effect.
+            ClientClosed: the producer is closed, and the batch is not stored. No effect.
+        """
+        if self.failure is not None:
+            if batch.in_doubt:
+                raise OutcomeUnknown(
+                    "it may be stored, and cannot be sent again to know: the producer is closed"
+                )
+            raise ClientClosed("the producer is closed")
         batch.receipt = self._new_receipt()
         self._delivery.send_again(batch, timeout_ms=timeout_ms)
 

@@ -70,7 +70,12 @@ class PlainSender(Protocol):
         ...
 
     def send_again(self, batch: Any, *, timeout_ms: float) -> None:
-        """Repeat the batch of send_alone()."""
+        """Repeat the batch of send_alone().
+
+        Raises:
+            OutcomeUnknown: the producer is closed, and the batch may be stored. No effect.
+            ClientClosed: the producer is closed, and the batch is not stored. No effect.
+        """
         ...
 
 

@@ -334,6 +334,57 @@ def test_a_late_refusal_of_the_first_copy_leaves_no_doubt() -> None:
     run(test, LASTING_LINK)
 
 
+@pytest.mark.parametrize("is_asking", [False, True])
+def test_its_outcome_stays_unknown_when_its_producer_is_closed(is_asking: bool) -> None:
+    """Asking again once raised a bug's error and kept its budget, and twice never ended."""
+
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("flights")
+        producer = await client.create_producer("flights", linger_ms=0)
+        txn = await client.begin_transaction(lazy=True)
+        await producer.enqueue(b"x", txn=txn)
+        cluster.play.when("send").once(HOLD)
+        commit = asyncio.ensure_future(txn.commit())
+        await cluster.play.holds(1)
+        if is_asking:
+            await producer.close()
+        with pytest.raises(OutcomeUnknown):
+            await commit
+        await producer.close()
+        for _ in range(2):
+            with pytest.raises(OutcomeUnknown, match="the producer is closed"):
+                await txn.commit()
+        # All of the budget is there for others.
+        other = await client.create_producer("flights", linger_ms=0)
+        await other.send(b"y")
+
+    run(test, dataclasses.replace(LASTING_LINK, pending_messages_max=1))
+
+
+def test_it_is_aborted_when_its_copies_were_refused_and_its_producer_is_closed() -> None:
+    """No copy had an effect, and there will not be another one."""
+
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        (partition,) = cluster.topic("flights")
+        producer = await client.create_producer("flights", linger_ms=0)
+        await producer.send(b"before")
+        txn = await client.begin_transaction(lazy=True)
+        await producer.enqueue(b"x", txn=txn)
+        cluster.play.when("send").once(HOLD)
+        with pytest.raises(OutcomeUnknown):
+            await txn.commit()
+        partition.sequences.clear()
+        cluster.play.release()
+        await turns(1)  # The client has heard of the refusal.
+        await producer.close()
+        with pytest.raises(CommitRefused) as raised:
+            await txn.commit()
+        assert isinstance(raised.value.__cause__, ClientClosed)
+        assert txn.status is TransactionStatus.ABORTED
+
+    run(test, LASTING_LINK)
+
+
 def test_a_refused_batch_means_that_it_is_aborted() -> None:
     async def test(cluster: FakeCluster, client: Client) -> None:
         (partition,) = cluster.topic("flights")

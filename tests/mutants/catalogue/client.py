@@ -368,6 +368,24 @@ MUTANTS = (
         ),
     ),
     Mutant(
+        name="whole-batch-aborted-by-close",
+        file=_SENDER,
+        old="            if batch.in_doubt:\n                raise OutcomeUnknown(",
+        new="            if not batch.in_doubt:\n                raise OutcomeUnknown(",
+        mistake="A lazy commit is said to be aborted since its producer is closed; it was stored.",
+    ),
+    Mutant(
+        name="close-forgets-what-is-under-way",
+        file=_PIPELINE,
+        old=(
+            "            self._lose_flight()\n"
+            "            self._refuse_from(0, error)\n\n"
+            "    def retire"
+        ),
+        new="            self._refuse_from(0, error)\n\n    def retire",
+        mistake="What was under way when its producer was closed is said to have had no effect.",
+    ),
+    Mutant(
         name="doubt-of-the-first-only",
         file=_PIPELINE,
         old="            if item.in_flight and item.reply is None:",
