@@ -52,7 +52,7 @@ class Producer(Facade[AsyncProducer]):
         """Send a message and wait until the broker has stored it durably.
 
         A message that is too large for a batch is sent in parts, in a separate transaction.
-        Cancelling the call does not take the message back.
+        Cancelling the call does not take the message back; flush() raises if it fails.
 
         Args:
             value: the content of the message.

@@ -21,7 +21,6 @@ class OpenBatch:
     """A batch of columns that grow. A column appears with the first message that needs it."""
 
     __slots__ = (
-        "awaited",
         "count",
         "event_times_ms",
         "keys",
@@ -42,9 +41,8 @@ class OpenBatch:
         # Bytes, roughly, before compression.
         self.size = 0
         self.count = 0
-        # Of the sender: told what becomes of the batch, and how many messages somebody awaits.
+        # Of the sender: told what becomes of the batch.
         self.receipt: Any = None
-        self.awaited = 0
 
     @property
     def batches(self) -> Sequence[OpenBatch]:

@@ -9,14 +9,21 @@ from magnetar.messaging.followed_transactions import NOBODY
 from magnetar_core.errors import MagnetarError, OutcomeUnknown
 from magnetar_core.wire import broker_pb2, common_pb2
 
-Receipt = asyncio.Future[common_pb2.MessageIdData]
+
+class Receipt(asyncio.Future[common_pb2.MessageIdData]):
+    """The broker's answer to a batch.
+
+    Attributes:
+        awaited: how many messages of the batch have a caller that waits for the answer.
+    """
+
+    awaited = 0
 
 
 class ClosedBatch(Item[broker_pb2.CommandSendResponse]):
     """An encoded batch with its sequence. It never changes, however often it is sent."""
 
     __slots__ = (
-        "awaited",
         "count",
         "followed",
         "payload",
@@ -26,25 +33,26 @@ class ClosedBatch(Item[broker_pb2.CommandSendResponse]):
         "size",
     )
 
-    def __init__(
-        self, payload: bytes, count: int, size: int, receipt: Receipt | None, awaited: int
-    ) -> None:
+    def __init__(self, payload: bytes, count: int, size: int, receipt: Receipt | None) -> None:
         super().__init__()
         self.payload = payload
         self.count = count
         self.size = size
         self.receipt = receipt
-        # How many of its messages have a caller that waits for the receipt.
-        self.awaited = awaited
         self.producer_id = 0
         self.sequence_id = 0
         # What the last attempt named as coming before it (order, k).
         self.followed = NOBODY
 
+    @property
+    def unawaited_count(self) -> int:
+        """How many of its messages nobody waits for."""
+        return self.count - (self.receipt.awaited if self.receipt is not None else 0)
+
 
 def new_receipt(loop: asyncio.AbstractEventLoop) -> Receipt:
     """Return a future for the broker's answer to a batch."""
-    receipt: Receipt = loop.create_future()
+    receipt = Receipt(loop=loop)
     # Whoever waits may have gone when it fails; flush() tells then.
     receipt.add_done_callback(_retrieve)
     return receipt
@@ -59,6 +67,6 @@ def of_all_copies(batch: ClosedBatch, error: MagnetarError) -> MagnetarError:
     return doubt
 
 
-def _retrieve(receipt: Receipt) -> None:
+def _retrieve(receipt: asyncio.Future[common_pb2.MessageIdData]) -> None:
     if not receipt.cancelled():
         receipt.exception()

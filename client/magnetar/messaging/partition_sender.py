@@ -216,7 +216,7 @@ class PartitionSender:
         """
         value = as_bytes(value, "a value")
         if self.needs_parts(value, key, properties):
-            whole = self._new_receipt()
+            whole = self._whole_receipt(1)
             count = self._add_parts(value, key, properties, event_time_ms, receipt=whole)
             # The receipt is the last part's: its place is so many before that.
             return 1 - count, whole
@@ -231,13 +231,21 @@ class PartitionSender:
         if batch.receipt is None:
             batch.receipt = self._new_receipt()
         index, receipt = batch.count, batch.receipt
-        batch.awaited += 1
+        receipt.awaited += 1
         try:
             self.add(value, key, properties, event_time_ms)
         except BaseException:
-            batch.awaited -= 1
+            receipt.awaited -= 1
             raise
         return index, receipt
+
+    def stop_awaiting(self, receipt: Receipt) -> None:
+        """Note that one who waited for a message is gone, and does not hear of its failure."""
+        if not receipt.done():
+            receipt.awaited -= 1
+        elif (error := receipt.exception()) is not None:
+            assert isinstance(error, MagnetarError)
+            self._on_failed(error, 1)
 
     def add_many(self, values: Sequence[bytes], keys: Sequence[bytes] | None) -> None:
         """Append many messages.
@@ -289,7 +297,7 @@ class PartitionSender:
         self.close_batch()
         if self.failure is not None:
             raise copy_error(self.failure)
-        batch = ClosedBatch(payload, count, size, None, 0)
+        batch = ClosedBatch(payload, count, size, None)
         self._on_batch_closed(self.name.partition)
         self._delivery.send(batch, timeout_ms=self._runtime.config.send_timeout_ms)
 
@@ -306,18 +314,18 @@ class PartitionSender:
                 self._close(open_batch)
 
     def _close(self, open_batch: OpenBatch) -> None:
-        receipt, awaited = open_batch.receipt, open_batch.awaited
+        receipt = open_batch.receipt
         if self.failure is not None:
-            batch = ClosedBatch(b"", open_batch.count, 0, receipt, awaited)
+            batch = ClosedBatch(b"", open_batch.count, 0, receipt)
             self._tell(batch, self.failure)
             return
         try:
             payload = self._encode(open_batch)
         except InvalidArgument as error:
-            batch = ClosedBatch(b"", open_batch.count, 0, receipt, awaited)
+            batch = ClosedBatch(b"", open_batch.count, 0, receipt)
             self._fail([batch], error)
             return
-        batch = ClosedBatch(payload, open_batch.count, open_batch.size, receipt, awaited)
+        batch = ClosedBatch(payload, open_batch.count, open_batch.size, receipt)
         self._on_batch_closed(self.name.partition)
         self._delivery.send(batch, timeout_ms=self._runtime.config.send_timeout_ms)
 
@@ -339,10 +347,9 @@ class PartitionSender:
             InvalidArgument: the messages cannot be encoded. No effect.
         """
         self.close_batch()
-        receipt = self._new_receipt()
         payload = self._encode(open_batch)
         count = open_batch.count
-        batch = ClosedBatch(payload, count, open_batch.size, receipt, count)
+        batch = ClosedBatch(payload, count, open_batch.size, self._whole_receipt(count))
         self._delivery.send(batch, timeout_ms=timeout_ms)
         return batch
 
@@ -359,7 +366,7 @@ class PartitionSender:
                     "it may be stored, and cannot be sent again to know: the producer is closed"
                 )
             raise ClientClosed("the producer is closed")
-        batch.receipt = self._new_receipt()
+        batch.receipt = self._whole_receipt(batch.count)
         self._delivery.send_again(batch, timeout_ms=timeout_ms)
 
     def drain(self) -> Awaitable[None]:
@@ -446,14 +453,19 @@ class PartitionSender:
         self.close_batch()
         for number, part in enumerate(parts):
             is_last = number == len(parts) - 1
-            awaited = int(is_last and receipt is not None)
-            batch = ClosedBatch(part, 1, len(part), receipt if is_last else None, awaited)
+            batch = ClosedBatch(part, 1, len(part), receipt if is_last else None)
             self._delivery.send(batch, timeout_ms=self._runtime.config.send_timeout_ms)
         self._on_batch_closed(self.name.partition)
         return len(parts)
 
     def _new_receipt(self) -> Receipt:
         return new_receipt(self._runtime.loop)
+
+    def _whole_receipt(self, count: int) -> Receipt:
+        """Return a receipt for which all of a batch's messages wait."""
+        receipt = self._new_receipt()
+        receipt.awaited = count
+        return receipt
 
     def _encode(self, open_batch: OpenBatch) -> bytes:
         try:
@@ -475,4 +487,4 @@ class PartitionSender:
     def _tell(self, batch: ClosedBatch, error: MagnetarError) -> None:
         if batch.receipt is not None and not batch.receipt.done():
             batch.receipt.set_exception(copy_error(error))
-        self._on_failed(error, batch.count - batch.awaited)
+        self._on_failed(error, batch.unawaited_count)

@@ -100,7 +100,7 @@ class Producer:
         """Send a message and wait until the broker has stored it durably.
 
         A message that is too large for a batch is sent in parts, in a separate transaction.
-        Cancelling the call does not take the message back.
+        Cancelling the call does not take the message back; flush() raises if it fails.
 
         Args:
             value: the content of the message.
@@ -134,7 +134,11 @@ class Producer:
         index, receipt = sender.add_awaited(value, key, properties, event_time_ms)
         if txn is not None:
             txn.join_soon()
-        first = await asyncio.shield(receipt)
+        try:
+            first = await asyncio.shield(receipt)
+        except asyncio.CancelledError:
+            sender.stop_awaiting(receipt)
+            raise
         if txn is not None:
             await txn.joined()
             return TxnSend(txn.txn_id, sender.name.partition, first.index + index)

@@ -356,6 +356,62 @@ def test_cancelling_a_send_takes_nothing_back_and_disturbs_nobody() -> None:
     run(test)
 
 
+@pytest.mark.parametrize("when", ["gathered", "under way"])
+def test_flush_tells_of_a_failure_whose_send_was_cancelled(when: str) -> None:
+    """Nobody heard of it: the call did not wait any longer, and flush() thought that it did."""
+
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("flights")
+        producer = await client.create_producer("flights", linger_ms=0)
+        sends: list[asyncio.Future[Any]] = []
+
+        def refuse(body: object) -> object:
+            if when == "under way":
+                sends[0].cancel()
+            return DiskFull()
+
+        cluster.play.when("send").once(refuse)
+        sends += [asyncio.ensure_future(producer.send(value)) for value in (b"a", b"b")]
+        if when == "gathered":
+            await turns(1)
+            sends[0].cancel()
+        with pytest.raises(DiskFull):
+            await sends[1]
+        with pytest.raises(DiskFull) as raised:
+            await producer.flush()
+        assert "1 messages" in raised.value.__notes__[0]
+        assert sends[0].cancelled()
+        await producer.flush()
+
+    run(test)
+
+
+def test_flush_tells_of_a_failure_that_its_cancelled_send_did_not_see() -> None:
+    """The answer had come, and the call was cancelled before its task had the next turn."""
+
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("flights")
+        producer = await client.create_producer("flights", linger_ms=0)
+        cluster.play.when("send").once(DiskFull())
+
+        async def send_and_cancel_the_other() -> None:
+            try:
+                await producer.send(b"a")
+            finally:
+                other.cancel()
+
+        one = asyncio.ensure_future(send_and_cancel_the_other())
+        other = asyncio.ensure_future(producer.send(b"b"))
+        with pytest.raises(DiskFull):
+            await one
+        with pytest.raises(asyncio.CancelledError):
+            await other
+        with pytest.raises(DiskFull):
+            await producer.flush()
+
+    run(test)
+
+
 def test_what_is_no_bytes_is_refused_at_once() -> None:
     async def test(cluster: FakeCluster, client: Client) -> None:
         cluster.topic("flights")
