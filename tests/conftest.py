@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
@@ -29,6 +29,8 @@ look_seldom()
 # gaps at the end. Tests of a file here share servers, and those of Spark a session.
 LONG_FOLDERS = ("namespaces", "spark", "cluster", "system", "cli", "simulation")
 SHARING_FOLDERS = ("cluster", "cli", "deploy")
+# So many workers have a session of Spark. With one alone, all others wait for it at the end.
+SPARK_SESSIONS = 2
 # One worker has them for all tests: three members of etcd are never idle.
 OUTSIDE_SERVERS = {"etcd_server", "object_server"}
 OUTSIDE = "outside"
@@ -41,18 +43,26 @@ _outside_stack = ExitStack()
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the tests into an order, and say which of them one worker runs."""
     folders = {item: _folder(item) for item in items}
+    spark_files = sorted({item.path for item in items if "spark" in _fixtures(item)})
+    spark_groups = {
+        path: f"spark-{place % SPARK_SESSIONS}" for place, path in enumerate(spark_files)
+    }
     for item, folder in folders.items():
-        fixtures = getattr(item, "fixturenames", ())
+        fixtures = _fixtures(item)
         if item.get_closest_marker("xdist_group"):
             continue
         if "spark" in fixtures:
-            item.add_marker(pytest.mark.xdist_group("spark"))
+            item.add_marker(pytest.mark.xdist_group(spark_groups[item.path]))
         elif not OUTSIDE_SERVERS.isdisjoint(fixtures):
             item.add_marker(pytest.mark.xdist_group(OUTSIDE))
         elif folder in SHARING_FOLDERS:
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
     ranks = {folder: rank for rank, folder in enumerate(LONG_FOLDERS)}
     items.sort(key=lambda item: ranks.get(folders[item], len(ranks)))
+
+
+def _fixtures(item: pytest.Item) -> Sequence[str]:
+    return getattr(item, "fixturenames", ())
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
