@@ -124,6 +124,9 @@ class ValueLog:
         for name in self._unlisted:
             raw.put(_FAMILY_KEY + name.encode(), b"")
         self._unlisted = []
+        # Ahead of a look that may give up a file which became whole ahead of this write: of the
+        # changes of its row, the last one counts.
+        self._put_file_rows(raw)
         self._look_at_garbage(raw, now_seconds)
         families = self._families
         changed = list(operations)
@@ -138,9 +141,7 @@ class ValueLog:
                 changed[place] = (kind, family, key, ahead[place].to_bytes())
             elif value.startswith(MARKED):
                 changed[place] = (kind, family, key, row_of_value(value))
-        for file_row in self._file_rows:
-            raw.put(*file_row)
-        self._file_rows.clear()
+        self._put_file_rows(raw)
         self._end = self._files.end
         return changed
 
@@ -208,6 +209,12 @@ class ValueLog:
             if before:
                 self._file_rows.append((file_key(before), _NUMBER.pack(self._files.sizes[before])))
         return self._files.append(records)
+
+    def _put_file_rows(self, raw: rocksdict.WriteBatch) -> None:
+        """List files that were begun or became whole since the last batch."""
+        for file_row in self._file_rows:
+            raw.put(*file_row)
+        self._file_rows.clear()
 
     def _look_at_garbage(self, raw: rocksdict.WriteBatch, now_seconds: float) -> None:
         """Go on with the round of looks at files, a little."""

@@ -16,6 +16,7 @@ from tests.storage.value_stores import (
     add,
     files,
     full,
+    key_of,
     numbers_after,
     numbers_of,
     opened,
@@ -66,6 +67,29 @@ def test_values_that_were_appended_ahead_are_no_garbage(
 
     run(directory, scenario)
     run(directory, numbers_after(range(100, 125)))
+
+
+def test_a_file_that_became_whole_ahead_of_a_write_may_go_with_it(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It came back on the list behind the look that gave it up, and no start found it again."""
+    monkeypatch.setattr(value_rounds, "VALUES_AT_ONCE_MAX", 1_000)
+
+    async def scenario(store: RocksStore) -> None:
+        await put(store, range(16))
+        batch = WriteBatch()
+        for number in range(16):
+            batch.delete("payloads", key_of(number))
+        await store.write(batch)
+        batch = add(WriteBatch(), range(100, 104))
+        store.write_ahead(batch)
+        assert files(directory) == [1, 2]
+        await store.write(batch)
+        await store.sync()
+        assert files(directory) == [2]
+
+    run(directory, scenario)
+    run(directory, numbers_after(range(100, 104)))
 
 
 def test_a_value_is_appended_once(directory: Path) -> None:

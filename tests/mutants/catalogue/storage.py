@@ -29,6 +29,13 @@ MUTANTS = (
         mistake="Values go with their file while the rows that point to them are being written.",
     ),
     Mutant(
+        name="whole-files-listed-behind-the-look",
+        file=_VALUES,
+        old="        self._put_file_rows(raw)\n        self._look_at_garbage(raw, now_seconds)\n",
+        new="        self._look_at_garbage(raw, now_seconds)\n",
+        mistake="A file is removed and stays on the list: the store never opens again.",
+    ),
+    Mutant(
         name="marks-name-unlisted-files",
         file=_VALUES,
         old="        return self._end",
