@@ -287,7 +287,7 @@ class RocksStore:
         loop = asyncio.get_running_loop()
         async with self._syncing_values("sync", with_rows=True) as unsynced:
             # Batches may be written meanwhile: they are not synced for sure.
-            end_of_log = self._mark.end_of_log()
+            end_of_log = self._mark.end_of_log(is_newest=bool(unsynced.garbage))
             end_of_values = self._values.end
             await loop.run_in_executor(
                 self._executor, self._sync, loop.time(), end_of_log, end_of_values, unsynced
@@ -409,7 +409,9 @@ class RocksStore:
     ) -> None:
         self._values.sync(unsynced)
         self._database.flush_wal(True)
-        self._mark.write(now_seconds, end_of_log, end_of_values)
+        # Behind an older mark, a start would look for the values that are about to be removed.
+        has_garbage = bool(unsynced.garbage)
+        self._mark.write(now_seconds, end_of_log, end_of_values, durably=has_garbage)
         self._values.unlink(unsynced)
         self._background.look(now_seconds)
 

@@ -4,7 +4,9 @@ RocksDB cannot notice that the end of its newest log is missing: a truncated or 
 like a log that never was longer. So after each sync the sizes of the newest log, of the manifest
 and of the newest file of values are noted beside them. The note is written without a sync of its
 own, and so survives the process; once a second it is synced too, so a power loss takes at most a
-second of notes back. An older mark asks for less than there was, never for more.
+second of notes back. An older mark asks for less than there was, never for more. But it also says
+which changes may not be synced, and the values of those are looked for at the next start. So before
+a file of values is removed, the note names the newest log, and is synced.
 """
 
 from __future__ import annotations
@@ -98,14 +100,18 @@ class MarkWriter:
         self._manifest, self._manifest_path = current_manifest(directory)
         self._log, self._log_path = self._newest_log()
 
-    def end_of_log(self) -> tuple[int, int]:
+    def end_of_log(self, *, is_newest: bool = False) -> tuple[int, int]:
         """Return the newest log's number and size, while nobody writes: what a sync then covers.
 
         What is written during the sync may be synced by it or not.
+
+        Args:
+            is_newest: whether it must not be the log before, which is looked at as long as it grows
+                between two syncs.
         """
         log_bytes = self._log_bytes()
-        if (self._log, log_bytes) == (self._last.log, self._last.log_bytes):
-            # The log did not grow: there is a newer log.
+        if is_newest or (self._log, log_bytes) == (self._last.log, self._last.log_bytes):
+            # If the log did not grow, there is a newer log.
             self._log, self._log_path = self._newest_log()
             log_bytes = self._log_bytes()
         return self._log, log_bytes
@@ -115,19 +121,22 @@ class MarkWriter:
         now_seconds: float,
         end_of_log: tuple[int, int],
         end_of_values: tuple[int, int] = (0, 0),
+        *,
+        durably: bool = False,
     ) -> None:
         """Note how far the store is synced.
 
         Args:
             end_of_log: what end_of_log() returned before the sync.
             end_of_values: the number and the size of the newest file of values, before the sync.
+            durably: whether the note is to be on the disk when this returns.
         """
         manifest, manifest_bytes = self._synced_manifest()
         number = self._last.number + 1
         self._last = Synced(number, manifest, manifest_bytes, *end_of_log, *end_of_values)
         slot = number % 2 * _SLOT_BYTES
         self._slots[slot : slot + _SLOT_BYTES] = _slot(self._last)
-        if now_seconds >= self._next_sync:
+        if durably or now_seconds >= self._next_sync:
             self._next_sync = now_seconds + SYNC_INTERVAL_SECONDS
             self._slots.flush()
 

@@ -223,9 +223,26 @@ MUTANTS = (
     Mutant(
         name="end-of-log-after-sync",
         file=_ROCKS,
-        old="        self._mark.write(now_seconds, end_of_log, end_of_values)",
-        new="        self._mark.write(now_seconds, self._mark.end_of_log(), end_of_values)",
+        old="        self._mark.write(now_seconds, end_of_log, end_of_values, durably=has_garbage)",
+        new=(
+            "        end_of_log = self._mark.end_of_log()\n"
+            "        self._mark.write(now_seconds, end_of_log, end_of_values, durably=has_garbage)"
+        ),
         mistake="The mark covers what was written while it was synced.",
+    ),
+    Mutant(
+        name="values-removed-ahead-of-their-mark",
+        file=_ROCKS,
+        old=", durably=has_garbage)",
+        new=", durably=False)",
+        mistake="A loss of power leaves a mark that asks for values which were removed as garbage.",
+    ),
+    Mutant(
+        name="values-removed-behind-an-older-log",
+        file=_ROCKS,
+        old="self._mark.end_of_log(is_newest=bool(unsynced.garbage))",
+        new="self._mark.end_of_log()",
+        mistake="The mark names a log before that of changes whose values are removed as garbage.",
     ),
     Mutant(
         name="late-sync-covers-later-groups",
