@@ -1,8 +1,9 @@
 """Check that a data directory still holds all synced data, before RocksDB opens it.
 
 Only a torn tail is tolerated: a power loss cut off the last group before it was synced, so nobody
-was told that it is durable. RocksDB tolerates more: it takes a log that is damaged in its middle,
-or missing, for a log that ended there, and removes the rest.
+was told that it is durable. A value that the disk does not return is no torn tail: it may be whole.
+RocksDB tolerates more: it takes a log that is damaged in its middle, or missing, for a log that
+ended there, and removes the rest.
 
 The check compares each log with its checksums; the sequence numbers of the logs, which have no
 gaps; the newest log and the manifest with the mark of synced data; and the other logs with the
@@ -17,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from magnetar_storage import synced_mark
+from magnetar_storage import synced_mark, unsynced_note
 from magnetar_storage.log_format import Walk, read_edit, sequences_of_batch, values_of_batch, walk
-from magnetar_storage.store import StoreDamaged
+from magnetar_storage.store import StoreDamaged, StoreFailed
 from magnetar_storage.store_files import (
     LOG,
     OPTIONS,
@@ -31,7 +32,7 @@ from magnetar_storage.store_files import (
     values_path,
 )
 from magnetar_storage.synced_mark import Synced
-from magnetar_storage.value_files import ValueFiles, ValueUnreadable
+from magnetar_storage.value_files import ValueFiles
 from magnetar_storage.value_pointer import pointer_of
 
 # This option stands in the options of a store whose logs are listed. Such a store has a mark, too.
@@ -79,7 +80,8 @@ def check_directory(directory: str) -> Checked:
     """Compare a directory with its mark of synced data. Changes nothing.
 
     Raises:
-        StoreDamaged: synced data is missing.
+        StoreDamaged: data is missing that was synced, or that the machine had until now.
+        StoreFailed: as damage_in_logs().
     """
     if not holds_store(directory):
         return Checked()
@@ -90,7 +92,10 @@ def check_directory(directory: str) -> Checked:
             f"the file {synced_mark.FILE} is missing, which says what was synced", in_logs=True
         )
     damage = damage_in_logs(directory, check_manifest(number, manifest, mark), mark)
-    if damage is not None and not damage.is_torn:
+    if damage is not None and (
+        # A kill takes nothing that was written.
+        not damage.is_torn or unsynced_note.machine_stayed_up(directory)
+    ):
         raise StoreDamaged(damage.reason, in_logs=True)
     return Checked(mark, damage)
 
@@ -132,7 +137,11 @@ def check_manifest(number: int, path: Path, mark: Synced | None) -> Needed:
 
 
 def damage_in_logs(directory: str, needed: Needed, mark: Synced | None) -> Damage | None:
-    """Return the first damage in the write-ahead logs; None: they are whole."""
+    """Return the first damage in the write-ahead logs; None: they are whole.
+
+    Raises:
+        StoreFailed: the disk does not return a value that a change points to.
+    """
     logs = dict(numbered(directory, LOG))
     expected = set(needed.listed)
     if mark is not None and mark.log >= needed.first and mark.log_bytes:
@@ -205,19 +214,23 @@ def _without_values(directory: str, walked: Walk, unsynced_from: int | None) -> 
         for place, record in enumerate(walked.heads):
             if walked.starts[place] >= unsynced_from and not _has_values(files, record):
                 return place
+    except OSError as error:
+        raise StoreFailed(
+            f"{directory}: a value cannot be read: {error}; nothing was changed: start again, and"
+            " if that fails as well, check the disk"
+        ) from error
     finally:
         files.close()
     return None
 
 
 def _has_values(files: ValueFiles, record: bytes) -> bool:
-    """Return whether all values are whole to which a change points."""
-    try:
-        for pointer in filter(None, map(pointer_of, values_of_batch(record))):
-            files.read(pointer)
-    except ValueUnreadable:
-        return False
-    return True
+    """Return whether all values are whole to which a change points.
+
+    Raises:
+        OSError: the disk does not say.
+    """
+    return all(map(files.has, filter(None, map(pointer_of, values_of_batch(record)))))
 
 
 def _is_tracked(directory: str) -> bool:

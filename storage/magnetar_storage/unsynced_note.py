@@ -66,6 +66,11 @@ def machine_went_down(directory: str) -> bool:
     return not boot_id or content != _content(boot_id)
 
 
+def machine_stayed_up(directory: str) -> bool:
+    """Return whether the machine has not gone down since the note was left, for sure."""
+    return is_there(directory) and not machine_went_down(directory)
+
+
 def _content(boot_id: str) -> str:
     return json.dumps({"boot_id": boot_id}) + "\n"
 

@@ -172,6 +172,19 @@ class ValueFiles:
             )
         return value
 
+    def has(self, pointer: Pointer) -> bool:
+        """Return whether a value is there, and whole.
+
+        Raises:
+            OSError: the disk does not say.
+        """
+        file, position, length, checksum = pointer
+        try:
+            value = os.pread(self._handle(file), length, position)
+        except FileNotFoundError:
+            return False
+        return len(value) == length and google_crc32c.value(value) == checksum
+
     def resolve(self, row: bytes) -> bytes:
         """Return the value of a row that begins with MARKED.
 

@@ -6,7 +6,9 @@ Source: docs/design/0019-values.md, Loss of power.
 from __future__ import annotations
 
 import asyncio
+import errno
 import mmap
+import os
 from pathlib import Path
 
 import pytest
@@ -17,13 +19,16 @@ from tests.storage.value_stores import (
     key_of,
     numbers_of,
     opened,
+    put,
     rest,
     small_files,
 )
 
 from magnetar_storage import synced_mark, unsynced_note
+from magnetar_storage.read_only import open_read_only
 from magnetar_storage.rocks import RocksStore
-from magnetar_storage.store import WriteBatch
+from magnetar_storage.store import StoreDamaged, StoreFailed, WriteBatch
+from magnetar_storage.store_files import values_path
 
 
 @pytest.fixture
@@ -127,3 +132,70 @@ def test_a_kill_finds_no_mark_of_an_older_log_that_asks_for_values_which_were_re
         await store.close()
 
     asyncio.run(check())
+
+
+def written_and_killed(directory: Path, *, late_syncs: bool) -> Path:
+    """Return what a kill leaves of a store: value 0 is synced, value 1 is not."""
+    left = directory.with_name("left")
+
+    async def life() -> None:
+        store = opened(directory, late_syncs=late_syncs)
+        await put(store, [0])
+        await store.write(add(WriteBatch(), [1]))
+        kill(directory, left)
+        await store.close()
+
+    asyncio.run(life())
+    return left
+
+
+async def numbers_at(path: Path, *, late_syncs: bool = False) -> list[int]:
+    store = opened(path, late_syncs=late_syncs)
+    try:
+        return await numbers_of(store)
+    finally:
+        await store.close()
+
+
+@pytest.mark.parametrize("late_syncs", [False, True])
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOMEM, errno.EACCES])
+@pytest.mark.parametrize("reboots", [False, True])
+def test_a_value_that_the_disk_does_not_return_is_not_taken_for_lost(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, late_syncs: bool, error: int, reboots: bool
+) -> None:
+    """Its change was cut off, which a client may have been told is stored."""
+    left = written_and_killed(directory, late_syncs=late_syncs)
+    if reboots:
+        boot(monkeypatch)
+    before = {file.name: file.read_bytes() for file in left.iterdir()}
+
+    def fail(*_: int) -> bytes:
+        raise OSError(error, os.strerror(error))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pread", fail)
+        with pytest.raises(StoreFailed, match="start again, and if that fails as well, check the"):
+            opened(left, late_syncs=late_syncs)
+        with pytest.raises(StoreFailed, match="check the disk"):
+            asyncio.run(open_read_only(str(left)))
+    assert {file.name: file.read_bytes() for file in left.iterdir()} == before
+    assert asyncio.run(numbers_at(left, late_syncs=late_syncs)) == [0, 1]
+
+
+@pytest.mark.parametrize("late_syncs", [False, True])
+def test_while_the_machine_is_up_no_value_is_taken_for_one_that_was_not_synced(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, late_syncs: bool
+) -> None:
+    """A killed process loses nothing that it had written: whatever is missing is damage."""
+    left = written_and_killed(directory, late_syncs=True)
+    file = values_path(str(left), 1)
+    os.truncate(file, file.stat().st_size - 100)
+    before = {file.name: file.read_bytes() for file in left.iterdir()}
+    for _ in range(2):
+        with pytest.raises(StoreDamaged, match=r"whose values are missing.*accept-loss"):
+            opened(left, late_syncs=late_syncs)
+        with pytest.raises(StoreDamaged, match="whose values are missing"):
+            asyncio.run(open_read_only(str(left)))
+    assert {file.name: file.read_bytes() for file in left.iterdir()} == before
+    boot(monkeypatch)
+    assert asyncio.run(numbers_at(left, late_syncs=late_syncs)) == [0]
