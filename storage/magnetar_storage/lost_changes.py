@@ -23,7 +23,7 @@ from magnetar_storage.rocks_options import (
 )
 from magnetar_storage.store import StoreDamaged
 from magnetar_storage.store_files import LOG, VALUES, current_manifest, log_path, numbered
-from magnetar_storage.value_log import forget_missing
+from magnetar_storage.value_log import list_found
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ def count(directory: str, *, losses: int = 0, lost_tails: int = 0) -> None:
     # Files that the manifest lists may be missing for good, so the list is not checked.
     database = rocksdict.Rdict(directory, database_options(tracking=False), options)
     if losses:
-        forget_missing(directory, database)
+        list_found(directory, database)
     rows = database.get_column_family(store_identity.IDENTITY_FAMILY)
     row = rows.get(store_identity.KEY)
     if row is not None:

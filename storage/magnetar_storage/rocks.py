@@ -202,7 +202,8 @@ class RocksStore:
                 raise StoreInUse(in_use(directory)) from error
             raise cannot_open(directory, error) from error
         try:
-            sizes = check_values(directory, listed_files(database), mark)
+            listed = listed_files(database)
+            sizes = check_values(directory, listed, mark)
             with_values = families_with_values(database)
         except StoreDamaged as error:
             database.close()
@@ -212,7 +213,10 @@ class RocksStore:
                 # It was begun or given up just before the last process ended.
                 path.unlink()
         value_files = ValueFiles(directory, sizes)
-        if value_files.active:
+        if listed.get(value_files.active):
+            # It is the last one since a loss was accepted. The list would not tell that it grew.
+            value_files.end_active()
+        elif value_files.active:
             value_files.pass_over_torn_end(
                 mark.values_bytes if mark.values == value_files.active else 0
             )

@@ -86,8 +86,8 @@ class ValueFiles:
         self._unsynced: dict[int, int] = {}
         # A process before this one may have ended between a new file and its sync.
         self._has_new_name = True
-        # The file that grew ends with something else than a whole value.
-        self._is_torn = False
+        # The file that grew is whole, though it is not full.
+        self._has_ended = False
 
     @property
     def end(self) -> tuple[int, int]:
@@ -115,17 +115,21 @@ class ValueFiles:
                 "%s ends with a value that was not written whole; the next ones go to another file",
                 self._name(self.active),
             )
-            self._is_torn = True
+            self.end_active()
             self.sizes[self.active] = end
+
+    def end_active(self) -> None:
+        """Let the next values go to another file than the last one."""
+        self._has_ended = True
 
     def begin_if_full(self) -> int | None:
         """Begin a file if there is none, or the last one is full; return the number of the last.
 
         None: nothing was begun. The number is 0 if there was none.
         """
-        if self.active and self.sizes[self.active] < FILE_BYTES and not self._is_torn:
+        if self.active and self.sizes[self.active] < FILE_BYTES and not self._has_ended:
             return None
-        self._is_torn = False
+        self._has_ended = False
         before, self.active = self.active, self.active + 1
         path = values_path(self._directory, self.active)
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

@@ -342,14 +342,19 @@ def _rows_behind(database: rocksdict.Rdict, prefix: bytes) -> list[tuple[bytes, 
     return [(key.removeprefix(prefix), value) for key, value in rows]
 
 
-def forget_missing(directory: str, database: rocksdict.Rdict) -> None:
-    """Have a store list only files that there are, with their sizes.
+def list_found(directory: str, database: rocksdict.Rdict) -> None:
+    """Have a store list the files that there are, and no others.
 
-    For a person who accepted a loss: rows that point elsewhere are unreadable then.
+    For a person who accepted a loss: rows that point elsewhere are unreadable then. A file whose
+    row was lost has values of rows all the same, if those are in tables; or else it is garbage, and
+    goes as such.
     """
     found = {number: path.stat().st_size for number, path in numbered(directory, VALUES)}
-    for number, size in listed_files(database).items():
-        if number not in found:
+    listed = listed_files(database)
+    for number in sorted(found.keys() | listed.keys()):
+        size = found.get(number, 0)
+        if not size:
             database.delete(file_key(number))
-        elif found[number] < size:
-            database.put(file_key(number), _NUMBER.pack(found[number]))
+        elif listed.get(number) != 0 or number < max(found):
+            # The newest one may go on growing. A whole one may have more than whole values.
+            database.put(file_key(number), _NUMBER.pack(min(size, listed.get(number) or size)))

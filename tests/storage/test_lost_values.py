@@ -15,20 +15,27 @@ import pytest
 from tests.storage.killing import kill
 from tests.storage.value_stores import (
     add,
+    delete,
     files,
     key_of,
+    numbers_after,
     numbers_of,
     opened,
     put,
     rest,
+    run,
     small_files,
+    value_of,
 )
 
+from magnetar_core.wire.record_pb2 import StoreIdentity
 from magnetar_storage import synced_mark, unsynced_note
+from magnetar_storage.accepted_loss import accept_loss
 from magnetar_storage.read_only import open_read_only
 from magnetar_storage.rocks import RocksStore
 from magnetar_storage.store import StoreDamaged, StoreFailed, WriteBatch
-from magnetar_storage.store_files import values_path
+from magnetar_storage.store_files import LOG, numbered, values_path
+from magnetar_storage.store_identity import KEY
 
 
 @pytest.fixture
@@ -199,3 +206,88 @@ def test_while_the_machine_is_up_no_value_is_taken_for_one_that_was_not_synced(
     assert {file.name: file.read_bytes() for file in left.iterdir()} == before
     boot(monkeypatch)
     assert asyncio.run(numbers_at(left, late_syncs=late_syncs)) == [0]
+
+
+async def name_store(store: RocksStore) -> None:
+    """Its identity: a loss is counted there."""
+    batch = WriteBatch()
+    batch.put("meta", KEY, StoreIdentity(kind="broker", member="b").SerializeToString())
+    await store.write(batch)
+    await store.sync()
+
+
+def test_a_loss_that_a_person_accepts_takes_no_file_that_rows_in_tables_point_to(
+    directory: Path,
+) -> None:
+    """The row that lists the file was lost, and the next start removed it with all its values."""
+    left = directory.with_name("left")
+    kept_bytes = 0
+
+    async def scenario(store: RocksStore) -> None:
+        nonlocal kept_bytes
+        await name_store(store)
+        kept_bytes = numbered(str(directory), LOG)[-1][1].stat().st_size
+        await put(store, range(4))
+        store._families["payloads"].flush(True)
+        await write_row(store, b"late")
+        await store.sync()
+        kill(directory, left)
+
+    run(directory, scenario)
+    file = numbered(str(left), LOG)[0][1]
+    content = bytearray(file.read_bytes())
+    content[kept_bytes + 20] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(StoreDamaged, match="accept-loss"):
+        opened(left)
+    accept_loss(str(left))
+
+    async def check(store: RocksStore) -> None:
+        assert files(left) == [1]
+        assert await numbers_of(store) == list(range(4))
+        await put(store, [4])
+        assert files(left) == [1, 2]
+        await delete(store, range(4))
+        await rest(store)
+        assert files(left) == [2], "it goes as any other file"
+
+    run(left, check)
+    run(left, numbers_after([4]))
+
+
+def test_after_a_loss_that_a_person_accepts_no_whole_file_grows(directory: Path) -> None:
+    """The list kept its size, and behind the next restart its new values were written over."""
+    torn, left = directory.with_name("torn"), directory.with_name("left")
+
+    async def first_life(store: RocksStore) -> None:
+        await name_store(store)
+        await put(store, range(3))
+        kill(directory, torn)
+
+    run(directory, first_life)
+    with values_path(str(torn), 1).open("ab") as file:
+        file.write(b"a part of a head")
+
+    async def second_life(store: RocksStore) -> None:
+        await put(store, [3])
+        await write_row(store, b"late")
+        await store.sync()
+        kill(torn, left)
+
+    run(torn, second_life)
+    assert files(left) == [1, 2]
+    values_path(str(left), 2).unlink()
+    log_file = numbered(str(left), LOG)[-1][1]
+    os.truncate(log_file, log_file.stat().st_size - 5)
+    accept_loss(str(left))
+
+    async def put_more(store: RocksStore) -> None:
+        await put(store, [10])
+
+    async def check(store: RocksStore) -> None:
+        await put(store, [11])
+        for number in (0, 1, 2, 10, 11):
+            assert await store.get("payloads", key_of(number)) == value_of(number)
+
+    run(left, put_more)
+    run(left, check)

@@ -111,14 +111,14 @@ MUTANTS = (
     Mutant(
         name="torn-end-of-values-written-behind",
         file=_VALUE_FILES,
-        old="            self._is_torn = True\n            self.sizes[self.active] = end",
+        old="            self.end_active()\n            self.sizes[self.active] = end",
         new="            pass",
         mistake="Values come behind what a killed process began to append; nobody can look there.",
     ),
     Mutant(
         name="torn-end-of-values-written-over",
         file=_VALUE_FILES,
-        old="            self._is_torn = True\n",
+        old="            self.end_active()\n",
         new="",
         mistake="Values are written over what a killed process left, which may be damaged only.",
     ),
