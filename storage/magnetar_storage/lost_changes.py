@@ -59,6 +59,8 @@ def count(directory: str, *, losses: int = 0, lost_tails: int = 0) -> None:
         losses: how many losses a person has accepted.
         lost_tails: how many times a machine went down, and took what was not synced.
     """
+    # The logs are replayed into tables, which are synced: no row of them may outlive its value.
+    sync_values(directory, None)
     cache = rocksdict.Cache(_CACHE_BYTES)
     names = set(rocksdict.Rdict.list_cf(directory)) - {"default"}
     options = {
@@ -124,7 +126,11 @@ def sync_files(directory: str) -> None:
 
 
 def sync_values(directory: str, mark: synced_mark.Synced | None) -> None:
-    """Sync values that a process left unsynced: rows that point to them are about to be synced."""
+    """Sync values that a process left unsynced: rows that point to them are about to be synced.
+
+    Args:
+        mark: the files before the one that it names are synced; None: nothing is known.
+    """
     for number, path in numbered(directory, VALUES):
         if mark is None or number >= mark.values:
             durable_files.sync(path)

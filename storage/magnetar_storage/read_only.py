@@ -13,7 +13,7 @@ import rocksdict
 
 from magnetar_core.config import InvalidConfig
 from magnetar_storage import unsynced_note
-from magnetar_storage.directory_check import check_directory, check_values
+from magnetar_storage.directory_check import Damage, check_directory, check_values
 from magnetar_storage.directory_use import check_unused
 from magnetar_storage.lost_changes import damaged_tail
 from magnetar_storage.object_store_url import ObjectStoreUrl
@@ -79,8 +79,9 @@ class RocksReader:
             check_stamp(stamp, directory, ENGINE, FORMAT)
         check_unused(directory)
         self.lost_tail = unsynced_note.machine_went_down(directory)
+        lost: Damage | None = None
         if self.lost_tail:
-            damaged_tail(directory)
+            lost = damaged_tail(directory)
             mark = read_mark(directory)
         else:
             checked = check_directory(directory)
@@ -101,9 +102,16 @@ class RocksReader:
             )
         except Exception as error:
             raise StoreDamaged(f"cannot open {directory}: {error}") from error
-        self._values = ValueFiles(
-            directory, check_values(directory, listed_files(self._database), mark)
-        )
+        try:
+            sizes = check_values(directory, listed_files(self._database), mark)
+        except StoreDamaged as error:
+            if lost is None:
+                raise
+            raise InvalidConfig(
+                f"{directory}: {error}: its machine went down before all was synced; start its"
+                " server once, which gives up what was not"
+            ) from error
+        self._values = ValueFiles(directory, sizes)
         self._resolvers = dict.fromkeys(families_with_values(self._database), self._values.resolve)
         self.families = frozenset(names)
         self._families: dict[str, Any] = {

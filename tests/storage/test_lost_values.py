@@ -10,10 +10,12 @@ import errno
 import mmap
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.storage.killing import kill
 from tests.storage.value_stores import (
+    LARGE,
     add,
     delete,
     files,
@@ -28,13 +30,15 @@ from tests.storage.value_stores import (
     value_of,
 )
 
+from magnetar_core import durable_files
+from magnetar_core.config import InvalidConfig
 from magnetar_core.wire.record_pb2 import StoreIdentity
-from magnetar_storage import synced_mark, unsynced_note
+from magnetar_storage import lost_changes, rocks_options, synced_mark, unsynced_note
 from magnetar_storage.accepted_loss import accept_loss
 from magnetar_storage.read_only import open_read_only
 from magnetar_storage.rocks import RocksStore
-from magnetar_storage.store import StoreDamaged, StoreFailed, WriteBatch
-from magnetar_storage.store_files import LOG, numbered, values_path
+from magnetar_storage.store import KEY_END, StoreDamaged, StoreFailed, WriteBatch
+from magnetar_storage.store_files import LOG, log_path, numbered, values_path
 from magnetar_storage.store_identity import KEY
 
 
@@ -291,3 +295,75 @@ def test_after_a_loss_that_a_person_accepts_no_whole_file_grows(directory: Path)
 
     run(left, put_more)
     run(left, check)
+
+
+def test_values_are_synced_before_lost_changes_are_counted(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The count replays the logs into tables: a second loss of power left rows without values."""
+    left = written_and_killed(directory, late_syncs=True)
+    boot(monkeypatch)
+    steps: list[str] = []
+    sync, options = durable_files.sync, rocks_options.database_options
+
+    def synced(path: Path) -> None:
+        steps.append(path.name)
+        sync(path)
+
+    def replaying(**named: Any) -> Any:
+        steps.append("replay")
+        return options(**named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(durable_files, "sync", synced)
+        patch.setattr("magnetar_storage.lost_changes.database_options", replaying)
+        lost_changes.give_up_tail(str(left))
+    assert "000001.values" in steps[: steps.index("replay")]
+    assert asyncio.run(numbers_at(left)) == [0, 1]
+
+
+def test_a_check_of_a_store_that_lost_a_file_with_its_machine_says_to_start_it(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was called damaged, although a start makes it whole."""
+    left = directory.with_name("left")
+
+    async def life() -> None:
+        store = opened(directory, late_syncs=True)
+        await put(store, range(16))
+        await store.write(add(WriteBatch(), [16]))
+        kill(directory, left)
+        await store.close()
+
+    asyncio.run(life())
+    values_path(str(left), 2).unlink()
+    boot(monkeypatch)
+    before = {file.name: file.read_bytes() for file in left.iterdir()}
+    with pytest.raises(InvalidConfig, match="start its server once, which gives up what was not"):
+        asyncio.run(open_read_only(str(left)))
+    assert {file.name: file.read_bytes() for file in left.iterdir()} == before
+    assert asyncio.run(numbers_at(left, late_syncs=True)) == list(range(16))
+    assert asyncio.run(seen_at_rest(left)) == list(range(16))
+
+
+async def seen_at_rest(path: Path) -> list[int]:
+    store = await open_read_only(str(path))
+    try:
+        return [int(key) for key, _ in await store.scan("payloads", b"", KEY_END, rows_max=100)]
+    finally:
+        await store.close()
+
+
+def test_a_check_says_that_synced_values_are_damaged_also_after_the_machine_went_down(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No start would mend that."""
+    left = written_and_killed(directory, late_syncs=True)
+    os.truncate(values_path(str(left), 1), LARGE // 2)
+    mark = synced_mark.read_mark(str(left))
+    assert mark is not None
+    os.truncate(log_path(str(left), mark.log), mark.log_bytes)
+    boot(monkeypatch)
+    for opening in (opened, lambda path: asyncio.run(open_read_only(str(path)))):
+        with pytest.raises(StoreDamaged, match=r"000001\.values has \d+ bytes, and had"):
+            opening(left)
