@@ -189,6 +189,9 @@ class MemberLease:
             self.renewals_failed += 1
             _LOG.info("the lease of %s was not renewed: %s", self._name.name, error)
         else:
+            # The lease may have run out before the timer says so. Whoever was silent, if only for a
+            # moment, put off what it may do again now, and has to hear of both.
+            self._check_speech()
             lease.renewed(sent_at_ms)
             self._check_speech()
 

@@ -21,7 +21,7 @@ from tests.cluster.hosting import (
 from tests.virtual_time import time_passes
 
 from magnetar_cluster.directory import DirectoryWentBack
-from magnetar_cluster.directory_state import Claim, Release, Renew
+from magnetar_cluster.directory_state import Claim, Release, Renew, Request
 from magnetar_cluster.shard_phase import Phase
 from magnetar_cluster.view import BROKER, MemberName, ShardName, View
 
@@ -531,6 +531,35 @@ async def test_a_claim_whose_answer_comes_after_silence_opens_nothing(cluster: C
     assert owner(cluster) == "b"
     await time_passes(15)
     assert [member for member, _, _ in cluster.judge.openings] == ["b"]
+
+
+@on_cluster(shards=1)
+async def test_a_claim_that_is_answered_in_a_silence_nobody_has_heard_of_is_opened(
+    cluster: Cluster,
+) -> None:
+    """The answers to a claim and to a renewal come at once, before the timer of the silence."""
+    (a,) = await cluster.start("a")
+    answers = cluster.loop.create_future()
+    ask = a.link.ask
+
+    async def slow(request: Request[object]) -> object:
+        answer = await ask(request)
+        if isinstance(request, Claim | Renew):
+            await answers
+        return answer
+
+    def answer() -> None:
+        answers.set_result(None)
+        # Whatever else runs in this turn of the event loop takes until after the last word.
+        cluster.loop._now += 0.1
+
+    a.link.ask = slow  # type: ignore[method-assign, assignment]
+    cluster.loop.call_later(1.95, answer)
+    await time_passes(2.5)
+    assert a.host.may_speak()
+    assert a.host.leases_lost == 0
+    assert set(cluster.served()) == {FIRST}
+    assert a.speech == [True, False, True]
 
 
 @on_cluster(shards=3)

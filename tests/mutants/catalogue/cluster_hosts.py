@@ -64,6 +64,13 @@ MUTANTS: tuple[Mutant, ...] = (
         mistake="Conversations stay open at a member that may not answer.",
     ),
     Mutant(
+        name="short-silence-is-not-told",
+        file=_KEEPER,
+        old="            self._check_speech()\n            lease.renewed(sent_at_ms)\n",
+        new="            lease.renewed(sent_at_ms)\n",
+        mistake="A claim that was answered in a silence of a moment is never opened.",
+    ),
+    Mutant(
         name="row-is-written-once",
         file=_HOST,
         old="        if self._state.lease is not None and not self._state.joined:\n",
