@@ -382,9 +382,11 @@ class HostState:
     def _move(self, slot: Slot, event: PhaseEvent, now_ms: float) -> None:
         held = slot.held
         assert held is not None
+        abandoned_already = held.phase is Phase.ENDING and event is PhaseEvent.TAKEN
         held.move(event, now_ms)
-        # An opening is cancelled, and awaited. Everything else is superseded.
-        if held.phase is not Phase.LOST_OPENING:
+        # An opening is cancelled, and awaited. What is let go of already is awaited, too: a second
+        # attempt would find nothing, and call the shard gone. Everything else is superseded.
+        if held.phase is not Phase.LOST_OPENING and not abandoned_already:
             slot.action = None
         slot.unanswered = 0
         slot.again_at_ms = 0.0

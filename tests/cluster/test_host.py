@@ -301,6 +301,46 @@ async def test_a_server_that_is_closed_abandons_first_and_gives_its_lease_back_t
     assert await cluster.until(1) < 0.2
 
 
+@on_cluster(shards=1)
+async def test_a_server_that_is_closed_waits_for_a_shard_that_is_let_go_of_already(
+    cluster: Cluster,
+) -> None:
+    """The shard had failed, and is lost besides when the lease is given up."""
+    a, _ = await started(cluster, "a", "b")
+    if owner(cluster) != "a":
+        a = cluster.nodes["b"]
+    del cluster.nodes[a.name]
+    a.troubles.abandoning_s = 3.0
+    (shard,) = a.open_shards()
+    shard.end()
+    await time_passes(0.1)
+    await cluster.loop.spawn(a.incarnation, a.host.close())
+    assert shard.calls == ["abandon", "gone"]
+
+
+@on_cluster(shards=1)
+async def test_a_shard_is_not_opened_again_while_its_member_lets_go_of_it(
+    cluster: Cluster,
+) -> None:
+    """The lease ends meanwhile, and the member could have the shard at once under the next one."""
+    (a,) = await started(cluster, "a")
+    a.troubles.abandoning_s = 4.0
+    (shard,) = a.open_shards()
+    shard.end()
+    await time_passes(0.1)
+    lease = a.host.lease
+    assert lease is not None
+    assert lease.id is not None
+    cluster.service.state.revoke(lease.id)
+    a.host._keeper.expired(lease.id)
+    await time_passes(3.5)
+    assert a.host.joined
+    assert a.open_shards() == [shard]
+    assert a.host.shards[FIRST].phase is Phase.LOST
+    assert await cluster.until(2) < 1
+    assert shard.calls == ["abandon", "gone"]
+
+
 @on_cluster(shards=3)
 async def test_a_server_that_is_closed_while_it_opens_and_hears_nobody_ends_in_time(
     cluster: Cluster,

@@ -241,6 +241,13 @@ MUTANTS: tuple[Mutant, ...] = (
         mistake="A member that slept after its claim fences the next owner.",
     ),
     Mutant(
+        name="abandoned-twice",
+        file=_STATE,
+        old=" and not abandoned_already:\n",
+        new=":\n",
+        mistake="A shard that is lost while it is let go of counts as gone before it is.",
+    ),
+    Mutant(
         name="unknown-row-stays",
         file=_STATE,
         old="owner.member == self._name.name and owner.epoch > slot.gone_epoch:\n",
