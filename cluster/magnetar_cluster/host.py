@@ -305,7 +305,9 @@ class Host:
     def _saw(self, view: View) -> None:
         if not self._state.saw(view, self._now_ms()):
             return
-        if self._state.lease is not None and not self._state.joined:
+        # The row is gone, or an earlier one was written late. A row that is right by now is left as
+        # it is, and makes no new view.
+        if self._state.lease is not None and view.members.get(self._name) != self._member:
             self._keeper.write_row()
         self._step()
         for tell in self.on_view:

@@ -21,9 +21,9 @@ from tests.cluster.hosting import (
 from tests.virtual_time import time_passes
 
 from magnetar_cluster.directory import DirectoryWentBack
-from magnetar_cluster.directory_state import Claim, Release, Renew, Request
+from magnetar_cluster.directory_state import Claim, Join, Release, Renew, Request
 from magnetar_cluster.shard_phase import Phase
-from magnetar_cluster.view import BROKER, MemberName, ShardName, View
+from magnetar_cluster.view import BROKER, Member, MemberName, ShardName, View
 
 A = MemberName(BROKER, "a")
 FIRST = ShardName(BROKER, 0)
@@ -497,6 +497,24 @@ async def test_a_row_that_somebody_deleted_is_written_again(cluster: Cluster) ->
     await time_passes(1)
     assert A in cluster.service.state.view.members
     assert len(cluster.served()) == 2
+
+
+@on_cluster(shards=2)
+async def test_a_row_that_was_written_late_is_written_again(cluster: Cluster) -> None:
+    """It says what the member has taken back since, and nothing else would happen to it."""
+    (a,) = await started(cluster, "a")
+    lease = a.host.lease
+    assert lease is not None
+    assert lease.id is not None
+    joins = sum(isinstance(one, Join) for one in a.link.requests)
+    late = Member(address="a:6650", refused=(0, 1))
+    assert await cluster.admin.join(lease.id, A, late)
+    await time_passes(1)
+    assert cluster.service.state.view.members[A] == Member(address="a:6650")
+    # Once is enough.
+    assert sum(isinstance(one, Join) for one in a.link.requests) == joins + 1
+    await time_passes(5)
+    assert sum(isinstance(one, Join) for one in a.link.requests) == joins + 1
 
 
 # Openings, handovers, and shards that fail.

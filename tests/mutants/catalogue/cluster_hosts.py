@@ -73,9 +73,16 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="row-is-written-once",
         file=_HOST,
-        old="        if self._state.lease is not None and not self._state.joined:\n",
-        new="        if self._state.lease is not None and self._state.joined:\n",
+        old=" and view.members.get(self._name) != self._member:\n",
+        new=" and self._state.joined:\n",
         mistake="A member whose row was deleted has no part in the cluster any more.",
+    ),
+    Mutant(
+        name="late-row-stays",
+        file=_HOST,
+        old=" and view.members.get(self._name) != self._member:\n",
+        new=" and not self._state.joined:\n",
+        mistake="A row that arrives late says for ever what the member has taken back.",
     ),
     Mutant(
         name="speaks-in-any-epoch",
