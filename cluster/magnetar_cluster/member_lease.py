@@ -140,6 +140,10 @@ class MemberLease:
     async def _run(self) -> None:
         while not self._ending:
             lease = await self._grant()
+            if self._ending:
+                # The member was given up meanwhile, and is silent for good.
+                self._given_up = lease.id
+                return
             self.lease = lease
             self._over.clear()
             self._row_wanted.set()

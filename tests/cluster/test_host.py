@@ -252,6 +252,23 @@ async def test_a_member_is_silent_and_ends_when_the_directory_went_back(cluster:
     assert await cluster.until(5) <= 3.2
 
 
+@on_cluster(shards=2)
+async def test_a_lease_that_is_granted_after_the_end_is_not_taken_up(cluster: Cluster) -> None:
+    """The directory went back while the answer was under way: nothing that it says counts."""
+    (a,) = await cluster.start("a")
+    a.troubles.answer_delay_s = 0.3
+    await time_passes(0.1)
+    a.host.went_back(DirectoryWentBack("restored"))
+    await time_passes(0.5)
+    assert cluster.service.state.leases()
+    assert a.speech == []
+    assert not a.host.joined
+    # It is given back, so that nobody waits for its end.
+    del cluster.nodes["a"]
+    await cluster.loop.spawn(a.incarnation, a.host.close())
+    assert not cluster.service.state.leases()
+
+
 @on_cluster(shards=4)
 async def test_a_member_that_stops_hands_over_though_the_directory_was_away_for_a_moment(
     cluster: Cluster,

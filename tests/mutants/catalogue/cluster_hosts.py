@@ -36,6 +36,13 @@ MUTANTS: tuple[Mutant, ...] = (
         mistake="A grant counts from when its answer came.",
     ),
     Mutant(
+        name="lease-after-the-end-is-taken-up",
+        file=_KEEPER,
+        old="            if self._ending:\n",
+        new="            if self._ending and self._spoke:\n",
+        mistake="A member that shall be silent for good speaks when a late grant is answered.",
+    ),
+    Mutant(
         name="speaks-for-the-whole-lease",
         file=_LEASE,
         old="duration_ms * 2 / 3",
