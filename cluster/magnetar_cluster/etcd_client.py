@@ -326,17 +326,22 @@ class EtcdClient:
         """Two directories of one cluster would give each shard two owners."""
         found = answer.header.cluster_id
         if self._cluster_id and found != self._cluster_id:
-            log.error(
-                "%s belongs to another etcd cluster (%x) than the endpoints that answered before"
-                " (%x); it is not used. Name endpoints of one etcd cluster only",
-                *(endpoint.address, found, self._cluster_id),
-            )
+            # It is asked again and again, and complained of when it says something new.
+            if self._others.get(endpoint.address) != found:
+                log.error(
+                    "%s belongs to another etcd cluster (%x) than the endpoints that answered"
+                    " before (%x); it is not used. Name endpoints of one etcd cluster only",
+                    *(endpoint.address, found, self._cluster_id),
+                )
             self._others[endpoint.address] = found
-            # One of several may have been named by mistake. With most of them elsewhere, the
-            # cluster that was known has no majority any more, and never answers again.
+            # One of several may have been named by mistake. With most of them elsewhere, also the
+            # only one, what was known before has no majority any more, and never answers again.
             agreed = list(self._others.values()).count(found)
-            if agreed > 1 and 2 * agreed > len(self._endpoints):
-                raise self._back(f"{agreed} of its endpoints belong to another cluster than before")
+            if 2 * agreed > len(self._endpoints):
+                raise self._back(
+                    f"{agreed} of its {len(self._endpoints)} endpoints belong to another cluster"
+                    " than before"
+                )
             raise _Elsewhere("it belongs to another etcd cluster")
         self._others.pop(endpoint.address, None)
         self._cluster_id = found

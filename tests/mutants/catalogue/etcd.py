@@ -76,9 +76,16 @@ MUTANTS = (
     Mutant(
         name="one-strange-endpoint-ends-all",
         file=_CLIENT,
-        old="            if agreed > 1 and 2 * agreed > len(self._endpoints):",
+        old="            if 2 * agreed > len(self._endpoints):",
         new="            if agreed:",
         mistake="An endpoint that was named by mistake ends all servers.",
+    ),
+    Mutant(
+        name="the-only-endpoint-is-a-strange-one",
+        file=_CLIENT,
+        old="            if 2 * agreed > len(self._endpoints):",
+        new="            if agreed > 1 and 2 * agreed > len(self._endpoints):",
+        mistake="Servers wait for ever for an etcd that was restored, if one endpoint is named.",
     ),
     Mutant(
         name="any-term-renews",
