@@ -140,9 +140,7 @@ class MemberLease:
     async def _run(self) -> None:
         while not self._ending:
             lease = await self._grant()
-            if self._ending:
-                # The member was given up meanwhile, and is silent for good.
-                self._given_up = lease.id
+            if self._comes_too_late(lease):
                 return
             self.lease = lease
             self._over.clear()
@@ -156,6 +154,12 @@ class MemberLease:
             joining.cancel()
             # A directory that ends each lease at once is not asked without a pause.
             await asyncio.sleep(self._settings.directory_pause_ms_min / 1000)
+
+    def _comes_too_late(self, lease: Lease) -> bool:
+        """Return whether the member was given up while it asked for a lease: it stays silent."""
+        if self._ending:
+            self._given_up = lease.id
+        return self._ending
 
     async def _grant(self) -> Lease:
         backoff = self._backoff()

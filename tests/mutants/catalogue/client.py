@@ -426,11 +426,11 @@ MUTANTS = (
         file=_PRODUCER,
         old=(
             "            await transaction.abort()\n"
-            "        except (InvalidTxnState, ProducerFenced) as error:"
+            "        except (InvalidTxnState, ProducerFenced,"
         ),
         new=(
             "            transaction.withdraw()\n"
-            "        except (InvalidTxnState, ProducerFenced) as error:"
+            "        except (InvalidTxnState, ProducerFenced,"
         ),
         mistake=(
             "What is open when transactions are initialised again stays open until its timeout."

@@ -38,8 +38,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="lease-after-the-end-is-taken-up",
         file=_KEEPER,
-        old="            if self._ending:\n",
-        new="            if self._ending and self._spoke:\n",
+        old="            if self._comes_too_late(lease):\n",
+        new="            if self._comes_too_late(lease) and self._spoke:\n",
         mistake="A member that shall be silent for good speaks when a late grant is answered.",
     ),
     Mutant(
