@@ -40,9 +40,14 @@ _outside_stack = ExitStack()
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Put the tests into an order, and say which of them one worker runs."""
     folders = {item: _folder(item) for item in items}
+    ranks = {folder: rank for rank, folder in enumerate(LONG_FOLDERS)}
+    items.sort(key=lambda item: ranks.get(folders[item], len(ranks)))
+    if not config.pluginmanager.hasplugin("xdist"):
+        # Nobody knows its marker then.
+        return
     spark_files = sorted({item.path for item in items if "spark" in _fixtures(item)})
     spark_groups = {
         path: f"spark-{place % SPARK_SESSIONS}" for place, path in enumerate(spark_files)
@@ -57,8 +62,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group(OUTSIDE))
         elif folder in SHARING_FOLDERS:
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
-    ranks = {folder: rank for rank, folder in enumerate(LONG_FOLDERS)}
-    items.sort(key=lambda item: ranks.get(folders[item], len(ranks)))
 
 
 def _fixtures(item: pytest.Item) -> Sequence[str]:

@@ -7,14 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.mutants import testing
 from tests.mutants.baseline import Baseline
 from tests.mutants.catalogue import CATALOGUE
 from tests.mutants.histories import LONG_EVERY, history
-from tests.mutants.mutant import TESTS_OF, Mutant, PatchFailed
+from tests.mutants.mutant import ROOT, TESTS_OF, Mutant, PatchFailed
 from tests.mutants.overlay import overlay
 from tests.mutants.report import report
 from tests.mutants.simulating import Simulated
-from tests.mutants.testing import nearest_first, run_tests
+from tests.mutants.testing import CannotTest, nearest_first, run_tests
 from tests.mutants.trial import Budget, Trial, Verdict, try_mutant
 
 _BY_NAME = {one.name: one for one in CATALOGUE}
@@ -195,3 +196,23 @@ def test_a_test_that_fails_by_chance_finds_nothing(monkeypatch: pytest.MonkeyPat
     with overlay(mutant) as folder:
         tested = run_tests(mutant, folder, 60.0)
     assert tested.found == right
+
+
+def test_mistakes_are_found_by_tests_that_share_servers_with_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No test of such folders had run, since they were marked for a plugin that was left out."""
+    mutant = _BY_NAME["leaving-repeats-a-claim"]
+    nearest = ROOT / "tests" / "cluster" / "test_host_state.py"
+    monkeypatch.setattr(testing, "nearest_first", lambda _: [nearest])
+    with overlay(mutant) as folder:
+        assert "does_not_repeat_a_claim" in (run_tests(mutant, folder, 600).found or "")
+
+
+def test_what_cannot_run_is_not_taken_for_a_mistake_that_nobody_finds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mutant = _BY_NAME["leaving-repeats-a-claim"]
+    monkeypatch.setattr(testing, "nearest_first", lambda _: [ROOT / "tests" / "nowhere.py"])
+    with overlay(mutant) as folder, pytest.raises(CannotTest, match="status 4"):
+        run_tests(mutant, folder, 60)

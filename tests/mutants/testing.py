@@ -22,6 +22,10 @@ _REAL = ("pipeline",)
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+?)(?: - (.*))?$", re.MULTILINE)
 
 
+class CannotTest(Exception):
+    """No test has run, through no fault of the mutant."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tested:
     """What the tests of its folder saw of a mutant.
@@ -84,7 +88,11 @@ def _fails(name: str, folder: Path | None, seconds_max: float, marks: str) -> bo
 def _pytest(
     what: list[str], passed_over: list[str], folder: Path | None, seconds_max: float, marks: str
 ) -> str | None:
-    """Its output; None when it did not end in time."""
+    """Its output; None when it did not end in time.
+
+    Raises:
+        CannotTest: it could not run what it was given.
+    """
     command = [
         sys.executable,
         "-m",
@@ -109,7 +117,11 @@ def _pytest(
         start_new_session=True,
     ) as process:
         try:
-            return process.communicate(timeout=seconds_max)[0]
+            output = process.communicate(timeout=seconds_max)[0]
+            if process.returncode not in (0, 1):
+                # It would look as if the mistake were found by nobody.
+                raise CannotTest(f"pytest ended with status {process.returncode}: {output[-500:]}")
+            return output
         except subprocess.TimeoutExpired:
             return None
         finally:

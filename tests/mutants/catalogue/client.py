@@ -429,8 +429,7 @@ MUTANTS = (
             "        except (InvalidTxnState, ProducerFenced,"
         ),
         new=(
-            "            transaction.withdraw()\n"
-            "        except (InvalidTxnState, ProducerFenced,"
+            "            transaction.withdraw()\n        except (InvalidTxnState, ProducerFenced,"
         ),
         mistake=(
             "What is open when transactions are initialised again stays open until its timeout."
