@@ -8,6 +8,7 @@ Source: docs/design/0009-owners.md, Who shall have what.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from magnetar_cluster.host_actions import Abandon, Action, Claim, Close, Open, Release
 from magnetar_cluster.host_settings import HostSettings
@@ -227,7 +228,7 @@ class HostState:
         self.wakes_at_ms = None
         again_at_ms = self._refusals.again_at_ms
         if again_at_ms is not None and self.refused and self._is_due(again_at_ms, now_ms):
-            self._refusals.try_one(now_ms)
+            self._refusals.try_one(self._part_without_refusals(), now_ms)
             # Not earlier than that: more may be refused.
             self._is_due(self._refusals.again_at_ms or now_ms, now_ms)
         for shard, slot in self.slots.items():
@@ -256,6 +257,15 @@ class HostState:
                     actions.append(slot.action)
             self._look_at_opening(shard, slot, now_ms)
         return actions
+
+    def _part_without_refusals(self) -> set[ShardName]:
+        """Return what would lie at this member if it refused nothing."""
+        row = self.view.members.get(self._name)
+        if row is None:
+            return set()
+        members = {**self.view.members, self._name: replace(row, refused=())}
+        wished = wish(replace(self.view, members=members), self.slots)
+        return {shard for shard, member in wished.items() if member == self._name.name}
 
     def _withdraw(self, slot: Slot, now_ms: float) -> None:
         """Claim no more when the member is about to stop.

@@ -8,6 +8,8 @@ Source: docs/design/0009-owners.md, Who shall have what.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from magnetar_cluster.host_settings import HostSettings
 from magnetar_cluster.view import ShardName
 from magnetar_core.backoff import Randomness, delay_ms
@@ -52,9 +54,13 @@ class Refusals:
         if shard == self._tried:
             self._tried = None
             self._rounds += 1
+        # One that all members refuse is tried all the time where it belongs. The others do not wait
+        # longer for that.
+        again = shard in self._shards
         self._shards.pop(shard, None)
         self._shards[shard] = None
-        self._pause(now_ms)
+        if not again:
+            self._pause(now_ms)
 
     def opened(self, shard: ShardName) -> None:
         """A shard is open. If it was among those that failed, the member can open others, too."""
@@ -62,10 +68,19 @@ class Refusals:
             self._shards.clear()
             self._tried = None
 
-    def try_one(self, now_ms: float) -> None:
-        """Refuse the next shard no longer, to see whether it can be opened by now."""
-        self._tried = next(iter(self._shards))
-        del self._shards[self._tried]
+    def try_one(self, here: Collection[ShardName], now_ms: float) -> None:
+        """Refuse the next shard no longer, to see whether it can be opened by now.
+
+        Args:
+            here: shards that would lie at this member if it refused none. Others before the next
+                one of these are not refused any more either, and show nothing: they lie elsewhere.
+        """
+        self._tried = None
+        while self._shards and self._tried is None:
+            shard = next(iter(self._shards))
+            del self._shards[shard]
+            if shard in here:
+                self._tried = shard
         self._pause(now_ms)
 
     def _pause(self, now_ms: float) -> None:

@@ -142,6 +142,23 @@ async def test_a_shard_that_nobody_can_open_waits_at_the_member_to_which_it_belo
 
 
 @on_cluster(shards=6)
+async def test_a_shard_that_nobody_can_open_keeps_no_other_one_from_its_member(
+    cluster: Cluster,
+) -> None:
+    """One is damaged and tried all the time; another one failed here while a store was away."""
+    a, b = await cluster.start("a", "b")
+    damaged, passing, _ = (ShardName(BROKER, number) for number in _part(cluster, "a"))
+    a.broken |= {damaged, passing}
+    b.broken.add(damaged)
+    await time_passes(20)
+    assert refused(cluster, "a") == tuple(sorted((damaged.number, passing.number)))
+    a.broken.discard(passing)
+    await time_passes(240)
+    assert passing.number not in refused(cluster, "a")
+    assert cluster.loads() == [2, 3]
+
+
+@on_cluster(shards=6)
 async def test_an_opening_that_hangs_is_given_up_for_others(cluster: Cluster) -> None:
     a, _ = await cluster.start("a", "b")
     a.slow.update(dict.fromkeys(cluster.shards, 10_000.0))
@@ -217,12 +234,23 @@ def test_the_shard_that_failed_longest_ago_is_tried_first() -> None:
     refusals = Refusals(SETTINGS, Random(1))
     for number in (4, 2, 3):
         refusals.failed(ShardName(BROKER, number), 3, 0.0)
-    refusals.try_one(60_000)
+    refusals.try_one(SHARDS, 60_000)
     assert list(refusals.numbers) == [2, 3]
     refusals.failed(ShardName(BROKER, 4), 4, 61_000)
-    refusals.try_one(200_000)
+    refusals.try_one(SHARDS, 200_000)
     assert list(refusals.numbers) == [3, 4]
     # One that can be opened by now speaks for all.
+    refusals.opened(ShardName(BROKER, 2))
+    assert list(refusals.numbers) == []
+
+
+def test_a_shard_that_lies_elsewhere_is_not_tried_and_not_refused_any_more() -> None:
+    """It would not be opened here, and would say nothing until the next attempt."""
+    refusals = Refusals(SETTINGS, Random(1))
+    for number in (4, 2, 3):
+        refusals.failed(ShardName(BROKER, number), 3, 0.0)
+    refusals.try_one([ShardName(BROKER, 2)], 60_000)
+    assert list(refusals.numbers) == [3]
     refusals.opened(ShardName(BROKER, 2))
     assert list(refusals.numbers) == []
 
@@ -234,7 +262,7 @@ def test_pauses_are_short_again_after_a_long_time() -> None:
     for _ in range(10):
         assert refusals.again_at_ms is not None
         time_ms = refusals.again_at_ms
-        refusals.try_one(time_ms)
+        refusals.try_one(SHARDS, time_ms)
         refusals.failed(FIRST, 4, time_ms + 1_000)
     assert refusals.again_at_ms is not None
     assert refusals.again_at_ms - time_ms >= SETTINGS.refusal_pause_ms_max / 2

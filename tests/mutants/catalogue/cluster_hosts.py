@@ -12,6 +12,7 @@ _PHASE = "cluster/magnetar_cluster/shard_phase.py"
 _STATE = "cluster/magnetar_cluster/host_state.py"
 _ATTEMPTS = "cluster/magnetar_cluster/shard_attempts.py"
 _HOST = "cluster/magnetar_cluster/host.py"
+_REFUSALS = "cluster/magnetar_cluster/refusals.py"
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
@@ -318,6 +319,20 @@ MUTANTS: tuple[Mutant, ...] = (
         old="            self._look_at_opening(shard, slot, now_ms)\n",
         new="",
         mistake="A server that does not reach its store keeps a shard from all others.",
+    ),
+    Mutant(
+        name="damaged-shard-puts-off-all-attempts",
+        file=_REFUSALS,
+        old="        if not again:\n            self._pause(now_ms)\n",
+        new="        self._pause(now_ms)\n",
+        mistake="A shard that nobody can open keeps all others that failed from their member.",
+    ),
+    Mutant(
+        name="shards-of-others-are-tried",
+        file=_REFUSALS,
+        old="            if shard in here:\n",
+        new="            if shard:\n",
+        mistake="A member spends its attempts on shards that it would not get.",
     ),
     Mutant(
         name="leaving-hands-over-one-by-one",
