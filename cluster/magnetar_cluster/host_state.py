@@ -342,7 +342,8 @@ class HostState:
         """Return what a phase asks for; None: nothing, or not yet."""
         match held.phase:
             case Phase.CLAIMING:
-                lease = self.lease.id if self.lease is not None else None
+                # A claim whose answer was lost waits for the member's row, as the first one did.
+                lease = self.lease.id if self.lease is not None and self.joined else None
                 if lease is not None and self._is_due(slot.again_at_ms, now_ms):
                     return Claim(shard, lease)
             case Phase.OPENING if self.leaving:

@@ -182,6 +182,18 @@ def test_a_member_that_stops_waits_for_the_answer_to_its_claim() -> None:
     assert release.epoch == 6
 
 
+def test_a_claim_is_not_repeated_while_the_row_is_gone() -> None:
+    """Its answer was lost, and others do not see a member that could have the shard."""
+    state = joined(Time())
+    claim = decided(state, Claim)
+    assert isinstance(claim, Claim)
+    state.unanswered(claim, 0.0)
+    state.saw(View(revision=6), 0.0)
+    assert state.decide(10_000.0) == []
+    state.row_written()
+    assert isinstance(decided(state, Claim, 10_000.0), Claim)
+
+
 def test_nothing_is_opened_while_the_lease_is_silent() -> None:
     time = Time()
     state = joined(time)

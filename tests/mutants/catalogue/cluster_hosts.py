@@ -23,6 +23,13 @@ MUTANTS: tuple[Mutant, ...] = (
         mistake="A member that nobody sees has shards.",
     ),
     Mutant(
+        name="claims-again-without-a-row",
+        file=_STATE,
+        old="self.lease.id if self.lease is not None and self.joined else None\n",
+        new="self.lease.id if self.lease is not None else None\n",
+        mistake="A claim is repeated by a member that nobody sees any more.",
+    ),
+    Mutant(
         name="speaks-from-the-answer-on",
         file=_KEEPER,
         old="            lease.renewed(sent_at_ms)",
