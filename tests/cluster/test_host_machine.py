@@ -6,13 +6,15 @@ crashes: hypothesis chooses. The directory is the real state; nothing here waits
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from tests.cluster.hosting import delete_row
 
 from magnetar_cluster.directory import LeaseExpired, LeaseId
 from magnetar_cluster.directory_state import Claim as ClaimRequest
@@ -25,7 +27,15 @@ from magnetar_cluster.lease import Lease
 from magnetar_cluster.shard_phase import Phase
 from magnetar_cluster.view import BROKER, Format, Member, MemberName, Owner, ShardName, View
 
-SETTINGS = HostSettings(settling_ms=4_000, handover_ms_max=6_000, opening_pause_ms_max=4_000)
+SETTINGS = HostSettings(
+    settling_ms=4_000,
+    handover_ms_max=6_000,
+    opening_pause_ms_max=4_000,
+    opening_ms_max=9_000,
+    opening_failures_max=2,
+    refusal_pause_ms_min=8_000,
+    refusal_pause_ms_max=16_000,
+)
 SHARDS = Format(broker_shards=3, coordinator_shards=1).shards(BROKER)
 # Clocks may go wrong by this much, one against the other.
 RATES = st.sampled_from([0.8, 1.0, 1.25])
@@ -61,6 +71,8 @@ class Life:
     open: dict[ShardName, int] = field(default_factory=dict)
     views: list[View] = field(default_factory=list)
     leaving: bool = False
+    # What the member was told last: that it may speak, or may not.
+    spoke: bool = False
 
 
 class Members(RuleBasedStateMachine):
@@ -105,12 +117,72 @@ class Members(RuleBasedStateMachine):
                     life.working.append(action)
                 case Close(shard, epoch) | Abandon(shard, epoch):
                     assert life.open.get(shard, epoch) == epoch
+                    assert not any(
+                        isinstance(one, Abandon) and one.shard == shard for one in life.working
+                    ), "a shard is let go of twice at once"
                     life.working.append(action)
+        # They are cancelled, which takes as long as it takes.
+        for epoch in life.state.useless_openings():
+            assert any(isinstance(one, Open) and one.epoch == epoch for one in life.working)
+        self.somebody_asks_again(life)
         handed_over = [
             one for one in life.state.slots.values() if one.held and one.held.handed_over
         ]
         limit = SETTINGS.leaving_handovers_max if life.leaving else 1
         assert len(handed_over) <= limit
+
+    def somebody_asks_again(self, life: Life) -> None:
+        """Whatever waits for nothing but time has a timer, and nothing waits for nobody."""
+        state, now_ms = life.state, self.clock(life)
+        due: list[float] = []
+        for shard, slot in state.slots.items():
+            held = slot.held
+            if slot.taken_by_ms is not None:
+                due.append(slot.taken_by_ms)
+            if held is None:
+                free = shard not in state.view.owners and not state.leaving and state.joined
+                if free and state._wish.get(shard) == life.name:
+                    due.append(slot.claim_after_ms)
+            elif slot.action is None:
+                match held.phase:
+                    case Phase.CLAIMING if not state.joined:
+                        pass  # Until the row is written.
+                    case Phase.CLAIMING | Phase.RELEASING:
+                        due.append(slot.again_at_ms)
+                    case Phase.OPENING:
+                        # Until the member may speak.
+                        assert state.lease is not None
+                        assert not state.lease.may_speak()
+                    case _:
+                        assert held.phase is Phase.SERVING, f"nothing is done about {shard}"
+            elif held.phase is Phase.OPENING and not slot.overdue:
+                overdue_at_ms = held.since_ms + SETTINGS.opening_ms_max
+                if overdue_at_ms > now_ms:
+                    due.append(overdue_at_ms)
+        if due:
+            assert state.wakes_at_ms is not None, "nobody asks again"
+            assert state.wakes_at_ms <= min(due)
+
+    def check_speech(self, life: Life) -> None:
+        """Tell the member if it may speak since now, or no longer, as MemberLease does."""
+        lease = life.state.lease
+        may_speak = lease is not None and lease.may_speak()
+        if may_speak is not life.spoke:
+            life.spoke = may_speak
+            self.decide(life)
+
+    def timers(self, life: Life) -> None:
+        """Let the timers fire that are due. In a member they may be late."""
+        self.check_speech(life)
+        wakes_at_ms = life.state.wakes_at_ms
+        if wakes_at_ms is not None and self.clock(life) >= wakes_at_ms:
+            self.decide(life)
+
+    def lease_ends(self, life: Life) -> None:
+        """The directory says so, or the member gives it up."""
+        life.state.lease_ended(self.clock(life))
+        self.decide(life)
+        self.check_speech(life)
 
     def join(self, life: Life) -> None:
         """Have a lease and a row, as MemberLease does."""
@@ -121,17 +193,20 @@ class Members(RuleBasedStateMachine):
             number = self.directory.apply(self.now_ms, Grant(SETTINGS.lease_duration_ms))
             lease.begun(number, sent_at_ms)
             state.lease_begun(lease)
+            self.decide(life)
+            self.check_speech(life)
         assert state.lease is not None
         assert state.lease.id is not None
-        row = Member(address=life.name, leaving=life.leaving)
+        row = Member(address=life.name, leaving=life.leaving, refused=state.refused)
         request = Join(state.lease.id, MemberName(BROKER, life.name), row)
         try:
             written = self.directory.apply(self.now_ms, request)
         except LeaseExpired:
-            state.lease_ended(self.clock(life))
+            self.lease_ends(life)
             return
         if written:
             state.row_written()
+            self.decide(life)
 
     def arrive(self, asked: Asked) -> None:
         if asked.request is None:
@@ -152,7 +227,7 @@ class Members(RuleBasedStateMachine):
             case Claim() if asked.expired:
                 # The lease may be an earlier one.
                 if state.lease is not None and state.lease.id == asked.action.lease:
-                    state.lease_ended(now_ms)
+                    self.lease_ends(life)
             case Claim():
                 state.claimed(asked.action, asked.answer, now_ms)
             case Release():
@@ -184,8 +259,8 @@ class Members(RuleBasedStateMachine):
         self.decide(life)
 
     def see(self, life: Life, view: View) -> None:
-        life.state.saw(view, self.clock(life))
-        self.decide(life)
+        if life.state.saw(view, self.clock(life)):
+            self.decide(life)
 
     # What may happen.
 
@@ -200,14 +275,14 @@ class Members(RuleBasedStateMachine):
     def time_passes(self, ms: int) -> None:
         self.now_ms += ms
         self.directory.expire(self.now_ms)
-        for life in self.lives.values():
-            self.decide(life)
+
+    @rule(name=names)
+    def timers_fire(self, name: str) -> None:
+        self.timers(self.lives[name])
 
     @rule(name=names)
     def joins(self, name: str) -> None:
-        life = self.lives[name]
-        self.join(life)
-        self.decide(life)
+        self.join(self.lives[name])
 
     @rule(name=names)
     def sends_a_renewal(self, name: str) -> None:
@@ -230,10 +305,11 @@ class Members(RuleBasedStateMachine):
         if lease is None or (number is not None and lease.id != number):
             return
         if asked.expired:
-            life.state.lease_ended(self.clock(life))
+            self.lease_ends(life)
         elif number is not None:
+            self.check_speech(life)
             lease.renewed(asked.sent_at_ms)
-        self.decide(life)
+            self.check_speech(life)
 
     @rule(name=names, data=st.data())
     def a_request_arrives(self, name: str, data: st.DataObject) -> None:
@@ -272,6 +348,53 @@ class Members(RuleBasedStateMachine):
         if life.working:
             self.work(life, data.draw(st.sampled_from(life.working)), fails=fails)
 
+    @rule(
+        seconds=st.sampled_from([1, 1, 3, 12]),
+        hangs=st.sets(st.sampled_from([Claim, Release, Open, Close, Abandon]), max_size=2),
+        fails=st.sampled_from([set(), set(), {Open}, {Close}]),
+    )
+    def much_goes_well(
+        self, seconds: int, hangs: set[type[Action]], fails: set[type[Action]]
+    ) -> None:
+        """A history gets far by that."""
+        self.calm_down(seconds=seconds, hangs=hangs, fails=fails)
+
+    @rule(name=names)
+    def useless_openings_end(self, name: str) -> None:
+        life = self.lives[name]
+        useless = life.state.useless_openings()
+        for action in list(life.working):
+            if isinstance(action, Open) and action.epoch in useless:
+                self.work(life, action, fails=True)
+
+    @rule(name=names)
+    def is_closed_and_starts(self, name: str) -> None:
+        """It is silent at once, abandons what it has, and gives its lease back then."""
+        life = self.lives[name]
+        lease = life.state.lease
+        life.state.leave()
+        life.leaving = True
+        self.lease_ends(life)
+        for _ in range(5):
+            for action in list(life.working):
+                if isinstance(action, Open | Abandon):
+                    self.work(life, action, fails=isinstance(action, Open))
+                elif isinstance(action, Close):
+                    life.working.remove(action)
+            if not life.state.has_shards():
+                break
+        assert not life.state.has_shards()
+        assert not life.open
+        self.orphaned += life.asked
+        if lease is not None and lease.id is not None:
+            self.directory.revoke(lease.id)
+        self.begin(life.name, life.rate)
+
+    @rule(name=names)
+    def a_row_is_deleted_by_hand(self, name: str) -> None:
+        if MemberName(BROKER, name) in self.directory.view.members:
+            delete_row(self.directory, MemberName(BROKER, name))
+
     @rule(name=names, data=st.data())
     def a_shard_ends_by_itself(self, name: str, data: st.DataObject) -> None:
         life = self.lives[name]
@@ -307,7 +430,6 @@ class Members(RuleBasedStateMachine):
     def pins(self, shard: ShardName, name: str) -> None:
         self.directory.apply(self.now_ms, Pin(shard, name))
 
-    @precondition(lambda self: not any(one.leaving for one in self.lives.values()))
     @rule(name=names)
     def leaves(self, name: str) -> None:
         life = self.lives[name]
@@ -335,6 +457,31 @@ class Members(RuleBasedStateMachine):
                 assert held.epoch == epoch
                 assert held.phase in (Phase.SERVING, Phase.CLOSING, Phase.ENDING, Phase.LOST)
 
+    @invariant()
+    def what_is_under_way_is_awaited(self) -> None:
+        for life in self.lives.values():
+            for action in life.working:
+                if not isinstance(action, Close):
+                    slot = life.state.slots[action.shard]
+                    assert slot.held is not None, f"{action} is not awaited any more"
+
+    @invariant()
+    def a_claimed_shard_is_opened_or_somebody_asks_again(self) -> None:
+        for life in self.lives.values():
+            lease = life.state.lease
+            for shard, slot in life.state.slots.items():
+                if slot.held is None or slot.held.phase is not Phase.OPENING or slot.action:
+                    continue
+                assert lease is not None
+                waits = not lease.may_speak() or life.state.wakes_at_ms is not None
+                assert waits, f"nobody opens {shard}"
+
+    @invariant()
+    def nothing_is_open_at_who_has_nothing(self) -> None:
+        for life in self.lives.values():
+            if life.state.is_empty():
+                assert not life.open
+
     def teardown(self) -> None:
         """Once nothing goes wrong any more, every shard is served, evenly."""
         if not self.lives:
@@ -345,13 +492,18 @@ class Members(RuleBasedStateMachine):
             self.directory.apply(self.now_ms, Pin(shard, ""))
         for asked in self.orphaned:
             self.arrive(asked)
-        for life in self.lives.values():
-            if life.leaving:
-                self.calm_down(seconds=30)
-                assert life.state.is_empty()
-                self.begin(life.name, life.rate)
-                break
-        self.calm_down(seconds=60)
+        if any(life.leaving for life in self.lives.values()):
+            self.calm_down(seconds=45)
+            for life in list(self.lives.values()):
+                if life.leaving:
+                    assert life.state.is_empty()
+                    lease = life.state.lease
+                    self.lease_ends(life)
+                    if lease is not None and lease.id is not None:
+                        self.directory.revoke(lease.id)
+                    self.orphaned += life.asked
+                    self.begin(life.name, life.rate)
+        self.calm_down(seconds=90)
         self.nobody_speaks_but_the_owner()
         served = [
             sum(slot.held is not None and slot.held.phase is Phase.SERVING for slot in slots)
@@ -359,7 +511,14 @@ class Members(RuleBasedStateMachine):
         ]
         assert sorted(served) == [1, 2]
 
-    def calm_down(self, *, seconds: int) -> None:
+    def calm_down(
+        self,
+        *,
+        seconds: int,
+        hangs: Collection[type[Action]] = (),
+        fails: Collection[type[Action]] = (),
+    ) -> None:
+        """Let time pass, in which all is answered and done but what hangs or fails."""
         for _ in range(seconds * 4):
             self.now_ms += 250
             self.directory.expire(self.now_ms)
@@ -368,18 +527,30 @@ class Members(RuleBasedStateMachine):
                 if lease is not None and lease.id is not None:
                     try:
                         self.directory.apply(self.now_ms, Renew(lease.id))
+                        self.check_speech(life)
                         lease.renewed(self.clock(life))
+                        self.check_speech(life)
                     except LeaseExpired:
-                        life.state.lease_ended(self.clock(life))
+                        self.lease_ends(life)
                 row = self.directory.view.members.get(MemberName(BROKER, life.name))
-                if not life.state.joined or (row is not None and row.leaving != life.leaving):
+                state = life.state
+                if (
+                    not state.joined
+                    or row is None
+                    or (row.leaving, row.refused) != (life.leaving, state.refused)
+                ):
                     self.join(life)
+                self.timers(life)
                 self.see(life, self.directory.view)
                 for asked in [one for one in life.asked if one.action is not None]:
-                    self.arrive(asked)
-                    self.answer(life, asked)
+                    if type(asked.action) not in hangs:
+                        self.arrive(asked)
+                        self.answer(life, asked)
                 for action in list(life.working):
-                    self.work(life, action, fails=False)
+                    useless = life.state.useless_openings()
+                    cancelled = isinstance(action, Open) and action.epoch in useless
+                    if action in life.working and (cancelled or type(action) not in hangs):
+                        self.work(life, action, fails=cancelled or type(action) in fails)
                 self.nobody_speaks_but_the_owner()
 
 
