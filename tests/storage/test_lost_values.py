@@ -1,6 +1,6 @@
 """Values that are missing at a start: removed as garbage, lost with the machine, or not readable.
 
-Source: docs/design/0019-values.md, Loss of power.
+Source: docs/design/0019-values.md.
 """
 
 from __future__ import annotations
