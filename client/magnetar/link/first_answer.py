@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from typing import Any, Generic, TypeVar
 
+from magnetar.errors import ClientClosed
 from magnetar.link.requests import Requests
 from magnetar.link.runtime import Runtime
 from magnetar_core.errors import MagnetarError
@@ -61,6 +62,7 @@ class FirstAnswer(Generic[T]):
         Returns:
             The answer, and who gave it; None: nobody did, and `failures` says why.
         Raises:
+            ClientClosed: the client was closed meanwhile.
             MagnetarError: a server refuses, and asking others cannot help.
         """
         for place, connection in enumerate(order):
@@ -78,6 +80,9 @@ class FirstAnswer(Generic[T]):
                     break
                 for one in done:
                     answerer = self.open.pop(one)
+                    if one.cancelled():
+                        # As it is, it would look as if somebody had cancelled whoever asks.
+                        raise ClientClosed("the client was closed")
                     error = one.exception()
                     if error is None:
                         return one.result(), answerer

@@ -12,7 +12,7 @@ from tests.playbook import HOLD
 from tests.waiting import until
 
 import magnetar
-from magnetar import Client
+from magnetar import Client, ClientClosed
 from magnetar_core.errors import LogUnavailable, MagnetarError, OutcomeUnknown, QuotaExceeded
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import common_pb2
@@ -215,3 +215,18 @@ def test_a_cancelled_caller_leaves_nothing_open() -> None:
 def test_patience_is_a_setting() -> None:
     with pytest.raises(magnetar.InvalidArgument):
         magnetar.ClientConfig(coordinator_patience_ms=0)
+
+
+def test_a_beginning_hears_that_the_client_closed() -> None:
+    """It got a CancelledError, although nobody had cancelled it."""
+
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        await three(cluster, client)
+        cluster.play.when("new_txn").always(HOLD)
+        begin = asyncio.ensure_future(client.begin_transaction())
+        await cluster.play.holds()
+        await client.close()
+        with pytest.raises(ClientClosed):
+            await begin
+
+    run(test, STUBBORN)
