@@ -28,6 +28,12 @@ class WholeBatchCommit:
         """Whether there is a batch to send, or to send again."""
         return self._batch is not None or not sender.is_empty
 
+    @property
+    def _is_stored(self) -> bool:
+        """Whether the broker has said so, perhaps to a commit that was cancelled meanwhile."""
+        receipt = None if self._batch is None else self._batch.receipt
+        return receipt is not None and receipt.done() and receipt.exception() is None
+
     async def send(
         self, sender: Sender, plain: PlainSender, *, name: str, timeout_ms: float
     ) -> None:
@@ -41,7 +47,7 @@ class WholeBatchCommit:
         """
         if self._batch is None:
             self._batch = plain.send_alone(sender.take_open_batch(), timeout_ms=timeout_ms)
-        elif self._batch.finished:
+        elif self._batch.finished and not self._is_stored:
             plain.send_again(self._batch, timeout_ms=timeout_ms)
         assert self._batch.receipt is not None
         try:

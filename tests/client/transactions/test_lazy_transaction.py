@@ -361,6 +361,28 @@ def test_its_outcome_stays_unknown_when_its_producer_is_closed(is_asking: bool) 
     run(test, dataclasses.replace(LASTING_LINK, pending_messages_max=1))
 
 
+def test_it_is_committed_when_its_batch_is_stored_and_its_producer_is_closed() -> None:
+    """It was said to be aborted: it was to be sent again, and could not be."""
+
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        (partition,) = cluster.topic("flights")
+        producer = await client.create_producer("flights", linger_ms=0)
+        txn = await client.begin_transaction(lazy=True)
+        await producer.enqueue(b"x", txn=txn)
+        cluster.play.when("send").once(HOLD)
+        commit = asyncio.ensure_future(txn.commit())
+        await cluster.play.holds(1)
+        commit.cancel()
+        cluster.play.release()
+        await producer.close()
+        await txn.commit()
+        assert txn.status is TransactionStatus.COMMITTED
+        assert partition.messages == [b"x"]
+        assert len(cluster.play.commands("send")) == 1
+
+    run(test, LASTING_LINK)
+
+
 def test_it_is_aborted_when_its_copies_were_refused_and_its_producer_is_closed() -> None:
     """No copy had an effect, and there will not be another one."""
 
