@@ -32,7 +32,9 @@ class WholeBatchCommit:
     def _is_stored(self) -> bool:
         """Whether the broker has said so, perhaps to a commit that was cancelled meanwhile."""
         receipt = None if self._batch is None else self._batch.receipt
-        return receipt is not None and receipt.done() and receipt.exception() is None
+        if receipt is None or not receipt.done() or receipt.cancelled():
+            return False
+        return receipt.exception() is None
 
     async def send(
         self, sender: Sender, plain: PlainSender, *, name: str, timeout_ms: float

@@ -347,11 +347,11 @@ MUTANTS = (
         name="whole-batch-again-as-another",
         file=_WHOLE_BATCH,
         old=(
-            "        elif self._batch.finished:\n"
+            "        elif self._batch.finished and not self._is_stored:\n"
             "            plain.send_again(self._batch, timeout_ms=timeout_ms)"
         ),
         new=(
-            "        elif self._batch.finished:\n"
+            "        elif self._batch.finished and not self._is_stored:\n"
             "            self._batch.sequence_id = plain._delivery._next_sequence\n"
             "            plain.send_again(self._batch, timeout_ms=timeout_ms)"
         ),
