@@ -181,6 +181,9 @@ class StreamOffers:
             while True:
                 try:
                     connection, _ = await loop.sock_accept(bound)
+                except ConnectionAbortedError:
+                    # Whoever came is gone again, and keeps nobody else waiting.
+                    continue
                 except OSError as error:
                     log.error("nobody can come to streams at the moment: %s", error)
                     await asyncio.sleep(ACCEPTED_AGAIN_S)
