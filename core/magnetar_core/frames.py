@@ -62,67 +62,65 @@ class _Part(NamedTuple):
     commands: Sequence[pb.Command]
 
 
-class Share:
-    """The share that a conversation has in a turn of the event loop: so many commands.
+class Turns:
+    """Divides the commands of a conversation among turns of the event loop.
 
-    Frames that have arrived are read without waiting. Whoever sends thousands of small ones at once
-    would otherwise have all of them handled before anybody else has a turn.
+    A process that handles hundreds of commands at once makes everybody wait for the last command:
+    commits, replies, and the other side, which could work meanwhile. They may come in one frame, or
+    in many small ones that arrive together.
     """
 
     def __init__(self) -> None:
+        # Handled since others had a turn.
         self._commands = 0
 
-    async def used(self, commands: int) -> None:
-        """Note that commands of a frame were handled; wait for the next turn when it is used up."""
+    async def of(self, frame: pb.Frame) -> AsyncIterator[Carried]:
+        """Yield a frame, or the parts of a large one, and give others a turn where it is due."""
+        commands = frame.commands
+        if len(commands) <= COMMANDS_AT_ONCE:
+            yield frame
+            await self._handled(len(commands))
+            return
+        for start in range(0, len(commands), COMMANDS_AT_ONCE):
+            part = commands[start : start + COMMANDS_AT_ONCE]
+            yield _Part(part)
+            await self._handled(len(part))
+
+    async def received(self, data: bytes) -> AsyncIterator[Carried]:
+        """Parse the bytes that a client sent, and yield them as `of` does.
+
+        A command that cannot be parsed is yielded without a body, so that it gets an answer and the
+        other commands are not lost with it.
+
+        Raises:
+            DecodeError: the bytes are not a frame, or the frame has too many commands.
+        """
+        if len(data) <= FRAME_READ_WHOLE_BYTES_MAX:
+            try:
+                frame = pb.Frame.FromString(data)
+            except DecodeError:
+                log.info(
+                    "a frame has a command that cannot be parsed; its commands are parsed one at a"
+                    " time"
+                )
+            else:
+                async for part in self.of(frame):
+                    yield part
+                return
+        sealed = pb.SealedFrame.FromString(data)
+        if len(sealed.commands) > FRAME_COMMANDS_MAX:
+            raise DecodeError(f"a frame of {len(sealed.commands)} commands")
+        for command in sealed.commands:
+            yield _Part([_read_command(command)])
+            # To parse it alone may have taken as long as many others take.
+            await self._handled(COMMANDS_AT_ONCE)
+
+    async def _handled(self, commands: int) -> None:
+        # Also a frame without commands takes time.
         self._commands += max(commands, 1)
         if self._commands >= COMMANDS_AT_ONCE:
             self._commands = 0
             await asyncio.sleep(0)
-
-
-async def in_turns(frame: pb.Frame) -> AsyncIterator[Carried]:
-    """Divide a frame into parts, and yield a part in each turn of the event loop.
-
-    A process that handles hundreds of commands at once makes everybody wait for the last command:
-    commits, replies, and the other side, which could work meanwhile.
-    """
-    commands = frame.commands
-    if len(commands) <= COMMANDS_AT_ONCE:
-        yield frame
-        return
-    for start in range(0, len(commands), COMMANDS_AT_ONCE):
-        if start:
-            await asyncio.sleep(0)
-        yield _Part(commands[start : start + COMMANDS_AT_ONCE])
-
-
-async def received(data: bytes) -> AsyncIterator[Carried]:
-    """Parse the bytes that a client sent, and yield a part in each turn of the event loop.
-
-    A command that cannot be parsed is yielded without a body, so that it gets an answer and the
-    other commands are not lost with it.
-
-    Raises:
-        DecodeError: the bytes are not a frame, or the frame has too many commands.
-    """
-    if len(data) <= FRAME_READ_WHOLE_BYTES_MAX:
-        try:
-            frame = pb.Frame.FromString(data)
-        except DecodeError:
-            log.info(
-                "a frame has a command that cannot be parsed; its commands are parsed one at a time"
-            )
-        else:
-            async for part in in_turns(frame):
-                yield part
-            return
-    sealed = pb.SealedFrame.FromString(data)
-    if len(sealed.commands) > FRAME_COMMANDS_MAX:
-        raise DecodeError(f"a frame of {len(sealed.commands)} commands")
-    for place, command in enumerate(sealed.commands):
-        if place:
-            await asyncio.sleep(0)
-        yield _Part([_read_command(command)])
 
 
 def _read_command(data: bytes) -> pb.Command:

@@ -19,7 +19,7 @@ from magnetar_core.commands import CommandServer, Gate
 from magnetar_core.config import ListenConfig
 from magnetar_core.errors import MagnetarError, QuotaExceeded
 from magnetar_core.frame_stream import FrameStream, StreamEnded, is_frame
-from magnetar_core.frames import Share, received
+from magnetar_core.frames import Turns
 from magnetar_core.grpc_calls import abort, machine_of
 from magnetar_core.outbox import Outbox
 from magnetar_core.principal import Principal
@@ -176,14 +176,11 @@ class ServerSession:
             log.debug("%s is gone", self._context.peer())
 
     async def _receive(self, carrier: Context | FrameStream) -> None:
-        share = Share()
+        turns = Turns()
         try:
             while is_frame(data := await carrier.read()):
-                commands = 0
-                async for part in received(data):
+                async for part in turns.received(data):
                     await self._hand_over(part.commands)
-                    commands += len(part.commands)
-                await share.used(commands)
         except DecodeError:
             log.warning(
                 "%s sent bytes that are not a frame; it is disconnected", self._context.peer()

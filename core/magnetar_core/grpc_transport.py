@@ -21,7 +21,7 @@ from google.protobuf.message import DecodeError
 
 from magnetar_core.config import FRAME_BYTES_MAX, InvalidConfig
 from magnetar_core.frame_stream import FrameStream, StreamEnded, is_frame
-from magnetar_core.frames import Carried, Share, in_turns
+from magnetar_core.frames import Carried, Turns
 from magnetar_core.outbox import Outbox
 from magnetar_core.security.link_security import PLAIN, LinkSecurity
 from magnetar_core.security.refusals import meaning_of
@@ -252,6 +252,7 @@ class GrpcLink:
         self._on_frame = on_frame
         self._on_closed = on_closed
         self._outbox = Outbox(OUTBOX_BYTES_HIGH)
+        self._turns = Turns()
         self._closed = False
 
     def write(self, frame: bytes) -> None:
@@ -287,12 +288,9 @@ class GrpcLink:
             asyncio.get_running_loop().call_later(LAST_FRAMES_WITHIN_S, self._stream.close)
 
     async def _receive(self) -> None:
-        share = Share()
         try:
             while is_frame(data := await self._carrier.read()):
-                frame = pb.Frame.FromString(data)
-                await self._hand_over(frame)
-                await share.used(len(frame.commands))
+                await self._hand_over(pb.Frame.FromString(data))
         except grpc.aio.AioRpcError as error:
             log.debug("the link to %s broke: %s", self._address, error.details())
         except asyncio.CancelledError:
@@ -307,7 +305,7 @@ class GrpcLink:
             log.exception("a frame from %s could not be handled", self._address)
 
     async def _hand_over(self, frame: pb.Frame) -> None:
-        async for part in in_turns(frame):
+        async for part in self._turns.of(frame):
             if self._closed:
                 return
             self._on_frame(part)

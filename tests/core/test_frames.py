@@ -14,8 +14,7 @@ from magnetar_core.frames import (
     FRAME_COMMANDS_MAX,
     FRAME_READ_WHOLE_BYTES_MAX,
     FrameWriter,
-    in_turns,
-    received,
+    Turns,
 )
 from magnetar_core.wire import (
     broker_pb2,
@@ -81,7 +80,7 @@ def test_a_large_frame_is_handled_in_portions_in_order(count: int) -> None:
         frame.commands.add(request_id=request_id)
 
     async def scenario() -> list[list[int]]:
-        return [[one.request_id for one in part.commands] async for part in in_turns(frame)]
+        return [[one.request_id for one in part.commands] async for part in Turns().of(frame)]
 
     parts = asyncio.run(scenario())
     assert [request_id for part in parts for request_id in part] == list(range(count))
@@ -91,7 +90,7 @@ def test_a_large_frame_is_handled_in_portions_in_order(count: int) -> None:
 
 def commands_of(data: bytes) -> list[service_pb2.Command]:
     async def gathered() -> list[service_pb2.Command]:
-        return [one async for part in received(data) for one in part.commands]
+        return [one async for part in Turns().received(data) for one in part.commands]
 
     return asyncio.run(gathered())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
+_FRAMES = "core/magnetar_core/frames.py"
 _STREAM = "core/magnetar_core/frame_stream.py"
 _OFFERS = "core/magnetar_core/stream_offers.py"
 _TAKING = "core/magnetar_core/stream_taking.py"
@@ -262,9 +263,9 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="frames-without-turns",
-        file=_SESSION,
-        old="                await share.used(commands)\n",
-        new="",
+        file=_FRAMES,
+        old="        self._commands += max(commands, 1)",
+        new="        self._commands = max(commands, 1)",
         mistake="A client that sends thousands of frames at once stops everybody else.",
     ),
     Mutant(
