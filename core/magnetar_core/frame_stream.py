@@ -1,6 +1,7 @@
 """Frames over a bare TCP connection: the length of each frame, then the frame.
 
-An empty frame says that its side is there, and is not handed on.
+An empty frame says that its side is there, and is not handed on. Within TLS, a length that no frame
+has says that nothing follows.
 
 Source: docs/design/0020-frame-streams.md.
 """
@@ -33,7 +34,7 @@ ROOM_BYTES_FIRST: Final = 2 << 20
 # The other side has to wait while more than this has arrived and nobody has read it.
 UNREAD_BYTES_HIGH: Final = 4 << 20
 # What a frame takes here beside its bytes: two million frames of two bytes are not four megabytes.
-FRAME_OVERHEAD_BYTES: Final = 64
+UNREAD_OVERHEAD_BYTES: Final = 64
 # write() waits while more than this has not left this process.
 UNSENT_BYTES_HIGH: Final = 1 << 20
 # Below this size a copy is cheaper than a second piece.
@@ -44,7 +45,8 @@ BEAT_S: Final = 10.0
 # counted, not seconds: a process that was stopped for a minute has heard nothing once.
 SILENT_BEATS_MAX: Final = 2
 _NOTHING: Final = _LENGTH.pack(0)
-# Within TLS: nothing follows. Its own end allows nothing to come from the other side afterwards.
+# Without TLS, each side can end its direction of the connection alone. TLS cannot: if it were ended
+# while the other side still sends, the last frames of this side would be lost.
 _END_LENGTH: Final = (1 << 32) - 1
 _END: Final = _LENGTH.pack(_END_LENGTH)
 
@@ -116,7 +118,7 @@ class FrameStream(asyncio.BufferedProtocol):
             finally:
                 self._reader = None
         frame = self._frames.popleft()
-        self._unread_bytes -= len(frame) + FRAME_OVERHEAD_BYTES
+        self._unread_bytes -= len(frame) + UNREAD_OVERHEAD_BYTES
         if self._is_paused and self._unread_bytes <= UNREAD_BYTES_HIGH // 2:
             self._is_paused = False
             self._silent_beats = 0
@@ -300,7 +302,7 @@ class FrameStream(asyncio.BufferedProtocol):
         if self._is_finishing:
             return
         self._frames.append(frame)
-        self._unread_bytes += len(frame) + FRAME_OVERHEAD_BYTES
+        self._unread_bytes += len(frame) + UNREAD_OVERHEAD_BYTES
         if self._unread_bytes > UNREAD_BYTES_HIGH and not self._is_paused:
             self._is_paused = True
             if self._transport is not None:

@@ -39,6 +39,7 @@ from magnetar_core.grpc_unary import UnaryCalls
 from magnetar_core.security.admission import Admission
 from magnetar_core.security.identity import Identity
 from magnetar_core.security.server_tls import ServerTls
+from magnetar_core.security.stream_tls import StreamCertificate
 from magnetar_core.slow_operations import SlowOperations
 from magnetar_core.stream_offers import OFFER_KEY, StreamOffers
 from magnetar_core.traces.spans import ServerTraces
@@ -102,15 +103,8 @@ class GrpcServer:
             self._traces,
             answer_bytes_max=config.session_answer_bytes_max,
         )
+        # None: it was not opened, or has none.
         self._streams: StreamOffers | None = None
-        if config.streams:
-            files = (config.tls_certificate_file, config.tls_key_file)
-            self._streams = StreamOffers(
-                config.host,
-                config.stream_port,
-                config.frame_bytes_max,
-                files if config.tls_certificate_file else None,
-            )
         self._health = health.aio.HealthServicer()
         # None: it was not opened.
         self._server: grpc.aio.Server | None = None
@@ -140,7 +134,8 @@ class GrpcServer:
         )
         try:
             self.port = self._bind(server)
-            if self._streams is not None:
+            if self._config.streams:
+                self._streams = self._new_streams()
                 await self._streams.open()
         except BaseException:
             if self._streams is not None:
@@ -202,6 +197,13 @@ class GrpcServer:
                 f"cannot listen at {asked}: it is taken, or not an address of this machine; "
                 "choose another port, or stop what uses it"
             ) from error
+
+    def _new_streams(self) -> StreamOffers:
+        config = self._config
+        certificate = None
+        if config.tls_certificate_file:
+            certificate = StreamCertificate(config.tls_certificate_file, config.tls_key_file)
+        return StreamOffers(config.host, config.stream_port, config.frame_bytes_max, certificate)
 
     async def _set_health(self, *, serving: bool) -> None:
         status = HealthCheckResponse.SERVING if serving else HealthCheckResponse.NOT_SERVING

@@ -86,8 +86,7 @@ class StreamOffers:
         host: where to listen.
         port: 0 lets the operating system choose.
         frame_bytes_max: the largest frame of a client.
-        certificate_files: the files of the server's certificate and its key; None: streams are
-            plain text.
+        certificate: what connections talk TLS with; None: they are plain text.
     """
 
     def __init__(
@@ -95,30 +94,29 @@ class StreamOffers:
         host: str,
         port: int,
         frame_bytes_max: int,
-        certificate_files: tuple[str, str] | None = None,
+        certificate: StreamCertificate | None = None,
     ) -> None:
-        self.wish = WISH_PLAIN if certificate_files is None else WISH_TLS
-        self._certificate_files = certificate_files
-        # Read when the port is taken.
-        self._certificate: StreamCertificate | None = None
         self._host = host
         self._port = port
         self._frame_bytes_max = frame_bytes_max
+        self._certificate = certificate
         self._offers: dict[str, Offer] = {}
         # One for each address.
         self._listening: list[asyncio.Task[None]] = []
         self._greetings: set[asyncio.Task[None]] = set()
 
+    @property
+    def wish(self) -> str:
+        """What a client wishes that can be made an offer."""
+        return WISH_PLAIN if self._certificate is None else WISH_TLS
+
     async def open(self) -> None:
         """Take the port.
 
         Raises:
-            InvalidConfig: it is taken, or not an address of this machine; or the certificate cannot
-                be read.
+            InvalidConfig: it is taken, or not an address of this machine.
         """
         loop = asyncio.get_running_loop()
-        if self._certificate_files is not None:
-            self._certificate = StreamCertificate(*self._certificate_files)
         try:
             addresses = await loop.getaddrinfo(
                 self._host.strip("[]"), self._port, type=socket.SOCK_STREAM
@@ -185,7 +183,11 @@ class StreamOffers:
                     # Whoever came is gone again, and keeps nobody else waiting.
                     continue
                 except OSError as error:
-                    log.error("nobody can come to streams at the moment: %s", error)
+                    log.error(
+                        "no connection to the port of streams is accepted at the moment: %s; if too"
+                        " many files are open, let the process have more (ulimit -n)",
+                        error,
+                    )
                     await asyncio.sleep(ACCEPTED_AGAIN_S)
                     continue
                 if len(self._greetings) >= STRANGERS_MAX:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
-from functools import cache
 from typing import Final
 
 from magnetar_core.config import split_address
@@ -50,7 +48,7 @@ async def take(server: str, offer: str, frame_bytes_max: int, *, tls: bool) -> F
                 lambda: FrameStream(frame_bytes_max),
                 host,
                 int(port),
-                ssl=_context() if tls else None,
+                ssl=client_context() if tls else None,
                 # No name is looked for in the certificate: it is known by its fingerprint.
                 server_hostname="" if tls else None,
             )
@@ -69,11 +67,6 @@ async def take(server: str, offer: str, frame_bytes_max: int, *, tls: bool) -> F
         raise
     stream.beat()
     return stream
-
-
-@cache
-def _context() -> ssl.SSLContext:
-    return client_context()
 
 
 class Unreachable:

@@ -5,9 +5,13 @@ from __future__ import annotations
 import os
 import ssl
 import stat
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from magnetar_core.config import InvalidConfig
+
+Content = TypeVar("Content")
 
 # Of a file: when it was written, which one it is, and how long.
 Stamp = tuple[int, int, int]
@@ -20,6 +24,44 @@ def stamp_of(file: str) -> Stamp | None:
     except OSError:
         return None
     return found.st_mtime_ns, found.st_ino, found.st_size
+
+
+class RenewedFiles(Generic[Content]):
+    """What several files say together, read again when one of them has changed.
+
+    Attributes:
+        content: what they said when they could be used last.
+
+    Args:
+        files: their names.
+        read: reads all of them.
+    Raises:
+        InvalidConfig: as read.
+    """
+
+    def __init__(self, files: Sequence[str], read: Callable[[], Content]) -> None:
+        self._files = files
+        self._read = read
+        # Before they are read: what is written meanwhile is read again.
+        self._stamps = self._look()
+        self.content = read()
+
+    def refresh(self) -> bool:
+        """Look whether a file has changed; return whether the content is a new one.
+
+        Raises:
+            InvalidConfig: they have changed and cannot be used; what they said before stays. A file
+                that is being written is looked at again the next time.
+        """
+        stamps = self._look()
+        if stamps == self._stamps:
+            return False
+        self.content = self._read()
+        self._stamps = stamps
+        return True
+
+    def _look(self) -> Sequence[Stamp | None]:
+        return [stamp_of(one) for one in self._files]
 
 
 def read_pair(certificate_file: str, key_file: str) -> tuple[bytes, bytes]:

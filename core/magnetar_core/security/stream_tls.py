@@ -11,10 +11,10 @@ import hashlib
 import hmac
 import logging
 import ssl
-from collections.abc import Sequence
+from functools import cache
 
 from magnetar_core.config import InvalidConfig
-from magnetar_core.security.pem_files import Stamp, read_pair, stamp_of
+from magnetar_core.security.pem_files import RenewedFiles, read_pair
 
 log = logging.getLogger(__name__)
 
@@ -22,9 +22,6 @@ log = logging.getLogger(__name__)
 class StreamCertificate:
     """The certificate of a server's streams: the server's own, read again when its files change.
 
-    Attributes:
-        context: for the next connection.
-        fingerprint: of the certificate, in hexadecimal: SHA-256.
     Raises:
         InvalidConfig: a file cannot be read, or is not what it should be.
     """
@@ -32,24 +29,25 @@ class StreamCertificate:
     def __init__(self, certificate_file: str, key_file: str) -> None:
         self._certificate_file = certificate_file
         self._key_file = key_file
-        self._stamps = self._look()
-        self.context, self.fingerprint = self._read()
+        self._files = RenewedFiles((certificate_file, key_file), self._read)
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """What the next connection talks TLS with."""
+        return self._files.content[0]
+
+    @property
+    def fingerprint(self) -> str:
+        """The SHA-256 of the certificate, in hexadecimal."""
+        return self._files.content[1]
 
     def refresh(self) -> None:
         """Look whether the files have changed. What cannot be read leaves the former ones."""
-        stamps = self._look()
-        if stamps == self._stamps:
-            return
         try:
-            self.context, self.fingerprint = self._read()
+            self._files.refresh()
         except InvalidConfig as error:
             # gRPC's port says so in the log.
             log.debug("new TLS files are not used for streams: %s", error)
-            return
-        self._stamps = stamps
-
-    def _look(self) -> Sequence[Stamp | None]:
-        return [stamp_of(self._certificate_file), stamp_of(self._key_file)]
 
     def _read(self) -> tuple[ssl.SSLContext, str]:
         # Clients have no such package, and no certificate of this kind.
@@ -71,6 +69,7 @@ class StreamCertificate:
         return context, fingerprint
 
 
+@cache
 def client_context() -> ssl.SSLContext:
     """Return the context of a client. It trusts nobody: `has_fingerprint` says who is there."""
     context = _newest(ssl.PROTOCOL_TLS_CLIENT)

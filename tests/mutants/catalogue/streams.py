@@ -73,8 +73,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="streams-in-plain-text-despite-tls",
         file=_SERVER,
-        old="                files if config.tls_certificate_file else None,",
-        new="                None,",
+        old="        if config.tls_certificate_file:\n            certificate = StreamC",
+        new="        if False:\n            certificate = StreamC",
         mistake="With TLS, frames go over the network in plain text.",
     ),
     Mutant(
@@ -271,7 +271,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a-frame-is-its-bytes",
         file=_STREAM,
-        old="        self._unread_bytes += len(frame) + FRAME_OVERHEAD_BYTES",
+        old="        self._unread_bytes += len(frame) + UNREAD_OVERHEAD_BYTES",
         new="        self._unread_bytes += len(frame)",
         mistake="Millions of frames of two bytes lie in memory before a client has to wait.",
     ),
