@@ -92,11 +92,11 @@ def check_directory(directory: str) -> Checked:
             f"the file {synced_mark.FILE} is missing, which says what was synced", in_logs=True
         )
     damage = damage_in_logs(directory, check_manifest(number, manifest, mark), mark)
-    if damage is not None and (
-        # A kill takes nothing that was written.
-        not damage.is_torn or unsynced_note.machine_stayed_up(directory)
-    ):
-        raise StoreDamaged(damage.reason, in_logs=True)
+    if damage is not None:
+        # Only a loss of power takes something that was written; a kill does not.
+        may_be_lost = damage.is_torn and not unsynced_note.machine_stayed_up(directory)
+        if not may_be_lost:
+            raise StoreDamaged(damage.reason, in_logs=True)
     return Checked(mark, damage)
 
 

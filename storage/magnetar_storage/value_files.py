@@ -164,15 +164,14 @@ class ValueFiles:
         Raises:
             ValueUnreadable: it is damaged.
         """
-        file, position, length, checksum = pointer
         try:
-            value = os.pread(self._handle(file), length, position)
+            value = self._whole(pointer)
         except OSError as error:
-            raise ValueUnreadable(f"{self._name(file)} cannot be read: {error}") from error
-        if len(value) != length or google_crc32c.value(value) != checksum:
+            raise ValueUnreadable(f"{self._name(pointer.file)} cannot be read: {error}") from error
+        if value is None:
             raise ValueUnreadable(
-                f"{self._name(file)} is damaged: the {length} bytes from byte {position} on are not"
-                " those that were written"
+                f"{self._name(pointer.file)} is damaged: the {pointer.length} bytes from byte"
+                f" {pointer.position} on are not those that were written"
             )
         return value
 
@@ -182,12 +181,10 @@ class ValueFiles:
         Raises:
             OSError: the disk does not say.
         """
-        file, position, length, checksum = pointer
         try:
-            value = os.pread(self._handle(file), length, position)
+            return self._whole(pointer) is not None
         except FileNotFoundError:
             return False
-        return len(value) == length and google_crc32c.value(value) == checksum
 
     def resolve(self, row: bytes) -> bytes:
         """Return the value of a row that begins with MARKED.
@@ -268,6 +265,14 @@ class ValueFiles:
                 part = _behind(part, written)
         self.sizes[self.active] = position
         self._unsynced[self.active] = position
+
+    def _whole(self, pointer: Pointer) -> bytes | None:
+        """Return a value; None: other bytes are in its place, or fewer."""
+        file, position, length, checksum = pointer
+        value = os.pread(self._handle(file), length, position)
+        if len(value) != length or google_crc32c.value(value) != checksum:
+            return None
+        return value
 
     def _place(self, file: int, at: int) -> Place | None:
         """Return the record at a position; None: there is none that is whole."""

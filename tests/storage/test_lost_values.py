@@ -26,7 +26,6 @@ from tests.storage.value_stores import (
     put,
     rest,
     run,
-    small_files,
     value_of,
 )
 
@@ -40,12 +39,6 @@ from magnetar_storage.rocks import RocksStore
 from magnetar_storage.store import KEY_END, StoreDamaged, StoreFailed, WriteBatch
 from magnetar_storage.store_files import LOG, log_path, numbered, values_path
 from magnetar_storage.store_identity import KEY
-
-
-@pytest.fixture
-def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    small_files(monkeypatch)
-    return tmp_path / "data"
 
 
 def boot(monkeypatch: pytest.MonkeyPatch) -> None:

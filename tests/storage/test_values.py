@@ -29,7 +29,6 @@ from tests.storage.value_stores import (
     put,
     rest,
     run,
-    small_files,
     value_of,
 )
 
@@ -58,12 +57,6 @@ VALUES_OF_ALL_KINDS = [
     b"\xff\x01" * VALUE_BYTES_MIN,
     bytes(1 << 20),
 ]
-
-
-@pytest.fixture
-def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    small_files(monkeypatch)
-    return tmp_path / "data"
 
 
 def test_values_of_all_kinds_come_back(directory: Path) -> None:

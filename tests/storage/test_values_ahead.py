@@ -23,7 +23,6 @@ from tests.storage.value_stores import (
     put,
     rest,
     run,
-    small_files,
 )
 
 from magnetar_storage import value_rounds
@@ -31,12 +30,6 @@ from magnetar_storage.rocks import RocksStore
 from magnetar_storage.store import StoreFailed, WriteBatch
 from magnetar_storage.store_files import VALUES, numbered
 from magnetar_storage.synced_mark import read_mark
-
-
-@pytest.fixture
-def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    small_files(monkeypatch)
-    return tmp_path / "data"
 
 
 def ahead(store: RocksStore) -> WriteBatch:
