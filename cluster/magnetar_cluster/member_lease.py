@@ -140,7 +140,7 @@ class MemberLease:
     async def _run(self) -> None:
         while not self._ending:
             lease = await self._grant()
-            if self._comes_too_late(lease):
+            if self._gives_back(lease):
                 return
             self.lease = lease
             self._over.clear()
@@ -155,8 +155,8 @@ class MemberLease:
             # A directory that ends each lease at once is not asked without a pause.
             await asyncio.sleep(self._settings.directory_pause_ms_min / 1000)
 
-    def _comes_too_late(self, lease: Lease) -> bool:
-        """Return whether the member was given up while it asked for a lease: it stays silent."""
+    def _gives_back(self, lease: Lease) -> bool:
+        """Note a lease for end() to revoke if the member was given up meanwhile; return whether."""
         if self._ending:
             self._given_up = lease.id
         return self._ending

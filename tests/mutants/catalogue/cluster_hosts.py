@@ -46,8 +46,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="lease-after-the-end-is-taken-up",
         file=_KEEPER,
-        old="            if self._comes_too_late(lease):\n",
-        new="            if self._comes_too_late(lease) and self._spoke:\n",
+        old="            if self._gives_back(lease):\n",
+        new="            if self._gives_back(lease) and self._spoke:\n",
         mistake="A member that shall be silent for good speaks when a late grant is answered.",
     ),
     Mutant(
