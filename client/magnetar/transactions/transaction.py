@@ -277,7 +277,7 @@ class Transaction:
                 return
             if self._phase is Phase.OPEN:
                 await self._prepare_commit()
-            if self._phase in (Phase.PREPARED, Phase.BOTH_ASKED):
+            if self._phase is Phase.PREPARED:
                 self._move(Event.COMMIT_REQUESTED)
             await self._ask_commit(wait_finished, fingerprint)
 

@@ -94,7 +94,6 @@ TRANSITIONS: Final[Mapping[tuple[Phase, Event], Phase]] = {
     (Phase.COMMIT_ASKED, Event.ABORT_REQUESTED): Phase.BOTH_ASKED,
     (Phase.ABORT_ASKED, Event.ABORT_REQUESTED): Phase.ABORT_ASKED,
     (Phase.BOTH_ASKED, Event.ABORT_REQUESTED): Phase.BOTH_ASKED,
-    (Phase.BOTH_ASKED, Event.COMMIT_REQUESTED): Phase.BOTH_ASKED,
     (Phase.OPEN, Event.LEFT): Phase.LEFT,
     (Phase.FLUSHING, Event.LEFT): Phase.LEFT,
     (Phase.PREPARED, Event.LEFT): Phase.LEFT,

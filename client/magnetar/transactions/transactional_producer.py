@@ -399,8 +399,7 @@ class TransactionalProducer:
     def _after_failure(self) -> None:
         """Forget a transaction that was aborted, and keep it if its outcome is unknown."""
         if self._transaction is not None and self._transaction.has_been_aborted:
-            self._transaction = None
-            self._move(Event.ENDED)
+            self._note_end()
 
     def _on_pair(self, identity: ProducerIdentity) -> None:
         self._identity = identity

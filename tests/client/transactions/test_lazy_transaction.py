@@ -18,6 +18,7 @@ from magnetar import (
     CommitRefused,
     InvalidTxnState,
     OutcomeUnknown,
+    Transaction,
 )
 from magnetar.enums import TransactionStatus
 from magnetar_core.errors import DiskFull, QuotaExceeded, UnsupportedVersion
@@ -170,18 +171,26 @@ def test_nothing_in_it_asks_nobody() -> None:
     run(test)
 
 
+async def commit_while_it_begins(
+    cluster: FakeCluster, client: Client
+) -> tuple[Transaction, asyncio.Future[None]]:
+    """Commit a transaction that has to begin, and whose coordinator does not answer yet."""
+    cluster.topic("flights", 2)
+    cluster.play.when("new_txn").always(HOLD)
+    producer = await client.create_producer("flights")
+    txn = await client.begin_transaction(lazy=True)
+    for partition in range(2):
+        await producer.enqueue(b"x", partition=partition, txn=txn)
+    commit = asyncio.ensure_future(txn.commit())
+    await cluster.play.holds()
+    return txn, commit
+
+
 def test_a_commit_while_it_begins_hears_that_the_client_closed() -> None:
     """It got a CancelledError, although nobody had cancelled it."""
 
     async def test(cluster: FakeCluster, client: Client) -> None:
-        cluster.topic("flights", 2)
-        cluster.play.when("new_txn").always(HOLD)
-        producer = await client.create_producer("flights")
-        txn = await client.begin_transaction(lazy=True)
-        for partition in range(2):
-            await producer.enqueue(b"x", partition=partition, txn=txn)
-        commit = asyncio.ensure_future(txn.commit())
-        await cluster.play.holds()
+        txn, commit = await commit_while_it_begins(cluster, client)
         await client.close()
         with pytest.raises(ClientClosed):
             await commit
@@ -193,14 +202,7 @@ def test_a_commit_while_it_begins_hears_that_the_client_closed() -> None:
 
 def test_a_commit_that_is_cancelled_while_it_begins_is_cancelled() -> None:
     async def test(cluster: FakeCluster, client: Client) -> None:
-        cluster.topic("flights", 2)
-        cluster.play.when("new_txn").always(HOLD)
-        producer = await client.create_producer("flights")
-        txn = await client.begin_transaction(lazy=True)
-        for partition in range(2):
-            await producer.enqueue(b"x", partition=partition, txn=txn)
-        commit = asyncio.ensure_future(txn.commit())
-        await cluster.play.holds()
+        txn, commit = await commit_while_it_begins(cluster, client)
         commit.cancel()
         with pytest.raises(asyncio.CancelledError):
             await commit
