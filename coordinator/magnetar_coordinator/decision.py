@@ -77,6 +77,21 @@ def not_open(txn_id: TxnID, status: TxnStatus) -> InvalidTxnState:
     )
 
 
+def may_be_prepared(txn_id: TxnID, transactional_id: str) -> InvalidTxnState:
+    """Return the error of a command that would end an OPEN transaction of two-phase commit.
+
+    Only the database knows whether such a transaction is prepared, and how it ends: prepare() asks
+    no coordinator.
+    """
+    return InvalidTxnState(
+        f"{txn_id} of {transactional_id!r} is in two-phase commit and may be prepared, so nothing"
+        " was ended. If the database's table of states names it, `magnetar transactions complete`"
+        " commits it; if not, `magnetar transactions force-terminate --abort-prepared` aborts it",
+        txn_id=txn_id,
+        transactional_id=transactional_id,
+    )
+
+
 def forgotten(txn_id: TxnID) -> TxnForgotten:
     """Return the error about a transaction whose outcome is no longer kept."""
     return TxnForgotten(f"transaction {txn_id} ended, and its outcome is forgotten", txn_id=txn_id)

@@ -14,6 +14,7 @@ from magnetar_coordinator.decision import (
     Decision,
     EndTxnRequest,
     OutcomeMissing,
+    may_be_prepared,
     not_open,
     repeat_accept_loss,
     repeat_end,
@@ -138,7 +139,8 @@ class Shard(TransactionTable):
         Raises:
             TxnNotFound: never opened. No effect.
             InvalidTxnState: the opposite outcome, or another selection, is fixed; or a
-                transactional producer owns it, whose identity was not shown. No effect.
+                transactional producer owns it, whose identity was not shown: it may be prepared,
+                if it is in two-phase commit. No effect.
             InvalidArgument: counts name a partition or subscription that takes no part. No effect.
             OutcomeMissing: ended before, and not in memory.
         Source: PIP-31, CommandEndTxn.
@@ -147,6 +149,8 @@ class Shard(TransactionTable):
         if isinstance(found, TxnEnded):
             return repeat_end(end, found.status, found.selection_digest, found.stamp)
         if not end.identity_shown and found.owner is not None:
+            if found.may_be_prepared:
+                raise may_be_prepared(found.txn_id, found.owner.transactional_id)
             raise InvalidTxnState(
                 f"{end.txn_id} is of {found.owner.transactional_id!r}: end it with that identity,"
                 " or force-terminate it",

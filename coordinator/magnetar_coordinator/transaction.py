@@ -119,6 +119,11 @@ class Transaction:
         return self.timeout_ms > 0
 
     @property
+    def may_be_prepared(self) -> bool:
+        """Whether it waits for the decision of a database, as far as this coordinator knows."""
+        return self.status is TxnStatus.OPEN and not self.expires
+
+    @property
     def deadline_run_time_ms(self) -> int:
         """Run time at which the transaction expires, in milliseconds."""
         return self.start_run_time_ms + self.timeout_ms

@@ -13,7 +13,7 @@ from typing import Any
 from magnetar_coordinator import answers
 from magnetar_coordinator import named_sequences as name_rules
 from magnetar_coordinator import transactional_id as rules
-from magnetar_coordinator.decision import EndTxnRequest
+from magnetar_coordinator.decision import EndTxnRequest, may_be_prepared
 from magnetar_coordinator.requests import (
     action_of,
     end_of,
@@ -58,7 +58,13 @@ class TransactionalIdCommands:
     # Taking over.
 
     def _init_producer(self, request: pb.CommandInitProducer, reply: Reply) -> None:
-        """Handle InitProducer (KIP-939, InitProducerId)."""
+        """Handle InitProducer (KIP-939, InitProducerId).
+
+        Raises:
+            InvalidTxnState: the ongoing transaction is in two-phase commit, and the call neither
+                keeps it nor is in two-phase commit itself. No effect.
+            TransactionalIdAuthorizationFailed: two-phase commit is off. No effect.
+        """
         config = self._runtime.config
         if request.enable_2pc and not config.two_phase_commit_enabled:
             raise TransactionalIdAuthorizationFailed(
@@ -95,7 +101,10 @@ class TransactionalIdCommands:
             )
         elif identity.state is TransactionalIdState.ONGOING:
             assert identity.txn_id is not None
-            end = EndTxnRequest(identity.txn_id, TxnAction.ABORT)
+            ongoing = runtime.shard.live[identity.txn_id]
+            if ongoing.may_be_prepared and not request.enable_2pc:
+                raise may_be_prepared(ongoing.txn_id, identity.transactional_id)
+            end = EndTxnRequest(ongoing.txn_id, TxnAction.ABORT)
             runtime.carry_out(runtime.shard.end(end, time_ms=runtime.time_ms()))
             self._take_over(request, reply, deadline_s)
             return

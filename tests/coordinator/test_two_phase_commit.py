@@ -388,6 +388,34 @@ def test_a_takeover_with_two_phase_commit_keeps_only_what_it_is_asked_to_keep() 
     run(scenario())
 
 
+def test_a_takeover_outside_of_two_phase_commit_aborts_nothing_that_may_be_prepared() -> None:
+    """KIP-939 has it aborted, though its database may have committed."""
+
+    async def scenario() -> None:
+        world = await open_world()
+        app = Hand(world)
+        pair = await app.init(two_phase=True)
+        txn_id = await app.begin(pair, P0)
+        for restarts in (False, True):
+            if restarts:
+                await world.restart()
+            before = world.coordinator.transactional_ids.get(app.id)
+            error = await refused(app.ask(app.init_command()), InvalidTxnState)
+            assert "complete" in str(error)
+            assert "--abort-prepared" in str(error)
+            assert world.coordinator.transactional_ids.get(app.id) == before
+        # One that keeps it is no part of two-phase commit either: it may end it, but not by chance.
+        kept = await app.init(keep=True)
+        await refused(app.ask(app.init_command()), InvalidTxnState)
+        assert await world.client.status(txn_id) == common.OPEN
+        following = await app.end(kept, ABORT)
+        await world.settle()
+        assert await app.init() > following
+        await world.close()
+
+    run(scenario())
+
+
 def test_who_kept_a_prepared_transaction_begins_nothing_and_does_not_get_it_either() -> None:
     async def scenario() -> None:
         world = await open_world()
@@ -476,17 +504,27 @@ def test_expiry_raises_the_epoch() -> None:
     run(scenario())
 
 
-def test_only_its_identity_ends_it_or_adds_to_it() -> None:
+@pytest.mark.parametrize("two_phase", [False, True])
+def test_only_its_identity_ends_it_or_adds_to_it(two_phase: bool) -> None:
     async def scenario() -> None:
         world = await open_world()
         app = Hand(world)
-        txn_id = await app.begin(await app.init(), P0)
-        for action in (COMMIT, ABORT):
-            command = pb.CommandEndTxn(txn_id=txn_id.to_wire(), txn_action=action)
-            error = await refused(world.client.ask(command), InvalidTxnState)
-            assert error.details["transactional_id"] == "app"
+        pair = await app.init(two_phase=two_phase)
+        txn_id = await app.begin(pair, P0)
+
+        async def refused_both() -> str:
+            for action in (COMMIT, ABORT):
+                command = pb.CommandEndTxn(txn_id=txn_id.to_wire(), txn_action=action)
+                error = await refused(world.client.ask(command), InvalidTxnState)
+                assert error.details["transactional_id"] == "app"
+            return str(error)
+
+        assert ("complete" in await refused_both()) is two_phase
         add = pb.CommandAddPartitionToTxn(txn_id=txn_id.to_wire(), partitions=[P1.to_wire()])
         await refused(world.client.ask(add), InvalidArgument)
+        hold_ends(world)
+        await app.end(pair)
+        assert "complete" not in await refused_both(), "it is decided"
         await world.close()
 
     run(scenario())

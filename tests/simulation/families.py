@@ -295,7 +295,7 @@ FAMILIES = {
                 transactions_min=150,
                 crashes_min=10,
             ),
-            _provoked("o fenced", "o completed", "o sequences", "o terminated"),
+            _provoked("o fenced", "o completed", "o sequences", "o terminated", "o by hand"),
         ),
         Family(
             "p",

@@ -18,6 +18,8 @@ from tests.simulation.sdk_programs import COMMIT_ATTEMPTS, Writer, with_client
 import magnetar
 from magnetar import PreparedTxnState
 from magnetar_core.errors import (
+    ConcurrentTransactions,
+    DataLoss,
     InvalidTxnState,
     MagnetarError,
     OutcomeUnknown,
@@ -206,6 +208,10 @@ async def recover(world: World, instance: Instance, *, pause_s: float = 0.0) -> 
         await asyncio.sleep(pause_s)
     database.owner = instance.label
     held = PreparedTxnState.parse(database.state)
+    try:
+        await instance.producer.check_outcome(held)
+    except DataLoss as error:
+        world.history.violation("o", f"{instance.name}: {error}")
     record = None if kept.txn_id is None else world.history.transactions.get(kept.txn_id)
     asked_at = world.loop.time()
     committed = await instance.producer.complete(held)
@@ -248,6 +254,27 @@ async def one_unit(world: World, node: ClientNode, instance: Instance, random: R
     await asyncio.sleep(random.choice((0.0, 0.0, 0.05)))
     await instance.commit()
     world.history.counts["dual writes"] += 1
+
+
+async def complete_by_hand(world: World, client: magnetar.Client, name: str) -> None:
+    """An administrator completes what a database names, though its program may live and go on."""
+    state = PreparedTxnState.parse(world.databases[name].state)
+    if state.txn_id is None:
+        return
+    now = world.loop.time()
+    call = InitCall("administrator", now, now + INIT_CALL_SECONDS_MAX)
+    world.init_calls.setdefault(name, []).append(call)
+    try:
+        did = await client.admin.transactional_ids.complete(name, state)
+    except DataLoss as error:
+        world.history.violation("o", f"{name}: {error}")
+    except ConcurrentTransactions:
+        return
+    call.done_at = world.loop.time()
+    world.history.told(
+        world.history.transactions[state.txn_id], common_pb2.COMMITTING, asked_at=now
+    )
+    world.provoked["o by hand"] += did
 
 
 async def recover_all(world: World, node: ClientNode) -> None:
@@ -335,13 +362,18 @@ async def one_sequence(
 
 
 async def terminator(world: World, node: ClientNode) -> None:
-    """A transactional id that an administrator terminates, again and again."""
+    """A transactional id that an administrator terminates, again and again.
+
+    Meanwhile the administrator completes what databases name.
+    """
 
     async def work(client: magnetar.Client, random: Random) -> None:
         instance = Instance(world, client, node, "victim")
         await instance.init()
         await instance.producer.complete(PreparedTxnState())
         while not node.stopping:
+            if world.databases:
+                await complete_by_hand(world, client, random.choice(sorted(world.databases)))
             await instance.begin()
             await instance.send(random, node.name, wait=True)
             await instance.producer.prepare()
@@ -349,7 +381,7 @@ async def terminator(world: World, node: ClientNode) -> None:
             assert record is not None
             if random.random() < 0.5:
                 asked_at = world.loop.time()
-                await client.admin.transactional_ids.force_terminate("victim")
+                await client.admin.transactional_ids.force_terminate("victim", abort_prepared=True)
                 world.history.ask_abort(record)
                 world.history.told(record, common_pb2.ABORTING, asked_at=asked_at)
                 world.provoked["o terminated"] += 1
@@ -371,7 +403,7 @@ async def terminate_victim(world: World, node: ClientNode) -> None:
 
     async def work(client: magnetar.Client, random: Random) -> None:
         try:
-            await client.admin.transactional_ids.force_terminate("victim")
+            await client.admin.transactional_ids.force_terminate("victim", abort_prepared=True)
         except TransactionalIdNotFound:
             pass
         node.stopping = True

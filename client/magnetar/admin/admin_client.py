@@ -24,7 +24,7 @@ class AdminClient:
         subscriptions: create, delete, move subscriptions.
         groups: list, describe, delete groups; reset their offsets.
         transactions: list, describe, end transactions; find and abort hanging transactions.
-        transactional_ids: list, describe transactional ids; terminate their prepared transactions.
+        transactional_ids: list, describe transactional ids; end their prepared transactions.
         named_sequences: describe and remove named sequences.
     """
 

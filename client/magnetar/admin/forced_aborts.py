@@ -59,6 +59,8 @@ class ForcedAborts:
         Raises:
             ResourceInUse: transactions are in the way, and force is not set or the operation's
                 time is up.
+            InvalidTxnState: a transaction in the way is in two-phase commit and may be prepared:
+                complete it, or force-terminate it with abort_prepared. Others may be aborted.
         Source: docs/design/0001-protocol.md, Subscriptions (j).
         """
         runtime = self._cluster.runtime

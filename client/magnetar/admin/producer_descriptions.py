@@ -29,6 +29,13 @@ class TransactionalIdDescription:
     two_phase_commit: bool
     txn_id: TxnID | None
 
+    @property
+    def current_pair(self) -> tuple[int, int]:
+        """The producer id and the epoch of the instance that may act now."""
+        if self.next_producer_id == -1:
+            return self.producer_id, self.producer_epoch
+        return self.next_producer_id, self.next_producer_epoch
+
     @classmethod
     def from_wire(
         cls, wire: transaction_pb2.TransactionalIdDescription

@@ -58,6 +58,8 @@ class SubscriptionAdmin:
             SubscriptionNotFound: no subscription has this name.
             ResourceInUse: a partition has pending acks of the subscription. Other partitions may
                 have deleted it already; repeat the call.
+            InvalidTxnState: with force: one of these transactions may be prepared for two-phase
+                commit. Other partitions may have deleted it already.
         """
         route = await self._cluster.route(topic)
         for partition in range(route.partition_count):
@@ -102,6 +104,8 @@ class SubscriptionAdmin:
         Raises:
             SubscriptionNotFound: no subscription has this name.
             ResourceInUse: a partition has pending acks; its cursor has not moved.
+            InvalidTxnState: with force: one of these transactions may be prepared for two-phase
+                commit; the cursor of its partition has not moved.
         """
         route = await self._cluster.route(topic)
         if partition is not None:

@@ -95,6 +95,8 @@ class TopicAdmin:
             TopicNotFound: no topic has this name.
             Gone: the topic of this name has another id. No effect.
             ResourceInUse: the topic has open transactions or pending acks. No effect.
+            InvalidTxnState: with force: one of these transactions may be prepared for two-phase
+                commit. The topic stays; others of them may be aborted.
         """
         command = topic_pb2.CommandDeleteTopic(topic=topic, topic_id=topic_id)
         await self._forced.unless_in_use(

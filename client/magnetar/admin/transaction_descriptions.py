@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from magnetar.enums import TransactionStatus
-from magnetar.transactions.producer_identity import ProducerIdentity
+from magnetar.transactions.producer_identity import PreparedTxnState, ProducerIdentity
 from magnetar_core.errors import END_REFUSALS, MagnetarError
 from magnetar_core.errors import from_wire as error_from_wire
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
@@ -135,6 +135,18 @@ class TransactionDescription:
     two_phase_commit: bool = False
     ended_at_ms: int = 0
     stamp: int = 0
+
+    @property
+    def may_be_prepared(self) -> bool:
+        """Whether it is open and in two-phase commit: only its database knows how it ends."""
+        return self.two_phase_commit and self.status is TransactionStatus.OPEN
+
+    @property
+    def prepared_state(self) -> PreparedTxnState:
+        """The state that names it in its database, once it is prepared; empty without identity."""
+        if self.identity is None:
+            return PreparedTxnState()
+        return PreparedTxnState.of(self.identity, self.txn_id)
 
     @classmethod
     def from_wire(cls, wire: transaction_pb2.TransactionDescription) -> TransactionDescription:

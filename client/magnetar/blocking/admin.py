@@ -26,6 +26,7 @@ from magnetar.admin.transactions import TransactionAdmin as AsyncTransactionAdmi
 from magnetar.blocking.facade import Calls, Facade
 from magnetar.enums import InitialPosition, SubscriptionType, TransactionAction, TransactionStatus
 from magnetar.link.members import ClusterInfo
+from magnetar.transactions.producer_identity import PreparedTxnState
 from magnetar_core.errors import MagnetarError
 from magnetar_core.ids import TxnID
 
@@ -93,6 +94,8 @@ class TopicAdmin(Facade[AsyncTopicAdmin]):
             TopicNotFound: no topic has this name.
             Gone: the topic of this name has another id. No effect.
             ResourceInUse: the topic has open transactions or pending acks. No effect.
+            InvalidTxnState: with force: one of these transactions may be prepared for two-phase
+                commit. The topic stays; others of them may be aborted.
         """
         self._loop.wait(self.inner.delete(topic, force=force, topic_id=topic_id))
 
@@ -242,6 +245,8 @@ class SubscriptionAdmin(Facade[AsyncSubscriptionAdmin]):
             SubscriptionNotFound: no subscription has this name.
             ResourceInUse: a partition has pending acks of the subscription. Other partitions may
                 have deleted it already; repeat the call.
+            InvalidTxnState: with force: one of these transactions may be prepared for two-phase
+                commit. Other partitions may have deleted it already.
         """
         self._loop.wait(self.inner.delete(topic, subscription, force=force))
 
@@ -274,6 +279,8 @@ class SubscriptionAdmin(Facade[AsyncSubscriptionAdmin]):
         Raises:
             SubscriptionNotFound: no subscription has this name.
             ResourceInUse: a partition has pending acks; its cursor has not moved.
+            InvalidTxnState: with force: one of these transactions may be prepared for two-phase
+                commit; the cursor of its partition has not moved.
         """
         return self._loop.wait(
             self.inner.seek(
@@ -541,17 +548,49 @@ class TransactionalIdAdmin(Facade[AsyncTransactionalIdAdmin]):
         """
         return self._loop.wait(self.inner.describe(transactional_id))
 
-    def force_terminate(self, transactional_id: str) -> None:
-        """Abort the open transaction of a transactional id, even if prepared; fence its producer.
+    def complete(self, transactional_id: str, prepared: PreparedTxnState) -> bool:
+        """Commit the prepared transaction that a database has committed; never abort anything.
 
-        Only the external coordinator of a prepared transaction knows whether this is safe.
+        For a transaction whose instance never comes back. If an instance lives all the same, it is
+        fenced. `TransactionalProducer.complete` is different: it aborts what the state does not
+        name.
 
+        Args:
+            transactional_id: the transactional id.
+            prepared: the state in the database's table, `PreparedTxnState.parse(text)`.
+        Returns:
+            True: this call has committed it. False: it was committed before.
+        Raises:
+            DataLoss: it was aborted: the database and the topics disagree. No effect.
+            InvalidArgument: the state is empty, or not of a transaction of this transactional id.
+                No effect.
+            InvalidTxnState: it is open, and not in two-phase commit. No effect.
+            TxnForgotten: it ended longer ago than its coordinator remembers: the outcome is
+                unknown. No effect.
+            TxnNotFound: no coordinator of this cluster has issued its TxnID. No effect.
+            ConcurrentTransactions: other instances take the id over at the same time. It stays as
+                it is; ask again.
+        Source: docs/design/0002-two-phase-commit.md, Administration.
+        """
+        return self._loop.wait(self.inner.complete(transactional_id, prepared))
+
+    def force_terminate(self, transactional_id: str, *, abort_prepared: bool = False) -> None:
+        """Abort the open transaction of a transactional id, and fence its producer.
+
+        Args:
+            transactional_id: the transactional id.
+            abort_prepared: abort a transaction of two-phase commit, too. If its database has
+                committed, the rows stay and the messages are discarded for ever: look into the
+                database first. If its table names the transaction, complete() is right.
         Raises:
             TransactionalIdNotFound: no producer has used this id.
+            InvalidTxnState: the transaction is in two-phase commit, so it may be prepared, and
+                abort_prepared is False. No effect.
             ConcurrentTransactions: the transaction is still ending; the producer has been fenced.
+            ProducerFenced: with abort_prepared: another instance has taken over meanwhile.
         Source: KIP-939, forceTerminateTransaction.
         """
-        self._loop.wait(self.inner.force_terminate(transactional_id))
+        self._loop.wait(self.inner.force_terminate(transactional_id, abort_prepared=abort_prepared))
 
 
 class NamedSequenceAdmin(Facade[AsyncNamedSequenceAdmin]):
@@ -582,7 +621,7 @@ class AdminClient(Facade[AsyncAdminClient]):
         subscriptions: create, delete, move subscriptions.
         groups: list, describe, delete groups; reset their offsets.
         transactions: list, describe, end transactions; find and abort hanging transactions.
-        transactional_ids: list, describe transactional ids; terminate their prepared transactions.
+        transactional_ids: list, describe transactional ids; end their prepared transactions.
         named_sequences: describe and remove named sequences.
     """
 

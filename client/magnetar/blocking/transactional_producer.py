@@ -63,7 +63,8 @@ class TransactionalProducer(Facade[AsyncTransactionalProducer]):
             The transaction that was kept; an empty state if there was none.
         Raises:
             TransactionalIdAuthorizationFailed: the coordinator does not allow two-phase commit.
-            InvalidTxnState: a transaction of this instance is open.
+            InvalidTxnState: a transaction of this instance is open; or this producer has no
+                two-phase commit, and would abort a transaction that has it and may be prepared.
         Source: KIP-939, initTransactions.
         """
         return self._loop.wait(self.inner.init(keep_prepared=keep_prepared))
@@ -181,6 +182,24 @@ class TransactionalProducer(Facade[AsyncTransactionalProducer]):
             TxnForgotten, TxnNotFound: as commit.
         """
         self._loop.wait(self.inner.abort())
+
+    def check_outcome(self, prepared: PreparedTxnState) -> None:
+        """Check that a database and the topics agree about the last transaction of the database.
+
+        For a recovery, between init(keep_prepared=True) and complete(). An empty state agrees, and
+        so does the transaction that init() has kept, since complete() will commit it.
+
+        Args:
+            prepared: the state that the database has.
+        Raises:
+            DataLoss: the transaction was aborted: the database and the topics disagree.
+            InvalidTxnState: the transaction is open, and not the one that init() has kept.
+            InvalidArgument: the state is not of a transaction of this transactional id.
+            TxnForgotten: it ended longer ago than its coordinator remembers: the outcome is
+                unknown.
+            TxnNotFound: no coordinator of this cluster has issued its TxnID.
+        """
+        self._loop.wait(self.inner.check_outcome(prepared))
 
     def complete(self, prepared: PreparedTxnState) -> bool:
         """Commit the prepared transaction if the database has it; abort it otherwise.

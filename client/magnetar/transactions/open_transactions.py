@@ -15,7 +15,8 @@ from magnetar.link.runtime import Runtime
 from magnetar.transactions.beginning import Begin, Begun
 from magnetar.transactions.coordinator_choice import CoordinatorChoice
 from magnetar.transactions.participants import TransactionPart, commit_parts
-from magnetar.transactions.producer_identity import ProducerIdentity
+from magnetar.transactions.prepared_outcome import outcome_of_prepared
+from magnetar.transactions.producer_identity import PreparedTxnState, ProducerIdentity
 from magnetar.transactions.transaction import Transaction
 from magnetar.transactions.transaction_span import TransactionSpan
 from magnetar_core.errors import MagnetarError, SequenceCommitted
@@ -52,6 +53,12 @@ class OpenTransactions:
     async def coordinator_for(self, transactional_id: str) -> Requests:
         """Return the connection to the coordinator of a transactional id."""
         return await self._cluster.coordinator_for(transactional_id)
+
+    async def outcome_of_prepared(
+        self, transactional_id: str, prepared: PreparedTxnState
+    ) -> TransactionStatus:
+        """Ask for the status of a transaction that a database has committed."""
+        return await outcome_of_prepared(self._cluster, transactional_id, prepared)
 
     async def begin(self, timeout_s: float = 60.0, *, lazy: bool = False) -> Transaction:
         """Open a transaction at any live coordinator: see Client.begin_transaction."""

@@ -51,6 +51,11 @@ class PreparedTxnState:
     producer_epoch: int = -1
     txn_id: TxnID | None = None
 
+    @classmethod
+    def of(cls, identity: ProducerIdentity, txn_id: TxnID) -> PreparedTxnState:
+        """Return the state of a transaction, from the identity that has begun it."""
+        return cls(identity.producer_id, identity.producer_epoch, txn_id)
+
     def __str__(self) -> str:
         if self.txn_id is None:
             return ""

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from magnetar.enums import TransactionStatus
 from magnetar.link.requests import Requests
 from magnetar.message import Message
 from magnetar.topic_partition import TopicPartition
@@ -104,7 +105,8 @@ class TransactionalProducer:
             The transaction that was kept; an empty state if there was none.
         Raises:
             TransactionalIdAuthorizationFailed: the coordinator does not allow two-phase commit.
-            InvalidTxnState: a transaction of this instance is open.
+            InvalidTxnState: a transaction of this instance is open; or this producer has no
+                two-phase commit, and would abort a transaction that has it and may be prepared.
         Source: KIP-939, initTransactions.
         """
         self._require("init")
@@ -282,9 +284,7 @@ class TransactionalProducer:
         except BaseException:
             self._after_failure()
             raise
-        self._prepared = PreparedTxnState(
-            self._identity.producer_id, self._identity.producer_epoch, self._transaction.txn_id
-        )
+        self._prepared = PreparedTxnState.of(self._identity, self._transaction.txn_id)
         self._move(Event.PREPARED)
         return self._prepared
 
@@ -311,6 +311,34 @@ class TransactionalProducer:
             TxnForgotten, TxnNotFound: as commit.
         """
         await self._end("abort", common_pb2.ABORT)
+
+    async def check_outcome(self, prepared: PreparedTxnState) -> None:
+        """Check that a database and the topics agree about the last transaction of the database.
+
+        For a recovery, between init(keep_prepared=True) and complete(). An empty state agrees, and
+        so does the transaction that init() has kept, since complete() will commit it.
+
+        Args:
+            prepared: the state that the database has.
+        Raises:
+            DataLoss: the transaction was aborted: the database and the topics disagree.
+            InvalidTxnState: the transaction is open, and not the one that init() has kept.
+            InvalidArgument: the state is not of a transaction of this transactional id.
+            TxnForgotten: it ended longer ago than its coordinator remembers: the outcome is
+                unknown.
+            TxnNotFound: no coordinator of this cluster has issued its TxnID.
+        """
+        if self.transactional_id is None:
+            raise InvalidTxnState("a producer without a transactional id has nothing to recover")
+        if prepared.txn_id is None or prepared == self._prepared:
+            return
+        status = await self._transactions.outcome_of_prepared(self.transactional_id, prepared)
+        if status is TransactionStatus.OPEN:
+            raise InvalidTxnState(
+                f"{prepared.txn_id} of {self.transactional_id!r} is open at its coordinator, which"
+                " is not the one that has this id now: the list of coordinators has changed. Commit"
+                " it with `magnetar transactions complete`"
+            )
 
     async def complete(self, prepared: PreparedTxnState) -> bool:
         """Commit the prepared transaction if the database has it; abort it otherwise.

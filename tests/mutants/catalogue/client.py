@@ -443,6 +443,17 @@ MUTANTS = (
         mistake="After a batch failed, its inputs do not come again.",
     ),
     Mutant(
+        name="completion-takes-any-transaction",
+        file="client/magnetar/admin/transactional_ids.py",
+        old=(
+            "                keep_prepared=True,\n"
+            "                producer_id=producer_id,\n"
+            "                producer_epoch=producer_epoch,\n"
+        ),
+        new="                keep_prepared=True,\n",
+        mistake="Who completes a transaction gets hold of the next one, and fences its program.",
+    ),
+    Mutant(
         name="named-participants-unconfirmed",
         file="client/magnetar/transactions/enrollment.py",
         old="        self._unconfirmed_partitions = [] if is_durable else list(self.partitions)",

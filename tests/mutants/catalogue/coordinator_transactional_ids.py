@@ -99,6 +99,13 @@ MUTANTS = (
         mistake="A takeover of a two-phase producer keeps what is open without being asked.",
     ),
     Mutant(
+        name="takeover-aborts-prepared",
+        file=_COMMANDS,
+        old="            if ongoing.may_be_prepared and not request.enable_2pc:",
+        new="            if identity.two_phase_commit and not request.enable_2pc:",
+        mistake="Whether it may be prepared is read from the id, which a takeover changes.",
+    ),
+    Mutant(
         name="takeover-does-not-wait",
         file=_COMMANDS,
         old="        elif identity.state in rules.COMPLETED:",
