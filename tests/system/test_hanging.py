@@ -141,6 +141,8 @@ def test_what_is_open_at_its_coordinator_does_not_hang(tmp_path: Path) -> None:
         (listed,) = command.json("transactions", "list", "--id", "a*", "--coordinator", "0")
         assert listed["identity"]["transactional_id"] == "app"
         assert listed["two_phase_commit"] is True
+        for shown in (("list",), ("describe", txn_id)):
+            assert "OPEN (two-phase, may be prepared)" in command.run("transactions", *shown)
         assert command.json("transactions", "list", "--id", "b*") == []
         described = command.json("transactions", "describe", "--transactional-id", "app")
         assert (described["state"], described["timeout_ms"]) == ("ONGOING", -1)
@@ -151,12 +153,18 @@ def test_what_is_open_at_its_coordinator_does_not_hang(tmp_path: Path) -> None:
         abort = ("transactions", "abort", txn_id)
         there = ("--topic", "t", "--partition", "0", "--start-offset", "0", "--producer-epoch", "0")
         assert "not hanging" in command.run(*abort, *there, status=12)
-        assert "force-terminate" in command.run(*abort, status=12)
+        for end in (abort, ("transactions", "commit", txn_id)):
+            assert "transactions complete" in command.run(*end, status=12)
+        assert "transactions complete" in command.run("topics", "delete", "t", "--force", status=12)
         assert "--watch is for a terminal" in command.run(
             "transactions", "list", "--watch", status=2
         )
         command.run("transactions", "force-terminate", "nobody", status=1)
-        command.run("transactions", "force-terminate", "app")
+        assert "--abort-prepared" in command.run(
+            "transactions", "force-terminate", "app", status=12
+        )
+        assert len(command.json("transactions", "list", "--status", "open")) == 1
+        command.run("transactions", "force-terminate", "app", "--abort-prepared")
         assert command.json("transactions", "list", "--status", "open") == []
 
     run(program(), 60)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from magnetar_cli.confirmation import confirm, yes_option
 from magnetar_cli.types import json_option
 
 if TYPE_CHECKING:
@@ -149,9 +150,11 @@ def reset_offsets(
 
 @groups.command()
 @click.argument("group")
-def delete(group: str) -> None:
+@yes_option
+def delete(group: str, yes: bool) -> None:
     """Delete GROUP and its cursors, while it has no members."""
     from magnetar_cli.session import with_client
 
+    confirm(f"Delete group {group} and its cursors?", yes=yes)
     with_client(lambda client: client.admin.groups.delete(group))
     print(f"deleted group {group}")

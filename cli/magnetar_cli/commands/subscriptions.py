@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from magnetar_cli.confirmation import confirm, yes_option
 from magnetar_cli.types import json_option, place_of
 
 if TYPE_CHECKING:
@@ -47,10 +48,12 @@ def list_subscriptions(topic: str, as_json: bool) -> None:
 @click.argument("topic")
 @click.argument("subscription")
 @click.option("--force", is_flag=True, help="First abort transactions with pending acks there.")
-def delete(topic: str, subscription: str, force: bool) -> None:
+@yes_option
+def delete(topic: str, subscription: str, force: bool, yes: bool) -> None:
     """Delete SUBSCRIPTION of TOPIC."""
     from magnetar_cli.session import with_client
 
+    confirm(f"Delete {subscription} of {topic}, with what it has acknowledged?", yes=yes)
     with_client(lambda client: client.admin.subscriptions.delete(topic, subscription, force=force))
     print(f"deleted {subscription} of {topic}")
 

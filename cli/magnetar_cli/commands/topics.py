@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from magnetar_cli.confirmation import confirm, yes_option
 from magnetar_cli.types import Duration, Size, Time, json_option
 
 if TYPE_CHECKING:
@@ -145,10 +146,12 @@ def offsets(topic: str, at: int | None, as_json: bool) -> None:
 @topics.command()
 @click.argument("topic")
 @click.option("--force", is_flag=True, help="First abort transactions that are open there.")
-def delete(topic: str, force: bool) -> None:
+@yes_option
+def delete(topic: str, force: bool, yes: bool) -> None:
     """Delete TOPIC, its messages and its subscriptions."""
     from magnetar_cli.session import with_client
 
+    confirm(f"Delete {topic}, its messages and its subscriptions?", yes=yes)
     with_client(lambda client: client.admin.topics.delete(topic, force=force))
     print(f"deleted {topic}")
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
 
+from magnetar_cli.confirmation import confirm, yes_option
 from magnetar_cli.types import Duration, TxnIdType, json_option
 
 if TYPE_CHECKING:
@@ -129,13 +131,17 @@ def _row(one: TransactionDescription) -> tuple[object, ...]:
         identity.transactional_id if identity else "-",
         identity.producer_id if identity else "-",
         one.txn_id.tcid,
-        one.status.name,
+        _status(one),
         duration(one.age_ms),
         _timeout(one),
         len(one.partitions),
         len(one.subscriptions),
         len(one.unfinished),
     )
+
+
+def _status(one: TransactionDescription) -> str:
+    return one.status.name + (" (two-phase, may be prepared)" if one.may_be_prepared else "")
 
 
 def _timeout(one: TransactionDescription) -> str:
@@ -204,12 +210,13 @@ def _show(found: TransactionDescription) -> None:
     print_facts(
         (
             ("transaction", found.txn_id),
-            ("status", found.status.name),
+            ("status", _status(found)),
             ("opened", _local_moment(found.opened_at_ms)),
             ("ended", _local_moment(found.ended_at_ms)),
             ("since it ended" if found.ended_at_ms else "age", duration(found.age_ms)),
             ("timeout", _timeout(found)),
             ("transactional id", found.identity.transactional_id if found.identity else "-"),
+            ("prepared state", found.prepared_state if found.may_be_prepared else "-"),
             ("stamp", found.stamp or "-"),
         )
     )
@@ -247,7 +254,8 @@ def _local_moment(time_ms: int) -> str:
 def commit(txn_id: str) -> None:
     """Commit a transaction by hand.
 
-    The participants do not check the counts of its messages and acks.
+    The participants do not check the counts of its messages and acks. A transaction of a
+    transactional id is refused: `complete` commits one that is prepared.
     """
     _end(txn_id, "COMMIT")
 
@@ -412,18 +420,99 @@ def find_hanging(
         raise SystemExit(HANGING_STATUS)
 
 
+@transactions.command()
+@click.argument("transactional_id")
+@click.option(
+    "--state",
+    "text",
+    required=True,
+    help="What the database's table magnetar_transaction_state has for the id, as it stands there.",
+)
+@yes_option
+def complete(transactional_id: str, text: str, yes: bool) -> None:
+    """Commit the prepared transaction that a database has committed.
+
+    For a transactional id whose program never comes back, while its database names the transaction.
+    The command commits this transaction only. It aborts nothing: any other state is refused. If the
+    program still runs, it is fenced.
+    """
+    from magnetar import PreparedTxnState
+    from magnetar_cli.session import with_client
+
+    prepared = PreparedTxnState.parse(text.strip())
+    opened = _open_transactions(transactional_id)
+    for one in opened:
+        _show(one)
+        print()
+        if one.prepared_state == prepared:
+            confirm(
+                f"Commit {one.txn_id}? If the program of {transactional_id} still runs, it is"
+                " fenced.",
+                yes=yes,
+            )
+    did = with_client(
+        lambda client: client.admin.transactional_ids.complete(transactional_id, prepared)
+    )
+    print(f"{prepared.txn_id} is committed" if did else f"{prepared.txn_id} was committed before")
+    for one in opened:
+        if one.prepared_state != prepared:
+            print(f"{one.txn_id} is still open: the state does not name it")
+
+
 @transactions.command(name="force-terminate")
 @click.argument("transactional_id")
-def force_terminate(transactional_id: str) -> None:
-    """Abort and fence a transactional id.
+@click.option(
+    "--abort-prepared",
+    is_flag=True,
+    help="Abort a transaction of two-phase commit, too. If its database has committed, it keeps the"
+    " rows, and the messages are lost.",
+)
+@yes_option
+def force_terminate(transactional_id: str, abort_prepared: bool, yes: bool) -> None:
+    """Abort the open transaction of a transactional id, and fence its program.
 
-    The command aborts the open transaction of the id, even if it is prepared. Look into the
-    database that takes part first: it decides whether the transaction was committed.
+    A transaction of two-phase commit may be prepared, and then the database decides: look into its
+    table first. If the table names the transaction, use `complete`; if not, --abort-prepared.
     """
     from magnetar_cli.session import with_client
 
-    with_client(lambda client: client.admin.transactional_ids.force_terminate(transactional_id))
+    opened = _open_transactions(transactional_id)
+    for one in opened:
+        _show(one)
+        print()
+    prepared = any(one.may_be_prepared for one in opened)
+    if abort_prepared or not prepared:  # Otherwise it is refused.
+        aborts = "".join(f", and abort {one.txn_id}" for one in opened)
+        loss = " If its database has committed, it keeps the rows, and the messages are lost."
+        confirm(
+            f"Fence the program of {transactional_id}{aborts}?{loss if prepared else ''}", yes=yes
+        )
+    with_client(
+        lambda client: client.admin.transactional_ids.force_terminate(
+            transactional_id, abort_prepared=abort_prepared
+        )
+    )
     print(f"{transactional_id} is terminated, and its producer fenced")
+
+
+def _open_transactions(transactional_id: str) -> list[TransactionDescription]:
+    """Return the open transaction of a transactional id.
+
+    There may be more than one if the list of coordinators has changed.
+    """
+    from magnetar import TransactionStatus
+    from magnetar_cli.session import with_client
+
+    found = with_client(
+        lambda client: client.admin.transactions.list(
+            [TransactionStatus.OPEN],
+            transactional_id_pattern=re.sub(r"[*?\[\]]", "?", transactional_id),
+            # The command that follows tells it, if this coordinator matters.
+            on_unanswered=lambda *_: None,
+        )
+    )
+    # The pattern may match other ids, too.
+    return [one for one in found if one.identity and one.identity[0] == transactional_id]
 
 
 @transactions.command(name="describe-name")
@@ -451,7 +540,8 @@ def describe_name(name: str, as_json: bool) -> None:
 
 @transactions.command(name="remove-name")
 @click.argument("name")
-def remove_name(name: str) -> None:
+@yes_option
+def remove_name(name: str, yes: bool) -> None:
     """Remove a named sequence.
 
     The same numbers could then be committed again. Remove a name only when its work is over for
@@ -459,6 +549,7 @@ def remove_name(name: str) -> None:
     """
     from magnetar_cli.session import with_client
 
+    confirm(f"Remove {name}? Its numbers could then be committed again.", yes=yes)
     with_client(lambda client: client.admin.named_sequences.remove(name))
     print(f"{name} is forgotten")
 
