@@ -369,8 +369,9 @@ class FakeCluster(FakeGroups):
 
     def on_init_producer(self, link: FakeLink, body: Any) -> Any:
         name = body.transactional_id
-        if name in self.open_of:
-            self.end(self.open_of.pop(name), commit=False)
+        latest = self.open_of.pop(name, None)
+        if latest is not None and self.transactions[latest]["status"] == common_pb2.OPEN:
+            self.end(latest, commit=False)
         self.epochs[name] = self.epochs.get(name, -1) + 1
         return transaction_pb2.CommandInitProducerResponse(
             producer_id=1, producer_epoch=self.epochs[name]
@@ -391,6 +392,7 @@ class FakeCluster(FakeGroups):
         self.transactions[txn_id] = {"status": common_pb2.OPEN, "participants": {}}
         timeout_ms = body.txn_timeout_ms
         if body.HasField("identity"):
+            self.transactions[txn_id]["identity"] = body.identity
             self.open_of[body.identity.transactional_id] = txn_id
             # An id that starts so is of two-phase commit.
             timeout_ms = 0 if body.identity.transactional_id.startswith("2pc") else 60_000
@@ -457,9 +459,10 @@ class FakeCluster(FakeGroups):
                     cursor.redelivered[offset] = cursor.redelivered.get(offset, 0) + 1
 
     def on_describe_txn(self, link: FakeLink, body: Any) -> Any:
+        found = self.live(body.txn_id)
         return transaction_pb2.CommandDescribeTxnResponse(
             transaction=transaction_pb2.TransactionDescription(
-                txn_id=body.txn_id, status=self.live(body.txn_id)["status"]
+                txn_id=body.txn_id, status=found["status"], identity=found.get("identity")
             )
         )
 

@@ -6,6 +6,7 @@ Source: KIP-939, Motivation, Normal processing recipe and Recovery recipe.
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum
@@ -13,7 +14,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from magnetar.blocking.transactional_producer import TransactionalProducer
 from magnetar.transactions.producer_identity import PreparedTxnState
-from magnetar_core.errors import InvalidTxnState, ProducerFenced
+from magnetar_core.errors import InvalidTxnState, ProducerFenced, TxnForgotten
 
 log = logging.getLogger("magnetar")
 
@@ -27,7 +28,11 @@ class StateStore(Protocol):
     """
 
     def create_schema(self) -> None:
-        """Create the table for the texts. Harmless if it exists."""
+        """Create the table for the texts. Harmless if it exists. Whatever is open is rolled back.
+
+        Raises:
+            InvalidArgument: the connection commits by itself, so rollback() would undo nothing.
+        """
         ...
 
     def begin(self) -> None:
@@ -76,6 +81,14 @@ class Step(Enum):
     COMPLETE = 11
 
 
+class _WriterState(Enum):
+    """Whether a unit may begin: READY alone. Otherwise the text says what to do."""
+
+    NEW = "call start() first: it finishes what an earlier instance left undecided"
+    READY = "begin a unit"
+    UNSETTLED = "go on with start() of a new DualWriter, with a producer and a store of its own"
+
+
 Store = TypeVar("Store", bound=StateStore)
 
 
@@ -103,7 +116,7 @@ class Unit(Generic[Store]):
 
 
 class DualWriter(Generic[Store]):
-    """Writes to a database and to topics, atomically.
+    """Writes to a database and to topics, atomically: one unit at a time, whichever thread calls.
 
     Args:
         producer: a transactional producer with two_phase_commit; nobody else may use it.
@@ -121,7 +134,11 @@ class DualWriter(Generic[Store]):
         self._producer = producer
         self._store = store
         self._on_step = on_step
-        self._is_ready = False
+        self._state = _WriterState.NEW
+        # Held by start() and by a unit, from its beginning to its end.
+        self._busy = threading.Lock()
+        # Why it is UNSETTLED, for messages.
+        self._failure: BaseException | None = None
         self._owner = ""
 
     def start(self) -> bool:
@@ -131,32 +148,47 @@ class DualWriter(Generic[Store]):
             Whether an undecided transaction of an earlier instance was committed.
         Raises:
             TransactionalIdAuthorizationFailed: the coordinator does not allow two-phase commit.
+            InvalidArgument: the database connection commits by itself. No effect.
+            InvalidTxnState: a unit is open, or an earlier unit could not be settled. No effect.
+            DataLoss: the database has committed a unit whose transaction was aborted. Nothing was
+                ended; the error names both, and says what to do.
+            TxnNotFound: the database has committed a unit whose transaction this cluster has never
+                opened. Nothing was ended.
         """
-        self._store.create_schema()
-        self._on_step(Step.INIT)
-        self._producer.init(keep_prepared=True)
-        identity = self._producer.identity
-        self._owner = f"{identity.producer_id}/{identity.producer_epoch}"
-        self._on_step(Step.READ_STATE)
-        return self._complete(self._store.claim(identity.transactional_id, self._owner))
+        with self._alone():
+            self._require(_WriterState.NEW, _WriterState.READY)
+            self._store.create_schema()
+            self._on_step(Step.INIT)
+            self._producer.init(keep_prepared=True)
+            with self._settling():
+                identity = self._producer.identity
+                self._owner = f"{identity.producer_id}/{identity.producer_epoch}"
+                self._on_step(Step.READ_STATE)
+                text = self._store.claim(identity.transactional_id, self._owner)
+                self._check_outcome(PreparedTxnState.parse(text))
+                return self._complete(text)
 
     @contextmanager
     def unit(self) -> Iterator[Unit[Store]]:
         """Run the block so that its rows and its messages count together or not at all.
 
         Raises:
-            InvalidTxnState: start() was not called, or an earlier unit could not be finished; then
-                call start() of a new DualWriter.
+            InvalidTxnState: another unit is open; start() was not called; or an earlier unit could
+                not be settled: then call start() of a new DualWriter.
             Exception: what the block or the database raised. Nothing counts then, unless the
                 database has committed all the same, which the writer finds out at once. If it
                 cannot, for example because the coordinator is away, a note on the exception says
                 so. Nothing is lost, but only start() of a new DualWriter can go on.
         """
-        if not self._is_ready:
-            raise InvalidTxnState("call start() first: it finishes an undecided transaction")
-        self._is_ready = False
-        self._on_step(Step.BEGIN_DATABASE)
-        self._store.begin()
+        with self._alone():
+            self._require(_WriterState.READY)
+            self._on_step(Step.BEGIN_DATABASE)
+            self._store.begin()
+            with self._settling():
+                yield from self._steps()
+
+    def _steps(self) -> Iterator[Unit[Store]]:
+        """The steps of a unit that follow the beginning of the database transaction."""
         try:
             self._on_step(Step.BEGIN)
             self._producer.begin()
@@ -177,7 +209,56 @@ class DualWriter(Generic[Store]):
             raise
         self._on_step(Step.COMMIT)
         self._producer.commit()
-        self._is_ready = True
+        self._state = _WriterState.READY
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keep other units, and start(), out of the block.
+
+        Raises:
+            InvalidTxnState: one of them is under way. No effect.
+        """
+        if not self._busy.acquire(blocking=False):
+            raise InvalidTxnState(
+                "another unit of this DualWriter is open, perhaps in another thread: it has one"
+                " unit at a time. Use a lock, or a DualWriter with its own transactional id and its"
+                " own connection for each thread"
+            )
+        try:
+            yield
+        finally:
+            self._busy.release()
+
+    @contextmanager
+    def _settling(self) -> Iterator[None]:
+        """Remember why the block did not bring the writer to READY."""
+        self._state, self._failure = _WriterState.UNSETTLED, None
+        try:
+            yield
+        except BaseException as error:
+            self._failure = self._failure or error
+            raise
+
+    def _require(self, *states: _WriterState) -> None:
+        """Check that the writer is in one of these states.
+
+        Raises:
+            InvalidTxnState: it is in another one. No effect.
+        """
+        if self._state in states:
+            return
+        why = ""
+        if self._state is _WriterState.UNSETTLED:
+            failure = self._failure
+            why = f"this DualWriter has failed ({type(failure).__name__}: {failure}): "
+        raise InvalidTxnState(f"{why}{self._state.value}")
+
+    def _check_outcome(self, prepared: PreparedTxnState) -> None:
+        """Check that the unit which the database has committed last is in the topics, too."""
+        try:
+            self._producer.check_outcome(prepared)
+        except TxnForgotten as error:
+            log.warning("the database has committed %s last: %s", prepared, error)
 
     def _write_state(self, prepared: PreparedTxnState) -> None:
         transactional_id = self._producer.identity.transactional_id
@@ -192,10 +273,11 @@ class DualWriter(Generic[Store]):
         try:
             step()
         except Exception as failure:
+            self._failure = failure
             log.warning("a unit was not settled after %r: %r", error, failure)
             error.add_note(
                 f"and its transaction could not be settled ({type(failure).__name__}: {failure}):"
-                " go on with start() of a new DualWriter and a producer of its own"
+                f" {_WriterState.UNSETTLED.value}"
             )
 
     def _find_out(self) -> None:
@@ -211,7 +293,7 @@ class DualWriter(Generic[Store]):
             self._producer.abort()
         except InvalidTxnState:
             pass  # It has not begun, or was aborted by what failed.
-        self._is_ready = True
+        self._state = _WriterState.READY
 
     def _complete(self, text: str) -> bool:
         """End the kept transaction as the database says. Source: KIP-939, Recovery recipe."""
@@ -219,5 +301,5 @@ class DualWriter(Generic[Store]):
         committed = self._producer.complete(PreparedTxnState.parse(text))
         if committed:
             log.info("%s: the database had committed; so has the topic now", text)
-        self._is_ready = True
+        self._state = _WriterState.READY
         return committed

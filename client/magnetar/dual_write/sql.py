@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 from magnetar_core.errors import InvalidArgument
@@ -16,6 +17,30 @@ _CREATE = (
     " prepared_transaction_state VARCHAR(255) NOT NULL, owner VARCHAR(255) NOT NULL)"
 )
 _PLACEHOLDERS = {"qmark": "?", "format": "%s", "pyformat": "%s"}
+
+
+_COMMITS_BY_ITSELF = (
+    "the database connection commits by itself: a rollback has not undone a row, so rows would stay"
+    " when their unit fails. Switch that off; it is isolation_level=None or autocommit=True of"
+    " sqlite3, autocommit=True of psycopg, isolation_level='AUTOCOMMIT' of SQLAlchemy, or a kind of"
+    " table without transactions"
+)
+
+
+def _require_rollback(store: DbApiStore | SqlAlchemyStore) -> None:
+    """Check that a rollback undoes what was written: write a row, roll back, read it.
+
+    Raises:
+        InvalidArgument: it does not. The row was deleted again.
+    """
+    # A key that is no transactional id, and that no other process uses at the same time.
+    row = f"rollback {Random().getrandbits(64):016x}"
+    store._insert(row, text=row, owner="")
+    store.rollback()
+    if store.read(row):
+        store._delete(row)
+        store.commit()
+        raise InvalidArgument(_COMMITS_BY_ITSELF)
 
 
 class DbApiStore:
@@ -41,7 +66,8 @@ class DbApiStore:
         self._update = (
             f"UPDATE {TABLE} SET prepared_transaction_state = {mark} {where} AND owner = {mark}"
         )
-        self._insert = f"INSERT INTO {TABLE} VALUES ({mark}, '', {mark})"
+        self._insert_statement = f"INSERT INTO {TABLE} VALUES ({mark}, {mark}, {mark})"
+        self._delete_statement = f"DELETE FROM {TABLE} {where}"
 
     def execute(self, statement: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> Any:
         """Run a statement in the current transaction and return the cursor."""
@@ -50,9 +76,19 @@ class DbApiStore:
         return cursor
 
     def create_schema(self) -> None:
-        """Create the table of states."""
+        """Create the table of states, and check that the connection does not commit by itself."""
+        self.connection.rollback()
         self.execute(_CREATE)
         self.connection.commit()
+        _require_rollback(self)
+
+    def _insert(self, transactional_id: str, *, text: str, owner: str) -> None:
+        """Add the row of a transactional id."""
+        self.execute(self._insert_statement, (transactional_id, text, owner))
+
+    def _delete(self, transactional_id: str) -> None:
+        """Delete the row of a transactional id."""
+        self.execute(self._delete_statement, (transactional_id,))
 
     def begin(self) -> None:
         """Begin a database transaction."""
@@ -70,7 +106,7 @@ class DbApiStore:
         """Become the owner of the id and return its text."""
         self.connection.rollback()
         if not self.execute(self._claim, (owner, transactional_id)).rowcount:
-            self.execute(self._insert, (transactional_id, owner))
+            self._insert(transactional_id, text="", owner=owner)
         row = self.execute(self._select, (transactional_id,)).fetchone()
         self.connection.commit()
         return str(row[0])
@@ -92,7 +128,8 @@ class SqlAlchemyStore:
     """A store with SQLAlchemy Core.
 
     Args:
-        engine: the engine. The store holds a connection of it until close().
+        engine: the engine. The store holds a connection of it until close(). It must not commit by
+            itself.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -113,9 +150,23 @@ class SqlAlchemyStore:
         return self.connection.execute(statement, parameters)
 
     def create_schema(self) -> None:
-        """Create the table of states."""
+        """Create the table of states, and check that the connection does not commit by itself."""
+        self.connection.rollback()
         self._table.create(self.connection, checkfirst=True)
         self.connection.commit()
+        _require_rollback(self)
+
+    def _insert(self, transactional_id: str, *, text: str, owner: str) -> None:
+        """Add the row of a transactional id."""
+        self.connection.execute(
+            self._table.insert().values(
+                transactional_id=transactional_id, prepared_transaction_state=text, owner=owner
+            )
+        )
+
+    def _delete(self, transactional_id: str) -> None:
+        """Delete the row of a transactional id."""
+        self.connection.execute(self._table.delete().where(self._is(transactional_id)))
 
     def begin(self) -> None:
         """Begin a database transaction."""
@@ -136,11 +187,7 @@ class SqlAlchemyStore:
         mine = self._is(transactional_id)
         claimed = self.connection.execute(self._table.update().where(mine).values(owner=owner))
         if not claimed.rowcount:
-            self.connection.execute(
-                self._table.insert().values(
-                    transactional_id=transactional_id, prepared_transaction_state="", owner=owner
-                )
-            )
+            self._insert(transactional_id, text="", owner=owner)
         column = self._table.c.prepared_transaction_state
         found = self.connection.execute(self._sqlalchemy.select(column).where(mine)).scalar()
         self.connection.commit()
