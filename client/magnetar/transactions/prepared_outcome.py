@@ -54,7 +54,8 @@ async def outcome_of_prepared(
     except TxnNotFound:
         raise TxnNotFound(
             f"no coordinator of this cluster has opened {prepared.txn_id}: the state {prepared} is"
-            " of another cluster, or the data of this cluster was removed since"
+            " of another cluster, or the data of this cluster was removed since. If that is meant,"
+            " set the state in the database's table to an empty text"
         ) from None
     cluster.runtime.saw(reply.transaction.stamp)
     return judge(transactional_id, prepared, reply.transaction)
@@ -76,16 +77,16 @@ def judge(
         named = PreparedTxnState.of(identity, TxnID.from_wire(found.txn_id))
         if identity.transactional_id != transactional_id:
             raise InvalidArgument(
-                f"the state {prepared} is of {identity.transactional_id!r}, not of"
-                f" {transactional_id!r}"
+                f"the state {prepared} is of {identity.transactional_id!r} in this cluster, not of"
+                f" {transactional_id!r}: correct the id, or the state"
             )
         if named != prepared:
             raise InvalidArgument(
                 f"the state {prepared} is wrong: that of {named.txn_id} is {named}"
             )
     elif status not in _ABORTED:
-        # A coordinator that has lost the record of a transaction describes it as ABORTED, without
-        # an identity.
+        # Without an identity, ABORTED is also what a coordinator says of a transaction that its
+        # store does not have, after it was restored from a backup.
         raise InvalidArgument(f"{prepared.txn_id} is not of {transactional_id!r}")
     if status in _ABORTED:
         raise DataLoss(

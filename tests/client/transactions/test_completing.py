@@ -28,6 +28,7 @@ from magnetar_core.errors import (
     TxnNotFound,
 )
 from magnetar_core.ids import TxnID
+from magnetar_core.wire import common_pb2, transaction_pb2
 
 
 async def prepared_by(
@@ -132,6 +133,23 @@ def test_of_an_aborted_one_it_says_that_database_and_topics_disagree() -> None:
             await client.admin.transactional_ids.complete("shop", state)
         assert await status_of(client, newer) is TransactionStatus.OPEN
         await producer.commit()
+
+    run(test)
+
+
+def test_a_restored_coordinator_describes_what_it_does_not_have_as_aborted() -> None:
+    """It then knows no transactional id either."""
+
+    async def test(cluster: CoordinatedCluster, client: Client) -> None:
+        _, state = await prepared_by(client)
+        assert state.txn_id is not None
+        described = transaction_pb2.TransactionDescription(
+            txn_id=state.txn_id.to_wire(), status=common_pb2.ABORTED
+        )
+        answer = transaction_pb2.CommandDescribeTxnResponse(transaction=described)
+        cluster.play.when("describe_txn").once(answer)
+        with pytest.raises(DataLoss):
+            await client.admin.transactional_ids.complete("shop", state)
 
     run(test)
 
