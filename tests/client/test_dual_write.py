@@ -256,7 +256,9 @@ def test_a_start_that_cannot_know_the_outcome_says_so_and_goes_on(
     successor.cluster.play.when("describe_txn").once(TxnForgotten("long ago"))
     with caplog.at_level(logging.WARNING, "magnetar"):
         assert successor.writer.start() is False
-    assert f"{successor.state} last: {successor.txn_id} ended longer ago" in caplog.text
+    assert (
+        f"{successor.state} last: its coordinator no longer knows {successor.txn_id}" in caplog.text
+    )
     one_unit(successor.writer, 1, nothing)
 
 

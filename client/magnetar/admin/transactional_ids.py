@@ -71,8 +71,7 @@ class TransactionalIdAdmin:
             InvalidArgument: the state is empty, or not of a transaction of this transactional id.
                 No effect.
             InvalidTxnState: it is open, and not in two-phase commit. No effect.
-            TxnForgotten: it ended longer ago than its coordinator remembers: the outcome is
-                unknown. No effect.
+            TxnForgotten: its coordinator no longer knows it: the outcome is unknown. No effect.
             TxnNotFound: no coordinator of this cluster has issued its TxnID. No effect.
             ConcurrentTransactions: other instances take the id over at the same time. It stays as
                 it is; ask again.

@@ -37,7 +37,7 @@ async def outcome_of_prepared(
         DataLoss: it was aborted: the database and the topics disagree.
         InvalidArgument: the state is not of a transaction of this transactional id.
         InvalidTxnState: it is open, and not in two-phase commit: nobody has prepared it.
-        TxnForgotten: it ended longer ago than its coordinator remembers: the outcome is unknown.
+        TxnForgotten: its coordinator no longer knows it: the outcome is unknown.
         TxnNotFound: no coordinator of this cluster has issued its TxnID.
     """
     assert prepared.txn_id is not None
@@ -48,8 +48,9 @@ async def outcome_of_prepared(
         )
     except TxnForgotten:
         raise TxnForgotten(
-            f"{prepared.txn_id} ended longer ago than its coordinator remembers, so nobody knows"
-            " whether it was committed: if in doubt, look for its messages in the topics"
+            f"its coordinator no longer knows {prepared.txn_id}, so it is unknown whether it was"
+            " committed: it ended long ago, or the cluster was restored from an older backup. If in"
+            " doubt, look for its messages in the topics"
         ) from None
     except TxnNotFound:
         raise TxnNotFound(
@@ -85,8 +86,8 @@ def judge(
                 f"the state {prepared} is wrong: that of {named.txn_id} is {named}"
             )
     elif status not in _ABORTED:
-        # Without an identity, ABORTED is also what a coordinator says of a transaction that its
-        # store does not have, after it was restored from a backup.
+        # A coordinator that has lost the record of a transaction describes it as ABORTED, without
+        # an identity.
         raise InvalidArgument(f"{prepared.txn_id} is not of {transactional_id!r}")
     if status in _ABORTED:
         raise DataLoss(

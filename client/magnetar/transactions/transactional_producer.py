@@ -324,8 +324,7 @@ class TransactionalProducer:
             DataLoss: the transaction was aborted: the database and the topics disagree.
             InvalidTxnState: the transaction is open, and not the one that init() has kept.
             InvalidArgument: the state is not of a transaction of this transactional id.
-            TxnForgotten: it ended longer ago than its coordinator remembers: the outcome is
-                unknown.
+            TxnForgotten: its coordinator no longer knows it: the outcome is unknown.
             TxnNotFound: no coordinator of this cluster has issued its TxnID.
         """
         if self.transactional_id is None:

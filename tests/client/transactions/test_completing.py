@@ -137,8 +137,8 @@ def test_of_an_aborted_one_it_says_that_database_and_topics_disagree() -> None:
     run(test)
 
 
-def test_a_restored_coordinator_describes_what_it_does_not_have_as_aborted() -> None:
-    """It then knows no transactional id either."""
+def test_a_coordinator_that_has_lost_a_record_describes_the_transaction_as_aborted() -> None:
+    """It then knows no transactional id of it."""
 
     async def test(cluster: CoordinatedCluster, client: Client) -> None:
         _, state = await prepared_by(client)
@@ -159,7 +159,7 @@ def test_of_a_forgotten_one_it_says_that_the_outcome_is_unknown() -> None:
         producer, state = await prepared_by(client)
         await producer.commit()
         await cluster.world.settle(700)
-        with pytest.raises(TxnForgotten, match="nobody knows whether it was committed"):
+        with pytest.raises(TxnForgotten, match="unknown whether it was committed"):
             await client.admin.transactional_ids.complete("shop", state)
 
     run(test, outcome_retention_ms=300_000, txn_timeout_ms_max=300_000, recent_outcomes_max=0)
