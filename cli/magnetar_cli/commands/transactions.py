@@ -14,6 +14,7 @@ from magnetar_cli.types import Duration, TxnIdType, json_option
 if TYPE_CHECKING:
     from magnetar import TransactionDescription
     from magnetar_core.errors import MagnetarError
+    from magnetar_core.ids import TxnID
 
 # The exit status of find-hanging when it finds something: neither success nor failure.
 HANGING_STATUS = 3
@@ -440,7 +441,7 @@ def complete(transactional_id: str, text: str, yes: bool) -> None:
     from magnetar_cli.session import with_client
 
     prepared = PreparedTxnState.parse(text.strip())
-    opened = _open_transactions(transactional_id)
+    opened = _open_transactions(transactional_id, prepared.txn_id)
     for one in opened:
         _show(one)
         print()
@@ -476,7 +477,8 @@ def force_terminate(transactional_id: str, abort_prepared: bool, yes: bool) -> N
     """
     from magnetar_cli.session import with_client
 
-    opened = _open_transactions(transactional_id)
+    found = with_client(lambda client: client.admin.transactional_ids.describe(transactional_id))
+    opened = _open_transactions(transactional_id, found.txn_id)
     for one in opened:
         _show(one)
         print()
@@ -495,10 +497,11 @@ def force_terminate(transactional_id: str, abort_prepared: bool, yes: bool) -> N
     print(f"{transactional_id} is terminated, and its producer fenced")
 
 
-def _open_transactions(transactional_id: str) -> list[TransactionDescription]:
-    """Return the open transaction of a transactional id.
+def _open_transactions(transactional_id: str, txn_id: TxnID | None) -> list[TransactionDescription]:
+    """Return the open transaction of a transactional id, if there is one.
 
-    There may be more than one if the list of coordinators has changed.
+    Args:
+        txn_id: any transaction of the id: its coordinator is asked, and no other. None: all are.
     """
     from magnetar import TransactionStatus
     from magnetar_cli.session import with_client
@@ -506,13 +509,14 @@ def _open_transactions(transactional_id: str) -> list[TransactionDescription]:
     found = with_client(
         lambda client: client.admin.transactions.list(
             [TransactionStatus.OPEN],
+            # It may match other ids, too.
             transactional_id_pattern=re.sub(r"[*?\[\]]", "?", transactional_id),
-            # The command that follows tells it, if this coordinator matters.
-            on_unanswered=lambda *_: None,
+            tcid=None if txn_id is None else txn_id.tcid,
         )
     )
-    # The pattern may match other ids, too.
-    return [one for one in found if one.identity and one.identity[0] == transactional_id]
+    return [
+        one for one in found if one.identity and one.identity.transactional_id == transactional_id
+    ]
 
 
 @transactions.command(name="describe-name")

@@ -78,7 +78,10 @@ class TransactionalIdAdmin:
         Source: docs/design/0002-two-phase-commit.md, Administration.
         """
         if prepared.txn_id is None:
-            raise InvalidArgument("an empty state names no transaction: there is none to complete")
+            raise InvalidArgument(
+                "an empty state names no transaction: the database has committed none, and there is"
+                " none to complete"
+            )
         for _ in range(COMPLETIONS_MAX):
             status = await outcome_of_prepared(self._cluster, transactional_id, prepared)
             if status is not TransactionStatus.OPEN:

@@ -138,7 +138,7 @@ class DualWriter(Generic[Store]):
         # Held by start() and by a unit, from its beginning to its end.
         self._busy = threading.Lock()
         # Why it is UNSETTLED, for messages.
-        self._failure: BaseException | None = None
+        self._failure = ""
         self._owner = ""
 
     def start(self) -> bool:
@@ -232,11 +232,11 @@ class DualWriter(Generic[Store]):
     @contextmanager
     def _settling(self) -> Iterator[None]:
         """Remember why the block did not bring the writer to READY."""
-        self._state, self._failure = _WriterState.UNSETTLED, None
+        self._state, self._failure = _WriterState.UNSETTLED, ""
         try:
             yield
         except BaseException as error:
-            self._failure = self._failure or error
+            self._failure = self._failure or _named(error)
             raise
 
     def _require(self, *states: _WriterState) -> None:
@@ -247,10 +247,7 @@ class DualWriter(Generic[Store]):
         """
         if self._state in states:
             return
-        why = ""
-        if self._state is _WriterState.UNSETTLED:
-            failure = self._failure
-            why = f"this DualWriter has failed ({type(failure).__name__}: {failure}): "
+        why = f"this DualWriter has failed ({self._failure}): " if self._failure else ""
         raise InvalidTxnState(f"{why}{self._state.value}")
 
     def _check_outcome(self, prepared: PreparedTxnState) -> None:
@@ -273,10 +270,10 @@ class DualWriter(Generic[Store]):
         try:
             step()
         except Exception as failure:
-            self._failure = failure
+            self._failure = _named(failure)
             log.warning("a unit was not settled after %r: %r", error, failure)
             error.add_note(
-                f"and its transaction could not be settled ({type(failure).__name__}: {failure}):"
+                f"and its transaction could not be settled ({self._failure}):"
                 f" {_WriterState.UNSETTLED.value}"
             )
 
@@ -303,3 +300,7 @@ class DualWriter(Generic[Store]):
             log.info("%s: the database had committed; so has the topic now", text)
         self._state = _WriterState.READY
         return committed
+
+
+def _named(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
