@@ -25,15 +25,16 @@ STATUS_OF_KIND = {
     ErrorKind.BUG: 17,
 }
 # By name, so that the command line imports the packages of none of them.
-_FIXED_BY_THE_CALLER = (
-    *("StoreInUse", "StoreFailed", "StoreFenced"),
+_FIXED_BY_THE_CALLER = {
+    *("StoreInUse", "StoreFailed"),
     *("NoCluster", "WrongName", "NobodyTakesShards", "CannotOpen"),
-)
+}
 
 
 def explain(error: Exception) -> click.ClickException:
     """Return the message for an error; its exit status says what kind of error it is."""
     text = _one_line(str(error)) or type(error).__name__
+    names = {one.__name__ for one in type(error).__mro__}
     if isinstance(error, LinkRefused):
         return _failure(text, ErrorKind.FIX)
     if isinstance(error, LinkClosed):
@@ -42,20 +43,20 @@ def explain(error: Exception) -> click.ClickException:
         return _failure(_of_magnetar(error, text), error.kind)
     if isinstance(error, InvalidConfig):
         return _failure(text, ErrorKind.FIX)
-    if type(error).__name__ == "DirectoryUnavailable":
-        return _failure(f"{text}; is etcd running? --etcd names its members", ErrorKind.RETRY)
-    if type(error).__name__ == "DirectoryWentBack":
+    if "DirectoryWentBack" in names:
         return _failure(text, ErrorKind.RETRY)
+    if "DirectoryUnavailable" in names:
+        return _failure(f"{text}; is etcd running? --etcd names its members", ErrorKind.RETRY)
     if isinstance(error, OSError):
         return _failure(f"{text}; check the path and its permissions", ErrorKind.FIX)
     if isinstance(error, ModuleNotFoundError):
         return _failure(
             f"{text}; servers need more packages: pip install 'magnetar[server]'", ErrorKind.FIX
         )
-    if type(error).__name__ in _FIXED_BY_THE_CALLER:
-        return _failure(text, ErrorKind.FIX)
-    if type(error).__name__ == "StoreDamaged":
+    if "StoreDamaged" in names:
         return _failure(text, ErrorKind.DATA_LOST)
+    if names & _FIXED_BY_THE_CALLER:
+        return _failure(text, ErrorKind.FIX)
     return _failure(
         f"{type(error).__name__}: {text}; this is a bug: --debug shows where", ErrorKind.BUG
     )

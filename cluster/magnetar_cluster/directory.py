@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator
 from typing import Protocol
 
 from magnetar_cluster.view import Format, Member, MemberName, ShardName, View
+from magnetar_storage.durable_mark import DurableMark
 
 # Of one grant; never given twice by the same directory.
 LeaseId = int
@@ -98,6 +99,24 @@ class Directory(Protocol):
 
     async def pin(self, shard: ShardName, member: str) -> None:
         """Wish a shard at a member; an empty name takes the wish back."""
+        ...
+
+    async def note_durable(self, shard: ShardName, epoch: int, mark: DurableMark) -> bool:
+        """Keep how far the store of a shard is durable. Outlives the owner, and is in no view.
+
+        Args:
+            epoch: of the ownership under which it became durable; 0: the shard has no owner.
+        Returns:
+            False: the shard has another owner, or none. No effect.
+        """
+        ...
+
+    async def durable_mark(self, shard: ShardName) -> DurableMark | None:
+        """Return how far the store of a shard was durable; None: it is not known.
+
+        Raises:
+            StoreDamaged: the row cannot be understood.
+        """
         ...
 
     def watch(self) -> AsyncGenerator[View, None]:

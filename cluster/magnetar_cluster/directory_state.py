@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 
 from magnetar_cluster.directory import LeaseExpired, LeaseId
 from magnetar_cluster.view import Format, Member, MemberName, Owner, ShardName, View
+from magnetar_storage.durable_mark import DurableMark
 
 Answer = TypeVar("Answer")
 
@@ -28,6 +29,7 @@ class DirectoryState:
 
     Attributes:
         view: the present rows. Each change makes a new one.
+        marks: how far the stores of shards are durable. They are in no view.
     """
 
     def __init__(self) -> None:
@@ -39,6 +41,7 @@ class DirectoryState:
         self._owners: dict[ShardName, tuple[LeaseId, Owner]] = {}
         self._draining: set[MemberName] = set()
         self._pins: dict[ShardName, str] = {}
+        self.marks: dict[ShardName, DurableMark] = {}
 
     def apply(self, now_ms: float, request: Request[Answer]) -> Answer:
         """Do what a request says, and return its answer.
@@ -126,6 +129,14 @@ class DirectoryState:
         else:
             self._pins.pop(shard, None)
         self._changed()
+
+    def note_durable(self, shard: ShardName, epoch: int, mark: DurableMark) -> bool:
+        """Write a shard's mark, if it has an owner of this epoch; 0: if it has none."""
+        owner = self.view.owners.get(shard)
+        if epoch != (owner.epoch if owner is not None else 0):
+            return False
+        self.marks[shard] = mark
+        return True
 
     def _end(self, lease: LeaseId) -> None:
         """Delete a lease, and at the same moment everything that is bound to it."""
@@ -261,3 +272,27 @@ class Pin(Request[None]):
     def effect(self, state: DirectoryState, now_ms: float) -> None:
         """Write or delete the shard's wish."""
         state.pin(self.shard, self.member)
+
+
+@dataclass(frozen=True, slots=True)
+class NoteDurable(Request[bool]):
+    """As Directory.note_durable."""
+
+    shard: ShardName
+    epoch: int
+    mark: DurableMark
+
+    def effect(self, state: DirectoryState, now_ms: float) -> bool:
+        """Write the shard's mark."""
+        return state.note_durable(self.shard, self.epoch, self.mark)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadMark(Request[DurableMark | None]):
+    """As Directory.durable_mark."""
+
+    shard: ShardName
+
+    def effect(self, state: DirectoryState, now_ms: float) -> DurableMark | None:
+        """Return the shard's mark."""
+        return state.marks.get(self.shard)

@@ -29,6 +29,8 @@ from magnetar_cluster.etcd_watch import EtcdWatch
 from magnetar_cluster.etcd_wire import kv_pb2 as kv
 from magnetar_cluster.etcd_wire import rpc_pb2 as pb
 from magnetar_cluster.view import Format, Member, MemberName, ShardName, View
+from magnetar_storage.durable_mark import DurableMark, read_mark, write_mark
+from magnetar_storage.store import StoreDamaged
 
 log = logging.getLogger(__name__)
 
@@ -146,6 +148,43 @@ class EtcdDirectory:
     async def pin(self, shard: ShardName, member: str) -> None:
         """Wish a shard at a member; an empty name takes the wish back."""
         await self._wish(self._keys.pin(shard), member.encode())
+
+    async def note_durable(self, shard: ShardName, epoch: int, mark: DurableMark) -> bool:
+        """Keep how far the store of a shard is durable, if the ownership is still this one."""
+        put = pb.PutRequest(key=self._keys.written(shard), value=write_mark(mark))
+        answer = await self._client.txn(
+            pb.TxnRequest(
+                compare=[_created_at(self._keys.owner(shard), epoch)],
+                success=[pb.RequestOp(request_put=put)],
+            )
+        )
+        return answer.succeeded
+
+    async def durable_mark(self, shard: ShardName) -> DurableMark | None:
+        """Return how far the store of a shard was durable; None: it is not known."""
+        key = self._keys.written(shard)
+        rows = (await self._client.range(pb.RangeRequest(key=key))).kvs
+        try:
+            return read_mark(rows[0].value) if rows else None
+        except ValueError as error:
+            raise StoreDamaged(
+                f"etcd's row {key.decode()}, which says how far {shard} was durable, cannot be"
+                f" read: {error}"
+            ) from error
+
+    async def keeps_revisions(self, count: int) -> bool:
+        """Return whether etcd keeps this many revisions: then it was not compacted for long."""
+        key = self._keys.format
+        newest = (await self._client.range(pb.RangeRequest(key=key))).header.revision
+        if newest <= count:
+            return False
+        try:
+            await self._client.range(pb.RangeRequest(key=key, revision=newest - count))
+        except EtcdRefused as refused:
+            if refused.code is grpc.StatusCode.OUT_OF_RANGE:
+                return False
+            raise
+        return True
 
     def watch(self) -> AsyncGenerator[View, None]:
         """Return the present view, and then each later one."""

@@ -31,8 +31,9 @@ class Keys:
         if not cluster or "/" in cluster:
             raise ValueError(f"{cluster!r} is no id of a cluster: it is empty, or has a slash")
         self.prefix = f"/magnetar/{cluster}/".encode()
-        # The first key behind all rows.
-        self.end = self.prefix[:-1] + b"0"
+        # The first key behind the rows that make a view. Marks lie behind it: they change each
+        # second, and no member has to hear of that.
+        self.end = self.prefix + b"written/"
         self.format = self.prefix + b"format"
         # Changes with each drain and pin, so that a late copy of an older one has no effect.
         self.wishes = self.prefix + b"wishes"
@@ -48,6 +49,10 @@ class Keys:
     def draining(self, name: MemberName) -> bytes:
         """Return the key of a member that shall give up its shards."""
         return self._of("draining", name.kind, _named(name.name))
+
+    def written(self, shard: ShardName) -> bytes:
+        """Return the key of a shard's durable mark."""
+        return self._of("written", shard.kind, str(shard.number))
 
     def pin(self, shard: ShardName) -> bytes:
         """Return the key of a wish for a shard."""
@@ -176,7 +181,11 @@ def read_member(content: bytes) -> Member:
 def write_format(form: Format) -> bytes:
     """Return the content of the format's row."""
     return _json(
-        {"broker_shards": form.broker_shards, "coordinator_shards": form.coordinator_shards}
+        {
+            "broker_shards": form.broker_shards,
+            "coordinator_shards": form.coordinator_shards,
+            "token": form.token,
+        }
     )
 
 
@@ -193,7 +202,10 @@ def read_format(content: bytes) -> Format:
             raise DamagedRow("a number of shards is no positive number")
     assert isinstance(brokers, int)
     assert isinstance(coordinators, int)
-    return Format(broker_shards=brokers, coordinator_shards=coordinators)
+    token = found.get("token", "")
+    if not isinstance(token, str):
+        raise DamagedRow("the token is not text")
+    return Format(broker_shards=brokers, coordinator_shards=coordinators, token=token)
 
 
 def _json(content: Mapping[str, object]) -> bytes:

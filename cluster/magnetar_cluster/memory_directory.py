@@ -18,13 +18,16 @@ from magnetar_cluster.directory_state import (
     FixFormat,
     Grant,
     Join,
+    NoteDurable,
     Pin,
+    ReadMark,
     Release,
     Renew,
     Request,
     Revoke,
 )
 from magnetar_cluster.view import Format, Member, MemberName, ShardName, View
+from magnetar_storage.durable_mark import DurableMark
 
 Answer = TypeVar("Answer")
 
@@ -145,6 +148,14 @@ class MemoryDirectory:
     async def pin(self, shard: ShardName, member: str) -> None:
         """As Directory.pin."""
         await self._ask(Pin(shard, member))
+
+    async def note_durable(self, shard: ShardName, epoch: int, mark: DurableMark) -> bool:
+        """As Directory.note_durable."""
+        return await self._ask(NoteDurable(shard, epoch, mark))
+
+    async def durable_mark(self, shard: ShardName) -> DurableMark | None:
+        """As Directory.durable_mark."""
+        return await self._ask(ReadMark(shard))
 
     async def watch(self) -> AsyncGenerator[View, None]:
         """As Directory.watch."""

@@ -65,10 +65,15 @@ class Owner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """What is fixed when a cluster is made."""
+    """What is fixed when a cluster is made.
+
+    Attributes:
+        token: a random number that tells the cluster from others of the same id, in other etcds.
+    """
 
     broker_shards: int
     coordinator_shards: int
+    token: str = field(default="", compare=False)
 
     def shards(self, kind: str) -> tuple[ShardName, ...]:
         """Return the shards of a kind, in order."""

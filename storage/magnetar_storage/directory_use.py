@@ -7,7 +7,7 @@ import os
 from contextlib import suppress
 from typing import Final
 
-from magnetar_storage.store import StoreDamaged, StoreInUse
+from magnetar_storage.store import StoreDamaged, StoreInUse, or_accept_loss
 from magnetar_storage.store_files import holds_store
 
 # Directories that this process has open: closing any of their files would release their locks.
@@ -58,12 +58,7 @@ def how_to_go_on(directory: str, *, in_logs: bool) -> str:
         "put back the file, or a copy of the whole directory that was made while the server was"
         " stopped"
     )
-    if in_logs:
-        advice += (
-            "; or go on without the newest changes, which were acknowledged, and may tear"
-            f" transactions apart: magnetar storage accept-loss {directory}"
-        )
-    return advice
+    return advice + or_accept_loss(directory) if in_logs else advice
 
 
 def in_use(directory: str) -> str:

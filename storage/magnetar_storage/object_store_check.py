@@ -9,110 +9,109 @@ changes, and nobody would notice. So each start creates the stamp a second time,
 
 from __future__ import annotations
 
-import asyncio
-import itertools
 import logging
-import os
-import re
-from collections.abc import Callable
-from datetime import timedelta
 from typing import Any, Final
 
 import obstore
 from obstore import exceptions
-from obstore.store import from_url
 
 from magnetar_core.config import InvalidConfig
+from magnetar_storage.durable_mark import FIRST_GENERATION, DurableMark, MarkPlace, missing_from
 from magnetar_storage.object_store_url import ObjectStoreUrl
+from magnetar_storage.objects import (
+    PUT_BACK,
+    get_object,
+    is_absent,
+    open_objects,
+    until_answered,
+)
+from magnetar_storage.store import StoreDamaged, or_accept_loss
 from magnetar_storage.store_stamp import STAMP, check_stamp, stamp_of
 
 log = logging.getLogger(__name__)
 
-_AGAIN_SECONDS: Final = 1.0
-# Answers that waiting does not mend: a bucket that is not there, conditions that are not known.
-_FINAL_STATUS: Final = re.compile(r"status code: (4(?!08|29)\d\d|501)")
 _WRONG_VERSION: Final = {"e_tag": '"00000000000000000000000000000000"'}
-# What waiting does not mend.
-_FINAL: Final = (
-    exceptions.PermissionDeniedError,
-    exceptions.UnauthenticatedError,
-    # Of the bucket: where an object may be missing, that is caught before.
-    exceptions.NotFoundError,
-    exceptions.NotSupportedError,
-    exceptions.UnknownConfigurationKeyError,
-    exceptions.InvalidPathError,
-    NotImplementedError,
-)
 
 
-async def check_object_store(url: ObjectStoreUrl, *, engine: str) -> None:
+async def check_object_store(
+    url: ObjectStoreUrl,
+    *,
+    engine: str,
+    mark_place: MarkPlace | None = None,
+    generation: int = FIRST_GENERATION,
+) -> int:
     """Check that an engine may open or make a store, and that one owner at a time is possible.
 
     While the object store cannot be reached, the call waits, and the log says so.
 
+    Args:
+        mark_place: where the mark of the store lies; None: it has none.
+        generation: of the store, if it is new.
+    Returns:
+        The generation of the store.
     Raises:
         InvalidConfig: the store belongs to another engine, something else lies there, the object
             store refuses the requests, or it does not keep conditions of writes.
+        StoreDamaged: there is no store, and its mark says that there was one.
     """
-    if url.is_local:
-        os.makedirs(url.directory, mode=0o700, exist_ok=True)
-    try:
-        objects = from_url(str(url), **({} if url.is_local else {"retry_config": _RETRY}))
-    except exceptions.BaseError as error:
-        raise InvalidConfig(f"the object store {url} cannot be used: {_said(error)}") from error
-    await _until_answered(url, lambda: _check(objects, url, engine))
+    objects = open_objects(url, is_new=True)
+    return await until_answered(url, lambda: _check(objects, url, engine, mark_place, generation))
 
 
-# A failure is told soon; the call as a whole is repeated anyway.
-_RETRY: Final = {
-    "max_retries": 2,
-    "retry_timeout": timedelta(seconds=10),
-    "backoff": {
-        "init_backoff": timedelta(milliseconds=100),
-        "max_backoff": timedelta(seconds=1),
-        "base": 2,
-    },
-}
+async def generation_at(url: ObjectStoreUrl, *, engine: str) -> int | None:
+    """Return the generation of the store at an address; None: there is no store.
+
+    Raises:
+        InvalidConfig: the store belongs to another engine, or the object store refuses the request.
+    """
+    if is_absent(url):
+        return None
+    objects = open_objects(url)
+    stamp = await until_answered(url, lambda: get_object(objects, STAMP))
+    return None if stamp is None else check_stamp(stamp, str(url), engine)
 
 
-async def _until_answered(url: ObjectStoreUrl, work: Callable[[], Any]) -> None:
-    for attempt in itertools.count(1):
-        try:
-            await work()
-            return
-        except (*_FINAL, exceptions.BaseError) as error:
-            if isinstance(error, _FINAL) or _FINAL_STATUS.search(str(error)):
-                raise InvalidConfig(
-                    f"the object store refuses what a store in {url} needs: {_said(error)}; check"
-                    " that the bucket exists, the credentials and what they allow (get, put, list,"
-                    " delete), the region, and the endpoint"
-                ) from error
-            # Ever more seldom: at 1, 2, 4, 8, ...
-            if attempt & (attempt - 1) == 0:
-                log.warning(
-                    "the object store of %s does not answer, and is asked again: %s",
-                    url,
-                    _said(error),
-                )
-            await asyncio.sleep(_AGAIN_SECONDS)
-
-
-async def _check(objects: Any, url: ObjectStoreUrl, engine: str) -> None:
-    found = await _get(objects, STAMP)
+async def _check(
+    objects: Any,
+    url: ObjectStoreUrl,
+    engine: str,
+    mark_place: MarkPlace | None,
+    generation: int,
+) -> int:
+    found = await get_object(objects, STAMP)
     if found is None:
         await _check_empty(objects, url)
+        if mark_place is not None:
+            await _begin_mark(url, mark_place, generation)
         try:
-            await obstore.put_async(objects, STAMP, stamp_of(engine), mode="create")
+            stamp = stamp_of(engine, generation=generation)
+            await obstore.put_async(objects, STAMP, stamp, mode="create")
         except exceptions.AlreadyExistsError:
             log.info("another process makes a store in %s at the same time", url)
-        found = await _get(objects, STAMP)
+        found = await get_object(objects, STAMP)
         if found is None:
             raise InvalidConfig(
                 f"{url} does not return an object that was just written: this object store cannot"
                 " hold a store"
             )
-    check_stamp(found, str(url), engine)
+    stored_generation = check_stamp(found, str(url), engine)
     await _check_conditions(objects, url, found)
+    return stored_generation
+
+
+async def _begin_mark(url: ObjectStoreUrl, mark_place: MarkPlace, generation: int) -> None:
+    """Write the mark of a new store, ahead of its stamp: a store without its mark is refused.
+
+    Raises:
+        StoreDamaged: a store was there.
+    """
+    new = DurableMark(generation, 0)
+    if (missing := missing_from(new, await mark_place.read())) is not None:
+        raise StoreDamaged(
+            f"{url} holds no store, but {mark_place} says that there was one: {missing};"
+            f" {PUT_BACK}{or_accept_loss(f'--everything {url}')}"
+        )
+    await mark_place.write(new)
 
 
 async def _check_empty(objects: Any, url: ObjectStoreUrl) -> None:
@@ -146,17 +145,3 @@ async def _check_conditions(objects: Any, url: ObjectStoreUrl, stamp: bytes) -> 
     except exceptions.PreconditionError:
         return
     raise InvalidConfig(refusal % "If-Match")
-
-
-async def _get(objects: Any, name: str) -> bytes | None:
-    try:
-        answer = await obstore.get_async(objects, name)
-        return bytes(await answer.bytes_async())
-    except (exceptions.NotFoundError, FileNotFoundError):
-        return None
-
-
-def _said(error: BaseException) -> str:
-    """Return the first line of an error: what follows are the headers and body of the answer."""
-    text = str(error).strip()
-    return text.splitlines()[0][:300] if text else type(error).__name__

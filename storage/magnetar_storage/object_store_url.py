@@ -70,6 +70,11 @@ class ObjectStoreUrl:
         return replace(self, path="/".join((*([self.path] if self.path else []), *names)))
 
     @property
+    def above(self) -> ObjectStoreUrl:
+        """The address that this one is below."""
+        return replace(self, path=self.path.rpartition("/")[0])
+
+    @property
     def root(self) -> str:
         """The address without its path."""
         return f"s3://{self.bucket}" if self.scheme == "s3" else "file:///"

@@ -27,10 +27,13 @@ from slatedb import uniffi
 
 from magnetar_core.invariants import BrokenInvariant
 from magnetar_storage import slate_binding
+from magnetar_storage.durable_mark import FIRST_GENERATION, MarkPlace
+from magnetar_storage.mark_updates import MarkUpdates
 from magnetar_storage.object_store_check import check_object_store
 from magnetar_storage.object_store_metrics import ObjectStoreMetrics
 from magnetar_storage.object_store_url import ObjectStoreUrl
 from magnetar_storage.slate_background import Background, told_when_slow
+from magnetar_storage.slate_end import check_end
 from magnetar_storage.slate_families import Family
 from magnetar_storage.slate_opening import (
     LOG,
@@ -75,6 +78,7 @@ class SlateStore:
         config: StoreConfig,
         metrics: ObjectStoreMetrics | None,
         on_end: Callable[[StoreFailed], object] | None,
+        marks: MarkUpdates | None,
     ) -> None:
         self._url = url
         self._database = database
@@ -84,6 +88,7 @@ class SlateStore:
         self._failure: StoreFailed | None = None
         self._closed = False
         self._writing = asyncio.Lock()
+        self._marks = marks
         self._reads = SlateReads(database, families, self._check, self._ended)
         self._background = Background(
             database,
@@ -104,6 +109,8 @@ class SlateStore:
         on_end: Callable[[StoreFailed], object] | None = None,
         owner_is_silent: bool = False,
         cache: StoreCache | None = None,
+        mark_place: MarkPlace | None = None,
+        generation: int = FIRST_GENERATION,
     ) -> SlateStore:
         """Open or create a store, and become its owner. Waits while the object store is away.
 
@@ -115,9 +122,12 @@ class SlateStore:
             on_end: called when the store has ended by itself, as when another process opened it.
             owner_is_silent: whether it is sure that the owner before answers nobody any more.
             cache: shared with other stores; None: the store gets one of its own.
+            mark_place: where it is kept how far the store is durable; None: nowhere.
+            generation: of the store, if it is new; see `durable_mark`.
         Raises:
             InvalidConfig: nothing can be stored there, or not by this engine.
-            StoreDamaged: objects are missing or damaged.
+            StoreDamaged: objects are missing or damaged. If that was found without opening the
+                store, nothing was changed.
             StoreFailed: it cannot be opened, or another process opened it at the same time.
         """
         unknown = set(payload_families) - set(families)
@@ -128,7 +138,11 @@ class SlateStore:
         config = config or StoreConfig()
         slate_binding.say_if_slow()
         async with told_when_slow(f"opening {url}"):
-            await check_object_store(url, engine=ENGINE)
+            generation = await check_object_store(
+                url, engine=ENGINE, mark_place=mark_place, generation=generation
+            )
+            if mark_place is not None:
+                await check_end(url, mark_place, generation)
             try:
                 recorder = uniffi.DefaultMetricsRecorder()
                 database = await builder_of(url, config, recorder, cache).build()
@@ -142,7 +156,14 @@ class SlateStore:
                 raise cannot_open(url, error) from error
         if metrics is not None:
             metrics.observe(recorder)
-        store = cls(url, database, places, config, metrics, on_end)
+        marks = None
+        if mark_place is not None:
+            marks = MarkUpdates(
+                mark_place, generation, lambda: int(database.status().durable_seq), str(url)
+            )
+            # The store has a group that says that it has this owner.
+            marks.group_is_durable()
+        store = cls(url, database, places, config, metrics, on_end, marks)
         if not was_closed and not owner_is_silent:
             try:
                 await until_owner_knows(url)
@@ -184,6 +205,8 @@ class SlateStore:
         if self._metrics is not None:
             self._metrics.log_was_put(loop.time() - began)
         self._background.group_is_durable()
+        if self._marks is not None:
+            self._marks.group_is_durable()
 
     async def get(self, family: str, key: bytes) -> bytes | None:
         """Return a row's value; see `Reader.get`."""
@@ -236,8 +259,12 @@ class SlateStore:
         with suppress(uniffi.Error):
             try:
                 async with asyncio.timeout(_CLOSE_SECONDS_MAX):
+                    if self._marks is not None:
+                        await self._marks.stop(in_order=in_order)
                     if in_order:
                         await let_go(self._database)
+                        if self._marks is not None:
+                            await self._marks.write_last()
                     await self._database.shutdown_with_options(_NOTHING)
             except TimeoutError:
                 log.warning("%s is left without an orderly end: nothing durable is lost", self._url)

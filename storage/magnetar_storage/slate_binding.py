@@ -30,6 +30,8 @@ _LENGTH: Final = struct.Struct(">i")
 # What follows a row's key and value: sequence number, time of creation, whether it expires.
 _VERSION_OF_ROW: Final = struct.Struct(">QqB")
 _TIME_BYTES: Final = 8
+_SEQUENCE: Final = struct.Struct(">Q")
+_KIND_BYTES: Final = 4
 _BYTES: Final = ctypes.POINTER(ctypes.c_char)
 _KINDS: Final = {uniffi.DbSnapshot: "dbsnapshot", uniffi.DbReader: "dbreader"}
 
@@ -138,6 +140,25 @@ async def seek(iterator: Any, key: bytes) -> None:
     )
 
 
+async def newest_in_log_object(iterator: Any) -> int:
+    """Return the highest sequence number of the rows in the next object of a log; 0: it has none.
+
+    Args:
+        iterator: of the binding's SlateDbWalReader, in front of an object that exists.
+    """
+    if not IS_FAST:
+        found = await iterator.next()
+        return max((row.seq for row in found.rows), default=0) if found else 0
+    newest: int = await _call_async(
+        _generated._UniffiLib.uniffi_slatedb_uniffi_fn_method_slatedbwaliterator_next(
+            iterator._uniffi_clone_handle()
+        ),
+        "rust_buffer",
+        newest_from,
+    )
+    return newest
+
+
 def packed(value: bytes) -> bytes:
     """Return bytes as the binding sends them: with their length in front."""
     return _LENGTH.pack(len(value)) + value
@@ -194,6 +215,33 @@ def rows_from(buffer: Any) -> list[Row]:
             at += _TIME_BYTES
         at += _VERSION_OF_ROW.size
     return rows
+
+
+def newest_from(buffer: Any) -> int:
+    """Return the highest sequence number of the log's rows in a buffer, and free the buffer."""
+    content = content_of(buffer)
+    length_at, sequence_at = _LENGTH.unpack_from, _SEQUENCE.unpack_from
+    # In front of the rows is whether there was an object, and their number; in front of each row is
+    # its kind.
+    if content[:1] == b"\x00":
+        return 0
+    at = 1
+    (count,) = length_at(content, at)
+    at += _LENGTH.size
+    newest = 0
+    for _ in range(count):
+        at += _KIND_BYTES
+        (size,) = length_at(content, at)
+        at += _LENGTH.size + size
+        has_value, at = content[at], at + 1
+        if has_value:
+            (size,) = length_at(content, at)
+            at += _LENGTH.size + size
+        newest = max(newest, sequence_at(content, at)[0])
+        at += _SEQUENCE.size
+        for _ in ("creation", "expiry"):
+            at += 1 + _TIME_BYTES if content[at] else 1
+    return newest
 
 
 def _method(reader: Any, name: str) -> Any:

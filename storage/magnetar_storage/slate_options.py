@@ -85,9 +85,7 @@ def builder_of(
         cache: None: the database gets one of its own.
     """
     cache = cache or StoreCache(new_cache(config), _CACHE_ID)
-    with _without_others_variables():
-        objects = uniffi.ObjectStore.resolve(url.root)
-    builder = uniffi.DbBuilder(url.path, objects)
+    builder = uniffi.DbBuilder(url.path, root_of(url))
     builder.with_settings(settings_of(url, config))
     # Small rows that were not read for long come ten times faster from large blocks.
     builder.with_sst_block_size(uniffi.SstBlockSize.BLOCK64_KIB)
@@ -96,11 +94,15 @@ def builder_of(
     return builder
 
 
+def root_of(url: ObjectStoreUrl) -> Any:
+    """Return SlateDB's client for the object store of an address."""
+    with _without_others_variables():
+        return uniffi.ObjectStore.resolve(url.root)
+
+
 def reader_builder_of(url: ObjectStoreUrl, options: Any) -> Any:
     """Return what opens a database for reading; it writes nothing, not even a checkpoint."""
-    with _without_others_variables():
-        objects = uniffi.ObjectStore.resolve(url.root)
-    builder = uniffi.DbReaderBuilder(url.path, objects)
+    builder = uniffi.DbReaderBuilder(url.path, root_of(url))
     builder.with_options(options)
     builder.with_reader_mode(uniffi.ReaderMode.FOLLOW_LATEST())
     return builder

@@ -73,6 +73,18 @@ def cannot_recover(error: RowsUnreadable) -> StoreDamaged:
     )
 
 
+def or_accept_loss(place: str) -> str:
+    """Return the end of an error's text: how to go on without what is missing.
+
+    Args:
+        place: of the store, as arguments of the command.
+    """
+    return (
+        "; or go on without the newest changes, which were acknowledged, and may tear transactions"
+        f" apart: magnetar storage accept-loss {place}"
+    )
+
+
 class StoreInUse(Exception):
     """Another process uses this data directory. Nothing was touched; stop that process first."""
 

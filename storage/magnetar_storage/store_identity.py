@@ -63,10 +63,8 @@ async def check_store_identity(
                 f"this data directory belongs to the {stored.kind} {stored.member!r}, not to the"
                 f" {kind} {member!r}; give each server a directory of its own"
             )
+        # Empty: a store that a person made in place of a lost one.
         known = tuple(stored.brokers)
-        if kind == "broker" and not known:
-            # Written before stores kept the list: no other broker than the first served anybody.
-            known = (member,)
         _check_brokers(known, brokers)
         _check_cluster(stored, membership_version, cluster_hash)
         brokers = brokers or known
@@ -99,7 +97,12 @@ async def all_losses(store: Store, family: str) -> int:
 async def ledger_of(store: Store, family: str) -> int:
     """Return the ledger id: higher after each loss, and after each restore."""
     identity = await _stored(store, family)
-    return 1 + _losses_of(identity) + (identity.restored_at_s << _LOSS_BITS)
+    return ledger_after_restore(identity.restored_at_s) + _losses_of(identity)
+
+
+def ledger_after_restore(restored_at_s: int) -> int:
+    """Return the first ledger id of a store that was restored then; 0: that never was."""
+    return 1 + (restored_at_s << _LOSS_BITS)
 
 
 def with_losses(row: bytes, losses: int, lost_tails: int) -> bytes:

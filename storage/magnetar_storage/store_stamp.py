@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from magnetar_core.config import InvalidConfig
+from magnetar_storage.durable_mark import FIRST_GENERATION
 
 STAMP: Final = "magnetar-store.json"
 # The first format of an engine. It increases when an older version cannot read what this version
@@ -17,9 +18,16 @@ STAMP: Final = "magnetar-store.json"
 FORMAT: Final = 1
 
 
-def stamp_of(engine: str, stored_format: int = FORMAT) -> bytes:
-    """Return the content of the stamp that an engine leaves."""
-    return json.dumps({"engine": engine, "format": stored_format}).encode() + b"\n"
+def stamp_of(engine: str, stored_format: int = FORMAT, *, generation: int | None = None) -> bytes:
+    """Return the content of the stamp that an engine leaves.
+
+    Args:
+        generation: of a store with a durable mark; see `durable_mark`. None: the store has none.
+    """
+    content: dict[str, object] = {"engine": engine, "format": stored_format}
+    if generation is not None:
+        content["generation"] = generation
+    return json.dumps(content).encode() + b"\n"
 
 
 def read_local_stamp(directory: str) -> bytes | None:
@@ -30,17 +38,20 @@ def read_local_stamp(directory: str) -> bytes | None:
         return None
 
 
-def check_stamp(stamp: bytes, where: str, engine: str, format_max: int = FORMAT) -> None:
+def check_stamp(stamp: bytes, where: str, engine: str, format_max: int = FORMAT) -> int:
     """Check that a store was made by this engine, in a format that it reads.
 
     Args:
         format_max: the newest format that this version reads.
+    Returns:
+        The generation of the store.
     Raises:
         InvalidConfig: it was not.
     """
     try:
         content = json.loads(stamp)
         made_by, made_format = str(content["engine"]), int(content["format"])
+        generation = int(content.get("generation", FIRST_GENERATION))
     except (ValueError, KeyError, TypeError) as error:
         raise InvalidConfig(
             f"{STAMP} of {where} cannot be read, so nobody knows which engine made this store;"
@@ -56,3 +67,4 @@ def check_stamp(stamp: bytes, where: str, engine: str, format_max: int = FORMAT)
             f"the store in {where} has format {made_format}, and this version reads up to"
             f" {format_max}; start the version that wrote it, or a later one"
         )
+    return generation

@@ -36,6 +36,7 @@ from magnetar_cluster.view import (
     ShardName,
     View,
 )
+from magnetar_storage.durable_mark import DurableMark
 
 MakeCluster = Callable[[], Cluster]
 
@@ -56,15 +57,17 @@ def test_the_format_is_fixed_once(cluster: MakeCluster) -> None:
     async def test(cluster: Cluster) -> None:
         members = [cluster.member() for _ in range(5)]
         assert await members[0].format(None) is None
-        wanted = [Format(broker_shards=8, coordinator_shards=n) for n in range(1, 6)]
+        wanted = [Format(broker_shards=8, coordinator_shards=n, token=f"{n}") for n in range(1, 6)]
         found = await asyncio.gather(
             *(member.format(form) for member, form in zip(members, wanted, strict=True))
         )
         assert len(set(found)) == 1
         assert found[0] in wanted
-        other = Format(broker_shards=16, coordinator_shards=1)
-        assert await members[1].format(other) == found[0]
-        assert await members[2].format(None) == found[0]
+        other = Format(broker_shards=16, coordinator_shards=1, token="z")
+        for again in (await members[1].format(other), await members[2].format(None)):
+            assert again == found[0]
+            assert again is not None
+            assert again.token == found[0].token
 
     run(cluster, test)
 
@@ -249,6 +252,58 @@ def test_a_member_says_that_it_leaves(cluster: MakeCluster) -> None:
         assert await one.join(lease, A, MEMBER)
         assert await one.join(lease, A, LEAVING)
         assert (await present(cluster.member())).members == {A: LEAVING}
+
+    run(cluster, test)
+
+
+def test_how_far_a_shard_is_durable_is_said_by_its_owner_and_outlives_it(
+    cluster: MakeCluster,
+) -> None:
+    async def test(cluster: Cluster) -> None:
+        one, other = cluster.member(), cluster.member()
+        assert await one.durable_mark(S0) is None
+        lease = await one.grant(LONG_MS)
+        epoch = await one.claim(lease, S0, "a")
+        assert epoch
+        assert await one.note_durable(S0, epoch, DurableMark(1, 7))
+        assert await one.note_durable(S0, epoch, DurableMark(1, 8))
+        assert not await one.note_durable(S1, epoch, DurableMark(1, 8)), "it has no owner"
+        assert not await other.note_durable(S0, 0, DurableMark(1, 9)), "it has one"
+        await one.revoke(lease)
+        assert not await one.note_durable(S0, epoch, DurableMark(1, 9)), "who was late"
+        assert await other.durable_mark(S0) == DurableMark(1, 8)
+        second = await other.grant(LONG_MS)
+        later = await other.claim(second, S0, "b")
+        assert later
+        assert not await one.note_durable(S0, epoch, DurableMark(1, 9))
+        assert await other.note_durable(S0, later, DurableMark(1, 12))
+        await other.release(S0, later)
+        # A person's command, when nobody has the shard.
+        assert await one.note_durable(S0, 0, DurableMark(2, 3))
+        assert await other.durable_mark(S0) == DurableMark(2, 3)
+        assert await other.durable_mark(ShardName(COORDINATOR, 0)) is None
+
+    run(cluster, test)
+
+
+def test_no_member_hears_how_far_shards_are_durable(cluster: MakeCluster) -> None:
+    """It changes each second, in every shard."""
+
+    async def test(cluster: Cluster) -> None:
+        one, other = cluster.member(), cluster.member()
+        lease = await one.grant(LONG_MS)
+        epoch = await one.claim(lease, S0, "a")
+        assert epoch
+        watcher = Watcher(other)
+        await watcher.until(lambda view: S0 in view.owners)
+        for sequence in range(20):
+            assert await one.note_durable(S0, epoch, DurableMark(1, sequence))
+        assert await one.join(lease, A, MEMBER)
+        await watcher.until(lambda view: A in view.members)
+        assert len(watcher.views) == 2
+        await watcher.stop()
+        # A new watch is told nothing of it either.
+        assert (await present(cluster.member())).owners == {S0: Owner("a", epoch)}
 
     run(cluster, test)
 

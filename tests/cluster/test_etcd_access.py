@@ -15,6 +15,7 @@ from magnetar_cluster.directory import DirectoryUnavailable
 from magnetar_cluster.etcd_directory import EtcdDirectory
 from magnetar_cluster.etcd_settings import EtcdSettings
 from magnetar_cluster.view import Owner
+from magnetar_storage.durable_mark import DurableMark
 
 PASSWORD = "hush"
 
@@ -52,6 +53,8 @@ async def use(directory: EtcdDirectory) -> None:
         assert (await anext(views)).owners == {S0: Owner("a", epoch)}
         await directory.pin(S0, "b")
         assert (await anext(views)).pins == {S0: "b"}
+    assert await directory.note_durable(S0, epoch, DurableMark(1, 7))
+    assert await directory.durable_mark(S0) == DurableMark(1, 7)
     await directory.revoke(lease)
     assert (await present(directory)).owners == {}
 

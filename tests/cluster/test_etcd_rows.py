@@ -133,6 +133,7 @@ def test_later_versions_may_say_more() -> None:
     form = Format(broker_shards=8, coordinator_shards=2)
     assert read_format(write_format(form)) == form
     assert read_format(b'{"broker_shards":1,"coordinator_shards":1,"x":{}}')
+    assert read_format(write_format(replace(form, token="7f"))).token == "7f"
 
 
 @pytest.mark.parametrize(
@@ -144,6 +145,7 @@ def test_later_versions_may_say_more() -> None:
         b'{"broker_shards":0,"coordinator_shards":1}',
         b'{"broker_shards":true,"coordinator_shards":1}',
         b'{"broker_shards":"8","coordinator_shards":1}',
+        b'{"broker_shards":8,"coordinator_shards":1,"token":7}',
     ],
 )
 def test_a_damaged_format_is_none(content: bytes) -> None:

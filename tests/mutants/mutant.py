@@ -27,6 +27,8 @@ NOT_SIMULATED = (
     "storage/magnetar_storage/rocks",
     "storage/magnetar_storage/slate",
     "storage/magnetar_storage/object_store",
+    "storage/magnetar_storage/objects.py",
+    "storage/magnetar_storage/mark_updates.py",
     "core/magnetar_core/grpc_",
     "core/magnetar_core/process_memory.py",
     "core/magnetar_core/security/",

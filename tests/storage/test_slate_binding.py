@@ -69,6 +69,31 @@ def test_rows_are_unpacked_as_the_binding_unpacks_them(rows: list[Any]) -> None:
     assert binding.rows_from(converter.lower(pairs)) == [(key, value) for key, value, _, _ in rows]
 
 
+@given(
+    rows=st.none()
+    | st.lists(
+        st.builds(
+            uniffi.RowEntry,
+            kind=st.sampled_from(uniffi.RowEntryKind),
+            key=values,
+            value=st.none() | values,
+            seq=st.integers(1, 2**64 - 1),
+            create_ts=st.none() | st.integers(0, 2**62),
+            expire_ts=st.none() | st.integers(0, 2**62),
+        ),
+        max_size=4,
+    )
+)
+def test_the_newest_row_of_a_log_object_is_that_which_the_binding_unpacks(
+    rows: list[Any] | None,
+) -> None:
+    found = None if rows is None else uniffi.WalRows(rows=rows, last_consumed_wal_file_id=7)
+    converter = generated._UniffiFfiConverterOptionalTypeWalRows
+    assert converter.lift(converter.lower(found)) == found
+    newest = max((row.seq for row in rows or ()), default=0)
+    assert binding.newest_from(converter.lower(found)) == newest
+
+
 @pytest.mark.parametrize("is_fast", [True, False])
 def test_all_calls_work_with_and_without_the_knowledge_of_inner_names(
     is_fast: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -106,6 +131,9 @@ def test_all_calls_work_with_and_without_the_knowledge_of_inner_names(
             assert await binding.next_rows(iterator, 9) == [(b"d", b"value of d")]
         with pytest.raises(uniffi.Error.Invalid):
             binding.put(uniffi.WriteBatch(), b"", b"a key is never empty")
+        log = uniffi.SlateDbWalReader("rows", objects)
+        newest = await log.iterator(await log.last_wal_file_id(0))
+        assert await binding.newest_in_log_object(newest) == database.status().durable_seq
         await database.shutdown()
         with pytest.raises(uniffi.Error.Closed):
             await binding.get(database, b"a")

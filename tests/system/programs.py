@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
 from magnetar import Client
 
+Result = TypeVar("Result")
 
-def run(test: Coroutine[Any, Any, None], timeout_s: float = 30.0) -> None:
+
+def run(test: Coroutine[Any, Any, Result], timeout_s: float = 30.0) -> Result:
     """Run a test's coroutine, for so long at most."""
 
-    async def bounded() -> None:
+    async def bounded() -> Result:
         async with asyncio.timeout(timeout_s):
-            await test
+            return await test
 
-    asyncio.run(bounded())
+    return asyncio.run(bounded())
 
 
 async def values(client: Client, topic: str, partition: int = 0) -> list[bytes]:

@@ -128,16 +128,15 @@ def _restore(
         for one, target, each in zip(chosen, targets, rows, strict=True):
             await restoring.restore_to_directory(directory, one, target, each, progress)
 
-    async def to_object_store(urls: list[ObjectStoreUrl]) -> None:
-        for one, url, each in zip(chosen, urls, rows, strict=True):
-            await restoring.restore_to_object_store(directory, one, url, each, progress)
+    async def to_object_store(prefix: ObjectStoreUrl) -> list[str]:
+        return [
+            str(await restoring.restore_to_object_store(directory, one, prefix, each, progress))
+            for one, each in zip(chosen, rows, strict=True)
+        ]
 
     if data_dir is not None:
         targets = [restoring.directory_of(one, data_dir) for one in chosen]
         restoring.check_targets(targets)
         asyncio.run(to_directories(targets))
         return [str(one) for one in targets]
-    url = ObjectStoreUrl.parse(str(store))
-    urls = [url.below(f"{one.kind}s", one.member) for one in chosen]
-    asyncio.run(to_object_store(urls))
-    return [str(one) for one in urls]
+    return asyncio.run(to_object_store(ObjectStoreUrl.parse(str(store))))

@@ -22,6 +22,7 @@ from magnetar_core.wire.record_pb2 import StoreIdentity
 from magnetar_storage import store_identity
 from magnetar_storage.backup_source import unpack_rows
 from magnetar_storage.object_store_url import ObjectStoreUrl
+from magnetar_storage.shared_prefix import store_url
 from magnetar_storage.store import Store, WriteBatch
 from magnetar_storage.store_files import holds_store
 
@@ -43,6 +44,11 @@ class RestoredRows:
         self._server = server
         self._restored_at_s = restored_at_s
         self._open_ones = open_ones
+
+    @property
+    def generation(self) -> int:
+        """The generation of the new store: a mark of any earlier store says nothing about it."""
+        return store_identity.ledger_after_restore(self._restored_at_s)
 
     def value(self, family: str, key: bytes, value: bytes) -> bytes:
         """Return what a row of the backup becomes."""
@@ -132,23 +138,34 @@ async def restore_to_directory(
 
 
 async def restore_to_object_store(
-    backup: Path, server: ServerFile, url: ObjectStoreUrl, rows: RestoredRows, progress: Progress
-) -> None:
-    """Make the store of a server in an object store.
+    backup: Path, server: ServerFile, prefix: ObjectStoreUrl, rows: RestoredRows, progress: Progress
+) -> ObjectStoreUrl:
+    """Make the store of a server in an object store, and return its address.
 
+    Args:
+        prefix: the address that the servers share.
     Raises:
         InvalidConfig: something lies there already.
         DataLoss: the backup is damaged.
     """
+    from magnetar_storage.object_marks import ObjectMarkPlace
     from magnetar_storage.slate import SlateStore
 
-    store = await SlateStore.open(url, server.families, payload_families=_PAYLOADS[server.kind])
+    url = store_url(prefix, server.kind, server.member)
+    store = await SlateStore.open(
+        url,
+        server.families,
+        payload_families=_PAYLOADS[server.kind],
+        mark_place=ObjectMarkPlace(prefix, server.kind, server.member),
+        generation=rows.generation,
+    )
     try:
         if await store.get(_META, store_identity.KEY) is not None:
             raise InvalidConfig(f"{url} holds a store: restore to another place")
         await _fill(store, backup, server, rows, progress, lambda size: None)
     finally:
         await store.close()
+    return url
 
 
 async def _fill(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 
 from google.protobuf.message import DecodeError
 
 from magnetar_broker.rest_check import check_broker
 from magnetar_cli.check.decisions import Decisions
+from magnetar_cli.check.ends import Ends
 from magnetar_coordinator.rest_check import RestCoordinator, check_coordinator
 from magnetar_core.config import InvalidConfig
 from magnetar_core.ids import TxnID
@@ -70,9 +72,14 @@ class _Open:
     findings: Findings = field(default_factory=Findings)
 
 
-async def check_stores(places: Sequence[str], progress: Progress) -> Report:
+async def check_stores(
+    places: Sequence[str], progress: Progress, etcd: str | None, cluster_id: str
+) -> Report:
     """Check stores.
 
+    Args:
+        etcd: addresses of the etcd of the stores' cluster; None: they were not given.
+        cluster_id: the cluster, of several in one etcd.
     Raises:
         InvalidConfig: a place holds no store, or two are of the same server.
         StoreInUse: a server has a directory open.
@@ -80,10 +87,11 @@ async def check_stores(places: Sequence[str], progress: Progress) -> Report:
     checked: list[Checked] = []
     opened: list[_Open] = []
     try:
-        for place in places:
-            one = Checked(place)
-            checked.append(one)
-            await _open(one, opened)
+        async with aclosing(Ends(etcd, cluster_id)) as ends:
+            for place in places:
+                one = Checked(place)
+                checked.append(one)
+                await _open(one, opened, ends)
         names = [(one.checked.kind, one.checked.server) for one in opened]
         for name in names:
             if names.count(name) > 1:
@@ -98,9 +106,10 @@ async def check_stores(places: Sequence[str], progress: Progress) -> Report:
     return Report(checked, between.kept, between.damage_count, missing)
 
 
-async def _open(checked: Checked, opened: list[_Open]) -> None:
+async def _open(checked: Checked, opened: list[_Open], ends: Ends) -> None:
     findings = Findings()
     try:
+        await ends.compare(checked.place, findings)
         store = await open_read_only(checked.place)
     except StoreDamaged as error:
         findings.damage("files", checked.place, str(error))
@@ -167,6 +176,8 @@ def _counting(one: _Open, progress: Progress) -> Callable[[int], object]:
     return passed
 
 
-def run_check(places: Sequence[str], progress: Progress) -> Report:
+def run_check(
+    places: Sequence[str], progress: Progress, etcd: str | None, cluster_id: str
+) -> Report:
     """Check stores; see check_stores."""
-    return asyncio.run(check_stores(places, progress))
+    return asyncio.run(check_stores(places, progress, etcd, cluster_id))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from magnetar_cli.cluster.options import etcd_options
 from magnetar_cli.types import json_option
 
 if TYPE_CHECKING:
@@ -14,14 +15,18 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("places", nargs=-1, required=True, metavar="PLACE...")
+@etcd_options
 @json_option
-def check(places: tuple[str, ...], as_json: bool) -> None:
+def check(places: tuple[str, ...], etcd: str | None, cluster_id: str, as_json: bool) -> None:
     """Check what stopped servers have stored, and change nothing.
 
     PLACE is the data directory of a broker or coordinator, a directory with several of them, or the
     address of a store (s3://BUCKET/PREFIX), as servers got it as --store. The command reads
     everything: checksums, logs, indexes, cursors, transactions, decisions. Given brokers and
     coordinators together, it compares them, too: what was decided must be true everywhere.
+
+    A store in an object store is compared with its durable mark, which says whether its end is
+    there. For servers with etcd the mark is in etcd: --etcd and --cluster-id say where.
 
     A directory whose server runs is refused. The exit status is 0 if everything is whole, and 16 if
     something is damaged or missing. docs/check.md says what each check means and what to do.
@@ -35,7 +40,7 @@ def check(places: tuple[str, ...], as_json: bool) -> None:
 
     stores = list(dict.fromkeys(store for place in places for store in stores_at(place)))
     with RowsRead(shown=not as_json) as rows_read:
-        report = run_check(stores, rows_read.show)
+        report = run_check(stores, rows_read.show, etcd, cluster_id)
     if as_json:
         print_json(
             {

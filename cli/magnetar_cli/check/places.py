@@ -9,9 +9,6 @@ from magnetar_core.config import InvalidConfig
 from magnetar_storage.object_store_url import ObjectStoreUrl
 from magnetar_storage.store_files import holds_store
 
-# The prefixes below which servers have their stores in an object store.
-_KINDS = ("brokers", "coordinators")
-
 
 def stores_at(place: str) -> list[str]:
     """Return the stores at a place.
@@ -46,6 +43,7 @@ def _in_object_store(place: str) -> list[str]:
     import obstore
     from obstore.store import from_url
 
+    from magnetar_storage.shared_prefix import KINDS, folder_of
     from magnetar_storage.store_stamp import STAMP
 
     url = ObjectStoreUrl.parse(place)
@@ -56,9 +54,9 @@ def _in_object_store(place: str) -> list[str]:
     if any(one["path"] == STAMP for one in listed["objects"]):
         return [str(url)]
     found = []
-    for kind in _KINDS:
-        for prefix in obstore.list_with_delimiter(objects, f"{kind}/")["common_prefixes"]:
-            found.append(str(url.below(kind, prefix.rstrip("/").rpartition("/")[2])))
+    for folder in map(folder_of, KINDS):
+        for prefix in obstore.list_with_delimiter(objects, f"{folder}/")["common_prefixes"]:
+            found.append(str(url.below(folder, prefix.rstrip("/").rpartition("/")[2])))
     if not found:
         raise InvalidConfig(
             f"{url} holds no store: name what servers got as --store, or the address of one store"

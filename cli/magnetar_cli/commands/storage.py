@@ -1,43 +1,86 @@
-"""`magnetar storage`: decisions about damaged data directories."""
+"""`magnetar storage`: decisions about damaged stores."""
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import click
 
+from magnetar_cli.cluster.options import etcd_options
+
 
 @click.group()
 def storage() -> None:
-    """Repair the data directory of a stopped server."""
+    """Repair the store of a stopped server."""
 
 
 @storage.command(name="accept-loss")
-@click.argument("data_dir", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("place", metavar="PLACE")
 @click.option("--dry-run", is_flag=True, help="Print what is missing, and change nothing.")
 @click.option(
     "--everything", is_flag=True, help="Accept that the whole store of this server is lost."
 )
-def accept_loss(data_dir: Path, dry_run: bool, everything: bool) -> None:
+@etcd_options
+def accept_loss(
+    place: str, dry_run: bool, everything: bool, etcd: str | None, cluster_id: str
+) -> None:
     """Let a server start without its latest changes, which are lost.
 
-    DATA_DIR is the data directory of the server. The lost changes were acknowledged: messages, acks
-    and decisions may be among them, and transactions may be torn. After that, a broker opens a
-    higher ledger id, and a coordinator takes a higher incarnation. The damaged files are kept in
-    DATA_DIR/kept-1.
+    PLACE is the data directory of a server, or the address of its store in an object store, as
+    s3://BUCKET/PREFIX/brokers/broker-0. The lost changes were acknowledged: messages, acks and
+    decisions may be among them, and transactions may be torn. After that, a broker opens a higher
+    ledger id, and a coordinator takes a higher incarnation. Damaged files and objects are kept in
+    PLACE/kept-1. If a file of values is missing, its messages answer DataLoss from then on.
+
+    --etcd and --cluster-id are for stores whose servers have etcd, which knows how much is missing.
     """
+    if "://" in place:
+        asyncio.run(_accept_in_object_store(place, dry_run, everything, etcd, cluster_id))
+    elif not Path(place).is_dir():
+        raise click.BadParameter(f"there is no directory {place!r}", param_hint="PLACE")
+    else:
+        _accept_in_directory(place, dry_run, everything)
+
+
+def _accept_in_directory(directory: str, dry_run: bool, everything: bool) -> None:
     from magnetar_storage import accepted_loss
 
     if everything:
-        accepted_loss.accept_loss_of_everything(str(data_dir))
-        print("all that the store before this one had is given up")
-        return
-    reason = accepted_loss.lost_from(str(data_dir))
-    if reason is None:
-        print("nothing is missing: start the server")
-        return
-    print(reason)
-    if dry_run:
-        return
-    kept = accepted_loss.accept_loss(str(data_dir))
-    print(f"given up, with all that came behind it; the files are kept in {kept}")
+        accepted_loss.accept_loss_of_everything(directory)
+        print(_EVERYTHING)
+    elif _says_what_is_missing(accepted_loss.lost_from(directory)) and not dry_run:
+        kept = accepted_loss.accept_loss(directory)
+        print(_GIVEN_UP.format(f"; the files are kept in {kept}"))
+
+
+async def _accept_in_object_store(
+    place: str, dry_run: bool, everything: bool, etcd: str | None, cluster_id: str
+) -> None:
+    from magnetar_cli.servers.open_store import needing_packages
+    from magnetar_storage.object_store_url import ObjectStoreUrl
+
+    with needing_packages():
+        from magnetar_cli.stored_marks import StoredMarks
+        from magnetar_storage import slate_accepted_loss as accepted_loss
+    url, marks = ObjectStoreUrl.parse(place), StoredMarks(etcd, cluster_id)
+    try:
+        mark_place = await marks.place_of(url)
+        if everything:
+            await accepted_loss.accept_loss_of_everything(url, mark_place)
+            print(_EVERYTHING)
+        elif _says_what_is_missing(await accepted_loss.lost_from(url, mark_place)) and not dry_run:
+            kept = await accepted_loss.accept_loss(url, mark_place)
+            where = f"; its objects are kept in {kept}" if kept is not None else ""
+            print(_GIVEN_UP.format(where))
+    finally:
+        await marks.close()
+
+
+_EVERYTHING = "all that the store before this one had is given up"
+_GIVEN_UP = "given up, with all that came behind it{}"
+
+
+def _says_what_is_missing(reason: str | None) -> bool:
+    print(reason or "nothing is missing: start the server")
+    return reason is not None

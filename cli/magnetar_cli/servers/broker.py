@@ -236,6 +236,7 @@ def _rows(options: dict[str, Any], settings: BrokerConfig, config: StoreConfig, 
         block_cache_bytes=shares.block_cache_bytes,
         memtables_bytes=shares.memtables_bytes,
         late_syncs=settings.late_syncs,
+        cluster_id=settings.cluster_id,
         config=config,
     )
 

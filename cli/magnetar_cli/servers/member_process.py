@@ -36,9 +36,10 @@ from magnetar_cli.servers.server_process import (
     stop_on_signals,
 )
 from magnetar_cli.servers.shard_metrics import ShardMetrics
-from magnetar_cli.servers.shard_servers import ShardKind, ShardServers
+from magnetar_cli.servers.shard_servers import ObjectStores, ShardKind, ShardServers
 from magnetar_cluster.directory import Directory, DirectoryUnavailable, DirectoryWentBack
 from magnetar_cluster.etcd_directory import EtcdDirectory
+from magnetar_cluster.etcd_history import watch_history
 from magnetar_cluster.host import Host
 from magnetar_cluster.owners_book import OwnersBook
 from magnetar_cluster.view import Format, Member, MemberName, View
@@ -51,6 +52,8 @@ from magnetar_core.observability import MetricsEndpoint
 from magnetar_core.security.certificate_metrics import tell_expiry
 from magnetar_core.traces.opening import open_traces
 from magnetar_core.version import VERSION
+from magnetar_storage.cluster_stamp import ClusterStamp, take_address
+from magnetar_storage.object_store_url import ObjectStoreUrl
 
 log = logging.getLogger("magnetar_cli")
 
@@ -145,20 +148,30 @@ async def _serve(process: MemberProcess) -> None:
             asker=name.name,
         )
         closing.push_async_callback(directory.close)
-        cluster_format = await unless_stopped(_format(directory, config), stop)
+        cluster_format = await unless_stopped(_format(directory, config, Random()), stop)
         if cluster_format is None:
             return
+        cluster = ClusterStamp(
+            cluster_id=process.cluster_id, token=cluster_format.token, etcd=config.etcd
+        )
+        prefix = ObjectStoreUrl.parse(process.owning.store.store)
+        await unless_stopped(take_address(prefix, cluster), stop)
+        if stop.is_set():
+            return
+        history = asyncio.get_running_loop().create_task(watch_history(directory))
+        closing.callback(history.cancel)
         shard_metrics = ShardMetrics()
         registry.register(shard_metrics)
         views = [View()]
         place = place_of(process, cluster_format, member, OwnersBook(lambda: views[0]))
+        kind, links = process.kind_of(place), process.owning.links
         shards = ShardServers(
-            process.kind_of(place),
+            kind,
             doors,
             shard_metrics,
             clock,
             server.address,
-            process.owning.links,
+            surroundings=ObjectStores(kind.rows, links, directory),
             traces=server_traces,
         )
         host = Host(
@@ -250,15 +263,20 @@ def place_of(
     return Place(identity=identity, broker=broker, book=book)
 
 
-async def _format(directory: Directory, config: MemberConfig) -> Format:
+async def _format(directory: Directory, config: MemberConfig, random: Random) -> Format:
     """Return how many shards the cluster has; wait until etcd answers.
 
+    Args:
+        random: makes the token of a new cluster.
     Raises:
         InvalidConfig: the cluster is new and nothing is wanted, or it has other numbers.
     """
+    wanted = config.wanted_format
+    if wanted is not None:
+        wanted = replace(wanted, token=f"{random.getrandbits(64):016x}")
     while True:
         try:
-            return config.check_format(await directory.format(config.wanted_format))
+            return config.check_format(await directory.format(wanted))
         except DirectoryUnavailable as error:
             log.warning("etcd at %s does not answer; asking again: %s", config.etcd, error)
             await asyncio.sleep(_ASK_AGAIN_SECONDS)

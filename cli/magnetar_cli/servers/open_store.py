@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +13,9 @@ from typing import TYPE_CHECKING
 from prometheus_client import CollectorRegistry
 
 from magnetar_core.config import InvalidConfig
+from magnetar_storage.durable_mark import MarkPlace
 from magnetar_storage.object_store_url import ObjectStoreUrl
+from magnetar_storage.shared_prefix import store_url
 from magnetar_storage.store import Store, StoreFailed
 from magnetar_storage.store_config import StoreConfig
 from magnetar_storage.store_files import holds_store
@@ -35,6 +38,7 @@ class Rows:
         block_cache_bytes: memory for blocks of RocksDB.
         memtables_bytes: memory for what RocksDB has not in tables yet.
         late_syncs: as for RocksStore.open().
+        cluster_id: id of the cluster; empty: the server is of none.
     """
 
     kind: str
@@ -45,6 +49,7 @@ class Rows:
     memtables_bytes: int
     payload_families: tuple[str, ...] = ()
     late_syncs: bool = False
+    cluster_id: str = ""
     config: StoreConfig = field(default_factory=StoreConfig)
 
 
@@ -68,13 +73,21 @@ async def open_store(
             f"{rows.data_dir} has the rows of a server, and {rows.config.store} would begin without"
             " them: start without --store, or move the directory away if that is meant"
         )
-    return await open_object_store(rows, registry, on_end)
+    prefix = ObjectStoreUrl.parse(rows.config.store)
+    with needing_packages():
+        from magnetar_storage.cluster_stamp import ClusterStamp, take_address
+        from magnetar_storage.object_marks import ObjectMarkPlace
+    cluster = ClusterStamp(cluster_id=rows.cluster_id) if rows.cluster_id else None
+    await take_address(prefix, cluster)
+    mark_place = ObjectMarkPlace(prefix, rows.kind, rows.name)
+    return await open_object_store(rows, registry, on_end, mark_place)
 
 
 async def open_object_store(
     rows: Rows,
     registry: CollectorRegistry,
     on_end: Callable[[StoreFailed], object],
+    mark_place: MarkPlace | None,
     *,
     owner_is_silent: bool = False,
     cache: StoreCache | None = None,
@@ -84,20 +97,16 @@ async def open_object_store(
     Args:
         registry: gets the metrics of the object store.
         on_end: called when the store has ended by itself, as when another server opened it.
+        mark_place: where it is kept how far the store is durable; None: nowhere.
         owner_is_silent: whether it is sure that the owner before answers nobody any more.
         cache: shared with other stores; None: the store gets one of its own.
     Raises:
         InvalidConfig: the place is of no use, or needs packages that are missing.
         StoreFailed: it cannot be opened.
     """
-    try:
+    with needing_packages():
         from magnetar_storage.object_store_metrics import ObjectStoreMetrics
         from magnetar_storage.slate import SlateStore
-    except ModuleNotFoundError as error:
-        raise InvalidConfig(
-            f"{error}: a store in an object store needs more packages:"
-            " pip install 'magnetar[object-store]'"
-        ) from error
     url = place_of(rows)
     log.info("%s %s keeps its rows in %s", rows.kind, rows.name, url)
     return await SlateStore.open(
@@ -109,7 +118,20 @@ async def open_object_store(
         on_end=on_end,
         owner_is_silent=owner_is_silent,
         cache=cache,
+        mark_place=mark_place,
     )
+
+
+@contextmanager
+def needing_packages() -> Iterator[None]:
+    """Turn the error of an import into one that says which packages an object store needs."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise InvalidConfig(
+            f"{error}: a store in an object store needs more packages:"
+            " pip install 'magnetar[object-store]'"
+        ) from error
 
 
 async def _open_rocksdb(rows: Rows) -> Store:
@@ -136,4 +158,4 @@ async def _open_rocksdb(rows: Rows) -> Store:
 
 def place_of(rows: Rows) -> ObjectStoreUrl:
     """Return where the rows of a server lie, so that servers may share a bucket and a prefix."""
-    return ObjectStoreUrl.parse(rows.config.store).below(f"{rows.kind}s", rows.name)
+    return store_url(ObjectStoreUrl.parse(rows.config.store), rows.kind, rows.name)

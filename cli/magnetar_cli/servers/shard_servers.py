@@ -19,6 +19,8 @@ from magnetar_cli.servers.open_store import Rows, open_object_store
 from magnetar_cli.servers.server_process import Component, World
 from magnetar_cli.servers.shard_metrics import ShardMetrics
 from magnetar_cluster.cluster_transport import ClusterTransport
+from magnetar_cluster.directory import Directory
+from magnetar_cluster.shard_marks import ShardMarkPlace
 from magnetar_cluster.shard_opener import Ownership, RunningShard
 from magnetar_cluster.view import ShardName, View
 from magnetar_core.clock import Clock
@@ -83,11 +85,21 @@ class Surroundings(Protocol):
 
 
 class ObjectStores:
-    """Surroundings of a real process: an object store, and gRPC."""
+    """Surroundings of a real process: an object store, and gRPC.
 
-    def __init__(self, rows: Callable[[ShardName], Rows], links: LinkSecurity) -> None:
+    Args:
+        directory: keeps how far stores are durable; None: nobody does.
+    """
+
+    def __init__(
+        self,
+        rows: Callable[[ShardName], Rows],
+        links: LinkSecurity,
+        directory: Directory | None = None,
+    ) -> None:
         self._rows = rows
         self._links = links
+        self._directory = directory
         # Memory that all stores of this process share.
         self._cache: Any = None
 
@@ -105,10 +117,14 @@ class ObjectStores:
         rows = self._rows(ownership.shard)
         if self._cache is None:
             self._cache = new_cache(rows.config)
+        mark_place = None
+        if self._directory is not None:
+            mark_place = ShardMarkPlace(self._directory, ownership.shard, ownership.epoch)
         return await open_object_store(
             rows,
             registry,
             on_end,
+            mark_place,
             # The lease of an owner before has ended, and with it what that owner says.
             owner_is_silent=True,
             cache=StoreCache(self._cache, ownership.epoch),
@@ -121,7 +137,7 @@ class ShardServers:
     Args:
         address: of this process.
         links: how its links to other servers are secured.
-        surroundings: other ones than an object store and gRPC.
+        surroundings: other ones than an object store without marks, and gRPC.
         traces: makes spans; None: there are none.
     """
 

@@ -25,6 +25,20 @@ MUTANTS = (
         mistake="A member that was restarted takes its former lease's ownership for its own.",
     ),
     Mutant(
+        name="mark-of-a-former-owner",
+        file=_DIRECTORY,
+        old="                compare=[_created_at(self._keys.owner(shard), epoch)],",
+        new="                compare=[],",
+        mistake="A former owner, or a person's command, overwrites the mark of the present owner.",
+    ),
+    Mutant(
+        name="marks-are-news",
+        file=_ROWS,
+        old='        self.end = self.prefix + b"written/"',
+        new='        self.end = self.prefix[:-1] + b"0"',
+        mistake="Every member hears each second of every shard that is written to.",
+    ),
+    Mutant(
         name="release-of-any-epoch",
         file=_DIRECTORY,
         old="                compare=[_created_at(key, epoch)],",

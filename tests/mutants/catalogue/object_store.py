@@ -12,6 +12,9 @@ _FAMILIES = "storage/magnetar_storage/slate_families.py"
 _BINDING = "storage/magnetar_storage/slate_binding.py"
 _OPTIONS = "storage/magnetar_storage/slate_options.py"
 _CHECK = "storage/magnetar_storage/object_store_check.py"
+_OBJECTS = "storage/magnetar_storage/objects.py"
+_END = "storage/magnetar_storage/slate_end.py"
+_MARKS = "storage/magnetar_storage/mark_updates.py"
 
 MUTANTS = (
     Mutant(
@@ -100,7 +103,7 @@ MUTANTS = (
     ),
     Mutant(
         name="object-store-refusals-are-waited-out",
-        file=_CHECK,
+        file=_OBJECTS,
         old="            if isinstance(error, _FINAL) or _FINAL_STATUS.search(str(error)):\n",
         new="            if isinstance(error, NotImplementedError):\n",
         mistake="A server with wrong credentials waits for ever, as if the object store were away.",
@@ -132,5 +135,19 @@ MUTANTS = (
         old="            at += _TIME_BYTES\n",
         new="            at += 0\n",
         mistake="A row with a time of expiry shifts all rows after it.",
+    ),
+    Mutant(
+        name="object-store-gap-in-the-log",
+        file=_END,
+        old="            if number != expected:\n",
+        new="            if number < expected:\n",
+        mistake="SlateDB takes a missing object of the log for its end, and fences in its place.",
+    ),
+    Mutant(
+        name="object-store-mark-of-the-last-second",
+        file=_MARKS,
+        old="        while self._durable_sequence() != self._written:\n",
+        new="        if self._durable_sequence() != self._written:\n",
+        mistake="Groups that follow a mark within its second are named by no mark.",
     ),
 )

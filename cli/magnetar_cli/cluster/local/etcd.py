@@ -25,6 +25,7 @@ def etcd(directory: Path, port: int, peer_port: int) -> OutsideServer:
         *("--listen-client-urls", client, "--advertise-client-urls", client),
         *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer),
         *("--initial-cluster", f"etcd={peer}", "--log-level", "warn"),
+        *("--auto-compaction-retention", "1h"),
     ]
 
     async def is_ready() -> bool:

@@ -1,0 +1,47 @@
+"""Names below the address in an object store that the servers of a cluster share. Pure.
+
+The address has the stamp of the cluster; the stores, each below its kind and name, as
+brokers/broker-0/; and without etcd a mark for each store, as durable/brokers/broker-0.json.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from magnetar_storage.object_store_url import ObjectStoreUrl
+
+CLUSTER_STAMP: Final = "magnetar-cluster.json"
+KINDS: Final = ("broker", "coordinator")
+
+
+class StorePlace(NamedTuple):
+    """The server that a store belongs to, and the address that it shares with others."""
+
+    prefix: ObjectStoreUrl
+    kind: str
+    name: str
+
+
+def store_url(prefix: ObjectStoreUrl, kind: str, name: str) -> ObjectStoreUrl:
+    """Return the address of a server's store."""
+    return prefix.below(folder_of(kind), name)
+
+
+def place_of_store(url: ObjectStoreUrl) -> StorePlace | None:
+    """Return whose store has this address; None: it is not below a shared address."""
+    _, _, name = url.path.rpartition("/")
+    _, _, folder = url.above.path.rpartition("/")
+    for kind in KINDS:
+        if folder == folder_of(kind):
+            return StorePlace(url.above.above, kind, name)
+    return None
+
+
+def mark_name(kind: str, name: str) -> str:
+    """Return the name of the object with a store's mark."""
+    return f"durable/{folder_of(kind)}/{name}.json"
+
+
+def folder_of(kind: str) -> str:
+    """Return the part of an address below which the stores of a kind of servers lie."""
+    return f"{kind}s"
