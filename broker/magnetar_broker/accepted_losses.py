@@ -56,13 +56,23 @@ async def go_on_without(environment: Environment, topics: Topics, losses: int) -
 
 async def _known_end(environment: Environment, partition: Partition) -> int:
     """Return an offset above all offsets that any row mentions."""
+    store = environment.store
     ends = [one.cursor.known_end for one in partition.subscriptions]
     prefix = keys.partition(partition.name.topic_id, partition.name.partition)
-    newest = await environment.store.scan(
-        keys.LOG, prefix, end_of_prefix(prefix), rows_max=1, reverse=True
-    )
+    # Where the log ends according to the partition's own row. Entries behind it are of a family
+    # that reached the disk earlier.
+    at: bytes | None = prefix + keys.u64(partition.log.end_offset)
+    ahead: list[bytes] = []
+    while at is not None and not ahead:
+        ahead, at = await store.prefixes(
+            keys.LOG, at, end_of_prefix(prefix), length=keys.IN_PARTITION_BYTES, count_max=1
+        )
+    if not ahead:
+        # So the newest entry need not be readable.
+        return max(ends, default=0)
+    newest = await store.scan(keys.LOG, prefix, end_of_prefix(prefix), rows_max=1, reverse=True)
     try:
         ends += [parse_entry(keys.last_u64(key), value).end for key, value in newest]
     except DataLoss as error:
         raise RowsUnreadable(str(error), family=keys.LOG) from error
-    return max(ends, default=0)
+    return max(ends)

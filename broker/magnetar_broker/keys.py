@@ -70,6 +70,8 @@ _U16 = struct.Struct(">H")
 _U64 = struct.Struct(">Q")
 _PARTITION = struct.Struct(">QI")
 _PARTITION_AND_U64 = struct.Struct(">QIQ")
+# The length of a key of log, producers or subscriptions.
+IN_PARTITION_BYTES = _PARTITION_AND_U64.size
 _SUBSCRIPTION_CHUNK = struct.Struct(">QIQQ")
 _ORDINAL_AND_INDEX = struct.Struct(">IQ")
 _ORDINAL = struct.Struct(">I")

@@ -1,7 +1,9 @@
-"""Accept what was lost from the write-ahead logs, and continue: a decision that a person makes.
+"""Accept what a data directory has lost, and continue: a decision that a person makes.
 
-The store keeps everything before the first missing change. It gives up all later changes, even
-readable ones, since they rest on what is missing. A copy of the damaged files is kept. The server
+If changes are missing from the write-ahead logs, the store keeps everything before the first
+missing change. It gives up all later changes, even readable ones, since they rest on what is
+missing. A copy of the damaged files is kept. If a file of values is missing or lost its end, all
+rows stay, and those that point there are unreadable: a broker answers DataLoss for them. The server
 learns from its identity row that something was lost; it then opens a higher ledger id, or takes a
 higher incarnation, so that nobody takes old data for new data.
 """
@@ -15,18 +17,28 @@ from typing import Final
 from magnetar_core.config import InvalidConfig
 from magnetar_core.invariants import BrokenInvariant
 from magnetar_storage import synced_mark
-from magnetar_storage.directory_check import Needed, check_manifest, damage_in_logs
+from magnetar_storage.directory_check import (
+    Needed,
+    check_manifest,
+    check_values,
+    damage_in_logs,
+)
 from magnetar_storage.directory_use import check_unused
 from magnetar_storage.lost_changes import count, give_up
-from magnetar_storage.store import StoreDamaged
+from magnetar_storage.read_only import open_database
+from magnetar_storage.store import StoreDamaged, ValuesMissing
 from magnetar_storage.store_files import current_manifest, holds_store
+from magnetar_storage.value_log import listed_files
 
 # More losses than the lost store can have had: nobody knows their number.
 LOSSES_OF_EVERYTHING: Final = 1_000
 
 
 def lost_from(directory: str) -> str | None:
-    """Describe what is missing from the logs of a data directory; None: nothing is missing.
+    """Describe what is missing from the logs of a data directory, or else from its files of values.
+
+    None: nothing is missing.
+
 
     Raises:
         InvalidConfig: the directory holds no store.
@@ -39,14 +51,16 @@ def lost_from(directory: str) -> str | None:
     check_unused(directory)
     mark, reason = _read_mark(directory)
     damage = damage_in_logs(directory, _needed(directory, mark), mark)
-    return damage.reason if damage is not None else reason
+    if damage is not None or reason is not None:
+        return damage.reason if damage is not None else reason
+    return _missing_values(directory, mark)
 
 
-def accept_loss(directory: str) -> Path:
-    """Give up the missing changes, and all changes after them.
+def accept_loss(directory: str) -> Path | None:
+    """Give up the missing changes, and all changes after them; or else the missing values.
 
     Returns:
-        The directory with a copy of the damaged files.
+        The directory with a copy of the damaged files; None: only values are missing.
     Raises:
         InvalidConfig: as lost_from().
         StoreInUse: as lost_from().
@@ -55,9 +69,9 @@ def accept_loss(directory: str) -> Path:
     directory = os.path.realpath(directory)
     if lost_from(directory) is None:
         raise BrokenInvariant("nothing is missing")
-    kept = _keep(directory)
-    mark, _ = _read_mark(directory)
+    mark, reason = _read_mark(directory)
     damage = damage_in_logs(directory, _needed(directory, mark), mark)
+    kept = _keep(directory) if damage is not None or reason is not None else None
     give_up(directory, damage, losses=1)
     return kept
 
@@ -75,6 +89,17 @@ def accept_loss_of_everything(directory: str) -> None:
     if reason is not None:
         raise StoreDamaged(f"{directory}: {reason}; accept that first")
     count(directory, losses=LOSSES_OF_EVERYTHING)
+
+
+def _missing_values(directory: str, mark: synced_mark.Synced | None) -> str | None:
+    database, _ = open_database(directory)
+    try:
+        check_values(directory, listed_files(database), mark)
+    except ValuesMissing as error:
+        return str(error)
+    finally:
+        database.close()
+    return None
 
 
 def _read_mark(directory: str) -> tuple[synced_mark.Synced | None, str | None]:

@@ -24,6 +24,10 @@ _STILL_THERE: Final = (
 )
 
 
+class AddressTaken(InvalidConfig):
+    """Another cluster uses the address; its servers may be running."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterStamp:
     """The name of a cluster, as it tells the cluster from others.
@@ -56,7 +60,8 @@ async def take_address(prefix: ObjectStoreUrl, cluster: ClusterStamp | None) -> 
     Args:
         cluster: None: the server is of no cluster, and may use an address that no cluster has.
     Raises:
-        InvalidConfig: another cluster uses the address, or the object store refuses the requests.
+        AddressTaken: another cluster uses the address.
+        InvalidConfig: the stamp is damaged, or the object store refuses the requests.
     """
     objects = open_objects(prefix, is_new=True)
 
@@ -77,7 +82,7 @@ async def take_address(prefix: ObjectStoreUrl, cluster: ClusterStamp | None) -> 
     ours = (
         f"the cluster {cluster}" if cluster is not None else "no cluster: it has no members' list"
     )
-    raise InvalidConfig(
+    raise AddressTaken(
         f"{prefix} belongs to the cluster {found}; this server is of {ours}: {_STILL_THERE}"
     )
 

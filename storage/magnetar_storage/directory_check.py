@@ -20,7 +20,7 @@ from typing import Final
 
 from magnetar_storage import synced_mark, unsynced_note
 from magnetar_storage.log_format import Walk, read_edit, sequences_of_batch, values_of_batch, walk
-from magnetar_storage.store import StoreDamaged, StoreFailed
+from magnetar_storage.store import StoreDamaged, StoreFailed, ValuesMissing
 from magnetar_storage.store_files import (
     LOG,
     OPTIONS,
@@ -89,14 +89,15 @@ def check_directory(directory: str) -> Checked:
     mark = synced_mark.read_mark(directory)
     if mark is None and _is_tracked(directory):
         raise StoreDamaged(
-            f"the file {synced_mark.FILE} is missing, which says what was synced", in_logs=True
+            f"the file {synced_mark.FILE} is missing, which says what was synced",
+            may_be_accepted=True,
         )
     damage = damage_in_logs(directory, check_manifest(number, manifest, mark), mark)
     if damage is not None:
         # Only a loss of power takes something that was written; a kill does not.
         may_be_lost = damage.is_torn and not unsynced_note.machine_stayed_up(directory)
         if not may_be_lost:
-            raise StoreDamaged(damage.reason, in_logs=True)
+            raise StoreDamaged(damage.reason, may_be_accepted=True)
     return Checked(mark, damage)
 
 
@@ -246,16 +247,16 @@ def check_values(directory: str, listed: Mapping[int, int], mark: Synced | None)
     Returns:
         The sizes of all of them.
     Raises:
-        StoreDamaged: one of them is missing, or lost its end.
+        ValuesMissing: one of them is missing, or lost its end.
     """
     found = {number: path.stat().st_size for number, path in numbered(directory, VALUES)}
     for number, size in listed.items():
         name = values_path(directory, number).name
         if number not in found:
-            raise StoreDamaged(f"{name} is missing, which has values of rows")
+            raise ValuesMissing(f"{name} is missing, which has values of rows")
         wanted = size
         if mark is not None and number == mark.values:
             wanted = max(size, mark.values_bytes)
         if found[number] < wanted:
-            raise StoreDamaged(f"{name} has {found[number]} bytes, and had {wanted}")
+            raise ValuesMissing(f"{name} has {found[number]} bytes, and had {wanted}")
     return {number: size or found[number] for number, size in listed.items()}

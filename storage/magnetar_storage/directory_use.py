@@ -7,7 +7,7 @@ import os
 from contextlib import suppress
 from typing import Final
 
-from magnetar_storage.store import StoreDamaged, StoreInUse, or_accept_loss
+from magnetar_storage.store import StoreDamaged, StoreInUse, ValuesMissing, or_accept_loss
 from magnetar_storage.store_files import holds_store
 
 # Directories that this process has open: closing any of their files would release their locks.
@@ -48,17 +48,23 @@ def check_unused(directory: str) -> None:
 def cannot_open(directory: str, error: Exception) -> StoreDamaged:
     """Return the error for a store that RocksDB, or a check behind it, refuses."""
     return StoreDamaged(
-        f"cannot open {directory}: {error}; {how_to_go_on(directory, in_logs=False)}"
+        f"cannot open {directory}: {error}; {how_to_go_on(directory, error)}",
+        may_be_accepted=isinstance(error, ValuesMissing),
     )
 
 
-def how_to_go_on(directory: str, *, in_logs: bool) -> str:
+def how_to_go_on(directory: str, error: Exception) -> str:
     """Say what a person can do about a damaged store."""
     advice = (
         "put back the file, or a copy of the whole directory that was made while the server was"
         " stopped"
     )
-    return advice + or_accept_loss(directory) if in_logs else advice
+    if isinstance(error, ValuesMissing):
+        without = "what was in it: its messages answer DataLoss from then on"
+        return advice + or_accept_loss(directory, without)
+    if isinstance(error, StoreDamaged) and error.may_be_accepted:
+        return advice + or_accept_loss(directory)
+    return advice
 
 
 def in_use(directory: str) -> str:

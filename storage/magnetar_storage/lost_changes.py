@@ -90,7 +90,7 @@ def damaged_tail(directory: str) -> Damage | None:
     needed = check_manifest(*current_manifest(directory), mark)
     damage = damage_in_logs(directory, needed, mark)
     if damage is not None and damage.is_of_synced(needed, mark):
-        raise StoreDamaged(damage.reason, in_logs=True)
+        raise StoreDamaged(damage.reason, may_be_accepted=True)
     return damage
 
 

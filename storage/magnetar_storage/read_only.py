@@ -7,6 +7,7 @@ read. A store in an object store is read as its newest manifest shows it, whoeve
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import Any, Final, Protocol
 
 import rocksdict
@@ -24,7 +25,7 @@ from magnetar_storage.store import Reader, StoreDamaged
 from magnetar_storage.store_files import holds_store
 from magnetar_storage.store_stamp import check_stamp, read_local_stamp
 from magnetar_storage.synced_mark import read_mark
-from magnetar_storage.value_files import ValueFiles
+from magnetar_storage.value_files import ValueFiles, ValueUnreadable
 from magnetar_storage.value_log import families_with_values, listed_files
 
 _CACHE_BYTES: Final = 32 << 20
@@ -43,6 +44,9 @@ class ReadOnlyStore(Reader, Protocol):
     families: frozenset[str]
     may_have_owner: bool
     lost_tail: bool
+
+    def damaged_heads(self) -> Iterator[str]:
+        """Read the heads of all values in files of their own; say where one is damaged."""
 
     async def close(self) -> None:
         """Release the store."""
@@ -63,6 +67,26 @@ async def open_read_only(place: str) -> ReadOnlyStore:
     from magnetar_storage.slate_read_only import open_slate_reader
 
     return await open_slate_reader(ObjectStoreUrl.parse(place))
+
+
+def open_database(directory: str) -> tuple[rocksdict.Rdict, set[str]]:
+    """Open RocksDB's part of a data directory for reading; return its families' names, too.
+
+    Raises:
+        StoreDamaged: it cannot be opened.
+    """
+    cache = rocksdict.Cache(_CACHE_BYTES)
+    try:
+        names = set(rocksdict.Rdict.list_cf(directory)) - {"default"}
+        database = rocksdict.Rdict(
+            directory,
+            database_options(),
+            {name: row_family_options(cache) for name in sorted(names)},
+            access_type=rocksdict.AccessType.read_only(),
+        )
+    except Exception as error:
+        raise StoreDamaged(f"cannot open {directory}: {error}") from error
+    return database, names
 
 
 class RocksReader:
@@ -91,19 +115,10 @@ class RocksReader:
                     " synced; start its server once, which removes that change"
                 )
             mark = checked.mark
-        cache = rocksdict.Cache(_CACHE_BYTES)
+        self._database, names = open_database(directory)
         try:
-            names = set(rocksdict.Rdict.list_cf(directory)) - {"default"}
-            self._database = rocksdict.Rdict(
-                directory,
-                database_options(),
-                {name: row_family_options(cache) for name in sorted(names)},
-                access_type=rocksdict.AccessType.read_only(),
-            )
-        except Exception as error:
-            raise StoreDamaged(f"cannot open {directory}: {error}") from error
-        try:
-            sizes = check_values(directory, listed_files(self._database), mark)
+            listed = listed_files(self._database)
+            sizes = check_values(directory, listed, mark)
         except StoreDamaged as error:
             if lost is None:
                 raise
@@ -112,6 +127,10 @@ class RocksReader:
                 " server once, which gives up what was not"
             ) from error
         self._values = ValueFiles(directory, sizes)
+        if self._values.active and not listed[self._values.active]:
+            self._values.pass_over_torn_end(
+                mark.values_bytes if mark is not None and mark.values == self._values.active else 0
+            )
         self._resolvers = dict.fromkeys(families_with_values(self._database), self._values.resolve)
         self.families = frozenset(names)
         self._families: dict[str, Any] = {
@@ -137,6 +156,15 @@ class RocksReader:
         return scan_rows(
             rows, family, start, end, rows_max, bytes_max, reverse, self._resolvers.get(family)
         )
+
+    def damaged_heads(self) -> Iterator[str]:
+        """Say where the head of a value is damaged; see `ReadOnlyStore.damaged_heads`."""
+        for file in self._values.sizes:
+            try:
+                for _ in self._values.places(file):
+                    pass
+            except ValueUnreadable as error:
+                yield str(error)
 
     async def close(self) -> None:
         """Release the directory."""

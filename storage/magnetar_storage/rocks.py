@@ -167,8 +167,8 @@ class RocksStore:
             mark = checked.mark
         except StoreDamaged as error:
             raise StoreDamaged(
-                f"{directory}: {error}; {how_to_go_on(directory, in_logs=error.in_logs)}",
-                in_logs=error.in_logs,
+                f"{directory}: {error}; {how_to_go_on(directory, error)}",
+                may_be_accepted=error.may_be_accepted,
             ) from error
         if checked.torn is not None:
             # The machine went down before this change was synced, and took its values.

@@ -39,7 +39,7 @@ class LogBroken(StoreDamaged):
     def __init__(self, url: ObjectStoreUrl, number: int, what: str) -> None:
         super().__init__(
             f"{log_object(number)} of {url} {what}; {PUT_BACK}{or_accept_loss(str(url))}",
-            in_logs=True,
+            may_be_accepted=True,
         )
         self.number = number
 
@@ -56,7 +56,9 @@ async def check_end(url: ObjectStoreUrl, mark_place: MarkPlace, generation: int)
     """
     missing = await missing_from_store(url, mark_place, generation)
     if missing is not None:
-        raise StoreDamaged(f"{url}: {missing}; {PUT_BACK}{or_accept_loss(str(url))}", in_logs=True)
+        raise StoreDamaged(
+            f"{url}: {missing}; {PUT_BACK}{or_accept_loss(str(url))}", may_be_accepted=True
+        )
 
 
 async def missing_from_store(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 from slatedb import uniffi
@@ -64,6 +65,10 @@ class SlateReader(SlateReads):
         self.families = frozenset(families)
         self.may_have_owner = may_have_owner
         self.lost_tail = False
+
+    def damaged_heads(self) -> Iterator[str]:
+        """Say where the head of a value is damaged: there are no files of values."""
+        return iter(())
 
     async def close(self) -> None:
         """Release the store."""

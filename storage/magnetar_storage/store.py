@@ -39,13 +39,20 @@ class StoreDamaged(StoreFailed):
     """Durable data is missing, so the store was not opened. A person decides how to continue.
 
     Attributes:
-        in_logs: only the newest changes are missing, in the write-ahead logs; earlier changes are
-            whole.
+        may_be_accepted: a person may go on without what is missing, with `magnetar storage
+            accept-loss`: the newest changes, or values of rows.
     """
 
-    def __init__(self, reason: str, *, in_logs: bool = False) -> None:
+    def __init__(self, reason: str, *, may_be_accepted: bool = False) -> None:
         super().__init__(reason)
-        self.in_logs = in_logs
+        self.may_be_accepted = may_be_accepted
+
+
+class ValuesMissing(StoreDamaged):
+    """A file of values is missing, or lost its end. All rows are there, and some have no values."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason, may_be_accepted=True)
 
 
 class RowsUnreadable(Exception):
@@ -73,16 +80,19 @@ def cannot_recover(error: RowsUnreadable) -> StoreDamaged:
     )
 
 
-def or_accept_loss(place: str) -> str:
+NEWEST_CHANGES: Final = (
+    "the newest changes, which were acknowledged, and may tear transactions apart"
+)
+
+
+def or_accept_loss(place: str, without: str = NEWEST_CHANGES) -> str:
     """Return the end of an error's text: how to go on without what is missing.
 
     Args:
         place: of the store, as arguments of the command.
+        without: what is lost then.
     """
-    return (
-        "; or go on without the newest changes, which were acknowledged, and may tear transactions"
-        f" apart: magnetar storage accept-loss {place}"
-    )
+    return f"; or go on without {without}: magnetar storage accept-loss {place}"
 
 
 class StoreInUse(Exception):

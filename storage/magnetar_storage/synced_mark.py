@@ -69,7 +69,9 @@ def read_mark(directory: str) -> Synced | None:
     marks = [_parse(content[at : at + _SLOT_BYTES]) for at in (0, _SLOT_BYTES)]
     found = [mark for mark in marks if mark is not None]
     if not found:
-        raise StoreDamaged(f"{FILE} is damaged, so what was synced is not known", in_logs=True)
+        raise StoreDamaged(
+            f"{FILE} is damaged, so what was synced is not known", may_be_accepted=True
+        )
     return max(found, key=lambda mark: mark.number)
 
 

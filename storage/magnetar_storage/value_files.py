@@ -43,6 +43,10 @@ class ValueUnreadable(Exception):
     """A value is damaged, or its file is gone."""
 
 
+class HeadDamaged(ValueUnreadable):
+    """The head of a value is damaged, so that the values behind it cannot be found by heads."""
+
+
 class Record(NamedTuple):
     """A value to store: the family and the key of its row, and the value."""
 
@@ -200,7 +204,8 @@ class ValueFiles:
         """Yield where values lie, in the order of the file.
 
         Raises:
-            ValueUnreadable: the file is damaged.
+            HeadDamaged: the head of the next value is damaged.
+            ValueUnreadable: the file cannot be read.
         """
         at = len(_MAGIC)
         while at < self.sizes[file]:
@@ -209,7 +214,7 @@ class ValueFiles:
             except OSError as error:
                 raise ValueUnreadable(f"{self._name(file)} cannot be read: {error}") from error
             if place is None:
-                raise ValueUnreadable(f"{self._name(file)} is damaged: no value begins at {at}")
+                raise HeadDamaged(f"{self._name(file)} is damaged: no value begins at byte {at}")
             yield place
             at = place.end
 

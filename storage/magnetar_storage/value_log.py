@@ -13,6 +13,7 @@ Source: docs/design/0019-values.md.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import struct
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -21,9 +22,22 @@ from typing import Final, NamedTuple
 import rocksdict
 
 from magnetar_storage.rocks_reads import scan_rows
-from magnetar_storage.store import PUT, Operation, RowsUnreadable, StoreDamaged, end_of_prefix
+from magnetar_storage.store import (
+    KEY_END,
+    PUT,
+    Operation,
+    RowsUnreadable,
+    StoreDamaged,
+    end_of_prefix,
+)
 from magnetar_storage.store_files import VALUES, numbered
-from magnetar_storage.value_files import Place, Record, ValueFiles
+from magnetar_storage.value_files import (
+    HeadDamaged,
+    Place,
+    Record,
+    ValueFiles,
+    ValueUnreadable,
+)
 from magnetar_storage.value_pointer import (
     MARKED,
     Pointer,
@@ -36,6 +50,9 @@ log = logging.getLogger(__name__)
 
 # Smaller values stay in their rows.
 VALUE_BYTES_MIN: Final = 4 << 10
+# Rows that a look at all rows reads together: few, since small values are rows themselves.
+ROWS_AT_ONCE: Final = 200
+ROWS_BYTES_AT_ONCE: Final = 128 << 10
 # Values that a write may move beside its own.
 MOVED_BYTES_AT_ONCE: Final = 1 << 20
 
@@ -87,8 +104,13 @@ class ValueLog:
         self._families = dict(families)
         self._handles = {name: database.get_column_family_handle(name) for name in families}
         self._unlisted = sorted(set(families) - set(listed))
+        # Their rows may point to values, and are out of reach.
+        self._not_open = sorted(set(listed) - set(families))
         self._rounds = ValueRounds()
-        self._places: Iterator[Place] = iter(())
+        # Of the file that is looked at: a value to which a row points, or None for another place.
+        self._looks: Iterator[_Live | None] = iter(())
+        # What was told of files that cannot be looked at as usual: it is told once.
+        self._complaints: set[str] = set()
         self._live: list[_Live] = []
         self._live_bytes = 0
         self._is_moving = False
@@ -230,36 +252,81 @@ class ValueLog:
             )
             if file is None:
                 return
-            self._places = self._files.places(file)
-            self._live = []
-            self._live_bytes = 0
-            self._is_moving = False
+            self._begin_looks(self._by_heads(file))
         try:
             is_done = self._move(raw) if self._is_moving else self._look(raw, values_max)
         except OSError:
             # A disk that does not take a moved value is no better than one that does not take the
             # batch's own: the file that grows may have begun, and not be listed.
             raise
+        except HeadDamaged as error:
+            self._complain(f"{error}; all rows are asked which of them point to this file")
+            assert self._rounds.file is not None
+            self._begin_looks(self._by_rows(self._rounds.file))
+            is_done = False
         except Exception as error:
             # Nothing is known about the rest of it, so it stays.
-            log.error("values cannot be looked at for garbage: %s", error)
+            self._complain(f"values cannot be looked at for garbage: {error}")
             is_done = True
         if is_done:
             self._rounds.end_file(now_seconds)
+
+    def _complain(self, complaint: str) -> None:
+        if complaint not in self._complaints:
+            self._complaints.add(complaint)
+            log.error("%s", complaint)
+
+    def _begin_looks(self, looks: Iterator[_Live | None]) -> None:
+        self._looks = looks
+        self._live = []
+        self._live_bytes = 0
+        self._is_moving = False
+
+    def _by_heads(self, file: int) -> Iterator[_Live | None]:
+        """Look at each value of a file, and get its row.
+
+        Raises:
+            HeadDamaged: where the next value begins is not known.
+        """
+        for place in self._files.places(file):
+            row = self._row_of(place, file)
+            yield _Live(place, row) if row is not None else None
+
+    def _by_rows(self, file: int) -> Iterator[_Live | None]:
+        """Look at all rows for those that point to a file.
+
+        Rows change meanwhile, but no row begins to point to a file that does not grow.
+
+        Raises:
+            ValueUnreadable: rows of a family that is not open may point there.
+        """
+        if self._not_open:
+            raise ValueUnreadable(f"rows of {', '.join(self._not_open)} are not open")
+        for family, rows in self._families.items():
+            start = b""
+            while page := scan_rows(
+                rows, family, start, KEY_END, ROWS_AT_ONCE, ROWS_BYTES_AT_ONCE, reverse=False
+            ):
+                for key, row in page:
+                    pointer = pointer_of(row)
+                    if pointer is not None and pointer.file == file:
+                        place = Place(family, key, pointer.position, pointer.length)
+                        yield _Live(place, row)
+                    else:
+                        yield None
+                start = page[-1][0] + b"\x00"
 
     def _look(self, raw: rocksdict.WriteBatch, values_max: int) -> bool:
         """Look at some values of the file; return whether nothing more is to be done with it."""
         file = self._rounds.file
         assert file is not None
-        for _ in range(values_max):
-            place = next(self._places, None)
-            if place is None:
-                break
-            row = self._row_of(place, file)
-            if row is not None:
-                self._live.append(_Live(place, row))
-                self._live_bytes += place.length
-        else:
+        looked_count = 0
+        for live in itertools.islice(self._looks, values_max):
+            looked_count += 1
+            if live is not None:
+                self._live.append(live)
+                self._live_bytes += live.place.length
+        if looked_count == values_max:
             return False
         if not self._live:
             self._give_up(raw, file)

@@ -17,7 +17,7 @@ from magnetar_core.wire import record_pb2 as records
 from magnetar_core.wire import topic_pb2 as topic_wire
 from magnetar_storage import store_identity
 from magnetar_storage.accepted_loss import LOSSES_OF_EVERYTHING
-from magnetar_storage.store import WriteBatch
+from magnetar_storage.store import StoreDamaged, WriteBatch
 
 
 async def accept_loss(world: World, batch: WriteBatch, losses: int = 1) -> None:
@@ -71,6 +71,43 @@ def test_offsets_that_were_given_out_are_not_given_out_again() -> None:
         assert world.partition().log.end_offset == 8, "once for each loss"
         assert world.partition().ledger_id == 2
         assert await world.read() == [b"0", b"1", b"2", b"6", b"7"]
+
+    run(scenario, tail_bytes_max=1)
+
+
+def test_a_loss_may_be_accepted_where_the_newest_entry_of_a_partition_cannot_be_read() -> None:
+    """Its value was in a file that is gone, and the broker did not start."""
+
+    async def scenario(world: World) -> None:
+        await world.client.ask(send(b"0", b"1", b"2"))
+        await world.client.ask(send(b"3", b"4", sequence=3))
+        newest = (await world.rows(keys.LOG))[-1][0]
+        world.disk.unreadable.add((keys.LOG, newest))
+        await accept_loss(world, WriteBatch())
+        assert world.partition().ledger_id == 2
+        assert world.partition().log.end_offset == 5
+        await world.client.ask(send(b"5", producer=2))
+        assert world.partition().log.end_offset == 6
+        await world.restart()
+        assert world.partition().log.end_offset == 6
+
+    run(scenario, tail_bytes_max=1)
+
+
+def test_an_entry_that_cannot_be_read_and_that_only_the_log_knows_stops_the_start() -> None:
+    """Nothing says how many offsets it had."""
+
+    async def scenario(world: World) -> None:
+        await world.client.ask(send(b"0", b"1", b"2"))
+        before = dict(await world.rows(keys.PARTITIONS))
+        await world.client.ask(send(b"3", b"4", sequence=3))
+        newest = (await world.rows(keys.LOG))[-1][0]
+        world.disk.unreadable.add((keys.LOG, newest))
+        lost = WriteBatch()
+        for key, value in before.items():
+            lost.put(keys.PARTITIONS, key, value)
+        with pytest.raises(StoreDamaged, match="without them nothing can be served"):
+            await accept_loss(world, lost)
 
     run(scenario, tail_bytes_max=1)
 

@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 from tests.cli.running import MAGNETAR, Standalone, running_standalone
 
+from magnetar_cli.errors import STATUS_OF_KIND
+from magnetar_core.error_kinds import ErrorKind
+
 pytestmark = pytest.mark.chaos
 
 
@@ -61,6 +64,37 @@ def test_a_log_that_was_cut_short_is_refused_until_somebody_accepts_the_loss(
         produced(standalone, "anew")
         skipped = standalone.run("topics", "skip-damaged", "anew")
         assert b"everything can be read" in skipped.stdout + skipped.stderr
+
+
+def test_a_file_of_values_that_is_missing_is_refused_until_a_person_accepts_the_loss(
+    tmp_path: Path,
+) -> None:
+    with running_standalone(tmp_path) as standalone:
+        produced(standalone, "small")
+        standalone.run("topics", "create", "large")
+        standalone.run("produce", "large", stdin=b"x" * 5_000 + b"\n")
+        copy = copied(tmp_path, tmp_path)
+    broker = copy / "data" / "broker"
+    (broker / "000001.values").unlink()
+
+    refusal = magnetar("standalone", "--data-dir", str(copy / "data"), "--port", "0", status=1)
+    assert "000001.values is missing" in refusal
+    assert f"magnetar storage accept-loss {broker.resolve()}" in refusal
+    assert "000001.values is missing" in magnetar("storage", "accept-loss", str(broker))
+    assert "nothing is missing" in magnetar("storage", "accept-loss", str(broker))
+
+    with running_standalone(copy) as standalone:
+        assert standalone.json("topics", "describe", "small")["partitions"][0]["ledger_id"] == 2
+        consumed = standalone.lines("consume", "small", "--until-end")
+        assert consumed == [str(number) for number in range(20)]
+        said = standalone.run(
+            "consume", "large", "--until-end", status=STATUS_OF_KIND[ErrorKind.DATA_LOST]
+        )
+        assert b"skip-damaged" in said.stderr
+        standalone.run("topics", "skip-damaged", "large")
+        produced(standalone, "anew")
+        standalone.run("produce", "large", stdin=b"more\n")
+        assert standalone.lines("consume", "large", "--until-end") == ["more"]
 
 
 def test_a_broker_whose_directory_has_vanished_serves_nobody(tmp_path: Path) -> None:

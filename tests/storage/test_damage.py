@@ -142,13 +142,13 @@ def is_whole(path: Path, rows: Rows) -> bool:
     try:
         found, unreadable = asyncio.run(read(path))
     except StoreDamaged as error:
-        refusal, in_logs = str(error), error.in_logs
+        refusal, may_be_accepted = str(error), error.may_be_accepted
     else:
-        refusal, in_logs = "", False
+        refusal, may_be_accepted = "", False
     if refusal:
         assert "put back the file" in refusal
         # Where only the newest changes are missing, what came before them is whole.
-        assert ("magnetar storage accept-loss" in refusal) is in_logs
+        assert ("magnetar storage accept-loss" in refusal) is may_be_accepted
         assert "cannot open" in refusal or _files(path) == before, "a refusal changes nothing"
         return False
     assert found.items() <= rows.items(), "nothing is made up"
@@ -347,6 +347,7 @@ def accepted(path: Path) -> Path:
     assert lost_from(str(path)) is not None
     kept = accept_loss(str(path))
     assert lost_from(str(path)) is None
+    assert kept is not None
     return kept
 
 

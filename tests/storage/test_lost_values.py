@@ -9,6 +9,8 @@ import asyncio
 import errno
 import mmap
 import os
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +35,18 @@ from magnetar_core import durable_files
 from magnetar_core.config import InvalidConfig
 from magnetar_core.wire.record_pb2 import StoreIdentity
 from magnetar_storage import lost_changes, rocks_options, synced_mark, unsynced_note
-from magnetar_storage.accepted_loss import accept_loss
+from magnetar_storage.accepted_loss import accept_loss, lost_from
 from magnetar_storage.read_only import open_read_only
 from magnetar_storage.rocks import RocksStore
-from magnetar_storage.store import KEY_END, StoreDamaged, StoreFailed, WriteBatch
+from magnetar_storage.store import (
+    KEY_END,
+    RowsUnreadable,
+    StoreDamaged,
+    StoreFailed,
+    WriteBatch,
+)
 from magnetar_storage.store_files import LOG, log_path, numbered, values_path
-from magnetar_storage.store_identity import KEY
+from magnetar_storage.store_identity import KEY, accepted_losses
 
 
 def boot(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,6 +258,66 @@ def test_a_loss_that_a_person_accepts_takes_no_file_that_rows_in_tables_point_to
 
     run(left, check)
     run(left, numbers_after([4]))
+
+
+def without(path: Path, file: int) -> None:
+    values_path(str(path), file).unlink()
+
+
+def cut_short(path: Path, file: int) -> None:
+    """The last value of the file is gone."""
+    name = values_path(str(path), file)
+    os.truncate(name, name.stat().st_size - LARGE)
+
+
+@pytest.mark.parametrize(
+    ("damage", "file", "reason"),
+    [
+        (without, 1, r"000001\.values is missing, which has values of rows"),
+        (without, 2, r"000002\.values is missing, which has values of rows"),
+        (cut_short, 1, r"000001\.values has \d+ bytes, and had \d+"),
+        (cut_short, 2, r"000002\.values has \d+ bytes, and had \d+"),
+    ],
+)
+def test_a_person_may_accept_that_a_file_of_values_is_lost(
+    directory: Path, damage: Callable[[Path, int], None], file: int, reason: str
+) -> None:
+    """`accept-loss` said that nothing is missing, and the store did not open."""
+    left = directory.with_name("left")
+    numbers = range(20)
+
+    async def scenario(store: RocksStore) -> None:
+        await name_store(store)
+        await put(store, range(16))
+        await put(store, range(16, 20))
+        assert files(directory) == [1, 2]
+        kill(directory, left)
+
+    run(directory, scenario)
+    damage(left, file)
+    for _ in range(2):
+        with pytest.raises(StoreDamaged, match=f"{reason}.*put back.*accept-loss {left}"):
+            opened(left)
+    found = lost_from(str(left))
+    assert found is not None
+    assert re.fullmatch(reason, found)
+    assert accept_loss(str(left)) is None
+    assert lost_from(str(left)) is None
+    of_file = range(16) if file == 1 else range(16, 20)
+    lost = [*of_file] if damage is without else [of_file[-1]]
+
+    async def check(store: RocksStore) -> None:
+        assert await accepted_losses(store, "meta") == 1
+        await put(store, range(20, 24))
+        for number in (*numbers, *range(20, 24)):
+            if number in lost:
+                with pytest.raises(RowsUnreadable):
+                    await store.get("payloads", key_of(number))
+            else:
+                assert await store.get("payloads", key_of(number)) == value_of(number)
+
+    run(left, check)
+    run(left, check)
 
 
 def test_after_a_loss_that_a_person_accepts_no_whole_file_grows(directory: Path) -> None:

@@ -13,6 +13,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from tests.storage import value_stores
 from tests.storage.killing import kill
 from tests.storage.value_stores import (
     FILE_BYTES,
@@ -258,18 +259,136 @@ def test_a_damaged_value_is_not_moved_and_its_file_stays(directory: Path) -> Non
     run(directory, scenario)
 
 
-def test_a_damaged_head_keeps_its_file(directory: Path) -> None:
-    run(directory, fill_two_files)
+def damage_head(directory: Path, number: int) -> None:
+    """A bit in front of a value of the first file; the value itself is whole."""
     file = values_path(str(directory), 1)
     content = bytearray(file.read_bytes())
-    content[content.index(key_of(20))] ^= 1
+    content[content.index(key_of(number))] ^= 1
     file.write_bytes(content)
 
+
+def test_a_file_with_a_damaged_head_is_looked_at_through_all_rows(
+    directory: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It stayed for good, and each round complained of it."""
+    run(directory, fill_two_files)
+    damage_head(directory, 12)
+
     async def scenario(store: RocksStore) -> None:
-        await delete(store, range(1, 40))
-        await rest(store)
+        await delete(store, range(3, 40))
+        # Rows of the other family, and small values, lie among those that are asked.
+        await put(store, range(100, 110), family="others")
+        batch = WriteBatch()
+        for number in range(200, 1_000):
+            batch.put("payloads", key_of(number), b"small")
+        await store.write(batch)
+        await rest(store, writes=400)
+        assert 1 not in files(directory)
+        for number in range(3):
+            assert await store.get("payloads", key_of(number)) == value_of(number)
+        assert caplog.text.count("000001.values is damaged: no value begins at byte") == 1
+
+    run(directory, scenario)
+
+
+def heads_at_rest(path: Path) -> list[str]:
+    """What a check says of the heads of values."""
+
+    async def read() -> list[str]:
+        store = await open_read_only(str(path))
+        found = list(store.damaged_heads())
+        await store.close()
+        return found
+
+    return asyncio.run(read())
+
+
+def test_a_check_reads_the_heads_of_values(directory: Path) -> None:
+    """It said that everything is whole."""
+    run(directory, fill_two_files)
+    assert heads_at_rest(directory) == []
+    damage_head(directory, 12)
+    (found,) = heads_at_rest(directory)
+    assert found.startswith("000001.values is damaged: no value begins at byte ")
+    run(directory, numbers_after(range(60)))
+
+
+def test_what_a_killed_process_began_to_append_is_no_damaged_head(directory: Path) -> None:
+    left = killed(directory, range(8))
+    with values_path(str(left), 1).open("ab") as file:
+        file.write(b"a part of a head")
+    assert heads_at_rest(left) == []
+    damage_head(left, 5)
+    assert len(heads_at_rest(left)) == 1, "what was synced is no torn end"
+
+
+def test_a_file_with_a_damaged_head_stays_while_most_of_it_is_alive(
+    directory: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run(directory, fill_two_files)
+    damage_head(directory, 12)
+
+    async def scenario(store: RocksStore) -> None:
+        for number in range(3):
+            await delete(store, [number])
+            await rest(store)
         assert 1 in files(directory)
-        assert await store.get("payloads", key_of(0)) == value_of(0)
+        assert (await numbers_of(store))[:37] == list(range(3, 40))
+        assert caplog.text.count("000001.values is damaged") == 1, "in several rounds"
+        await delete(store, range(3, 40))
+        await rest(store, writes=400)
+        assert 1 not in files(directory)
+
+    run(directory, scenario)
+
+
+def test_a_file_with_a_damaged_head_stays_while_rows_are_out_of_reach(directory: Path) -> None:
+    """A family that is not open may have rows that point there."""
+    run(directory, fill_two_files)
+    damage_head(directory, 12)
+
+    async def scenario() -> None:
+        store = RocksStore.open(directory, value_stores.FAMILIES, payload_families=("payloads",))
+        await delete(store, range(40))
+        await rest(store, writes=400)
+        assert 1 in files(directory)
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_rows_change_while_a_file_with_a_damaged_head_is_looked_at(
+    directory: Path, seed: int
+) -> None:
+    random = Random(seed)
+    run(directory, fill_two_files)
+    damage_head(directory, 9)
+
+    async def scenario(store: RocksStore) -> None:
+        expected = {number: value_of(number) for number in await numbers_of(store)}
+        for _ in range(150):
+            batch = WriteBatch()
+            for number in random.sample(range(60), random.randint(1, 4)):
+                if random.random() < 0.5:
+                    batch.delete("payloads", key_of(number))
+                    expected.pop(number, None)
+                else:
+                    value = random.randbytes(random.choice((10, LARGE)))
+                    batch.put("payloads", key_of(number), value)
+                    expected[number] = value
+            await store.write(batch)
+            if random.random() < 0.3:
+                await store.sync()
+            for number in range(60):
+                found = await store.get("payloads", key_of(number))
+                assert found == expected.get(number)
+        for number in range(60):
+            batch = WriteBatch()
+            batch.delete("payloads", key_of(number))
+            await store.write(batch)
+        await rest(store, writes=400)
+        assert 1 not in files(directory)
 
     run(directory, scenario)
 

@@ -128,6 +128,8 @@ async def _open(checked: Checked, opened: list[_Open], ends: Ends) -> None:
             checked.brokers = tuple(identity.brokers)
         else:
             findings.damage("identity", _META, "the store does not say to which server it belongs")
+        for damage in store.damaged_heads():
+            findings.damage("values", checked.place, damage)
         checked.may_have_owner = store.may_have_owner
         if store.lost_tail:
             findings.note(

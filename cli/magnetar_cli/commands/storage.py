@@ -51,7 +51,10 @@ def _accept_in_directory(directory: str, dry_run: bool, everything: bool) -> Non
         print(_EVERYTHING)
     elif _says_what_is_missing(accepted_loss.lost_from(directory)) and not dry_run:
         kept = accepted_loss.accept_loss(directory)
-        print(_GIVEN_UP.format(f"; the files are kept in {kept}"))
+        if kept is None:
+            print(_VALUES_GIVEN_UP)
+        else:
+            print(_GIVEN_UP.format(f"; the files are kept in {kept}"))
 
 
 async def _accept_in_object_store(
@@ -79,6 +82,10 @@ async def _accept_in_object_store(
 
 _EVERYTHING = "all that the store before this one had is given up"
 _GIVEN_UP = "given up, with all that came behind it{}"
+_VALUES_GIVEN_UP = (
+    "given up; start the server, and let readers go on with `magnetar topics skip-damaged`, which"
+    " says how much is lost of each topic"
+)
 
 
 def _says_what_is_missing(reason: str | None) -> bool:

@@ -45,6 +45,7 @@ from magnetar_cluster.owners_book import OwnersBook
 from magnetar_cluster.view import Format, Member, MemberName, View
 from magnetar_core.address_book import AddressBook
 from magnetar_core.clock import SystemClock, since_boot_ms
+from magnetar_core.config import InvalidConfig
 from magnetar_core.doors import Doors
 from magnetar_core.gates import gates_of
 from magnetar_core.grpc_server import GrpcServer
@@ -52,7 +53,7 @@ from magnetar_core.observability import MetricsEndpoint
 from magnetar_core.security.certificate_metrics import tell_expiry
 from magnetar_core.traces.opening import open_traces
 from magnetar_core.version import VERSION
-from magnetar_storage.cluster_stamp import ClusterStamp, take_address
+from magnetar_storage.cluster_stamp import AddressTaken, ClusterStamp, take_address
 from magnetar_storage.object_store_url import ObjectStoreUrl
 
 log = logging.getLogger("magnetar_cli")
@@ -151,15 +152,11 @@ async def _serve(process: MemberProcess) -> None:
         cluster_format = await unless_stopped(_format(directory, config, Random()), stop)
         if cluster_format is None:
             return
+        history = asyncio.get_running_loop().create_task(watch_history(directory))
+        closing.callback(history.cancel)
         cluster = ClusterStamp(
             cluster_id=process.cluster_id, token=cluster_format.token, etcd=config.etcd
         )
-        prefix = ObjectStoreUrl.parse(process.owning.store.store)
-        await unless_stopped(take_address(prefix, cluster), stop)
-        if stop.is_set():
-            return
-        history = asyncio.get_running_loop().create_task(watch_history(directory))
-        closing.callback(history.cancel)
         shard_metrics = ShardMetrics()
         registry.register(shard_metrics)
         views = [View()]
@@ -171,7 +168,7 @@ async def _serve(process: MemberProcess) -> None:
             shard_metrics,
             clock,
             server.address,
-            surroundings=ObjectStores(kind.rows, links, directory),
+            surroundings=ObjectStores(kind.rows, links, cluster, directory),
             traces=server_traces,
         )
         host = Host(
@@ -193,12 +190,17 @@ async def _serve(process: MemberProcess) -> None:
             shards.owners_changed(view)
             push.owners_changed(view)
 
-        failures: list[DirectoryWentBack] = []
+        failures: list[DirectoryWentBack | AddressTaken] = []
 
-        def failed(error: DirectoryWentBack) -> None:
+        def failed(error: DirectoryWentBack | AddressTaken) -> None:
             failures.append(error)
             stop.set()
 
+        # Shards wait for this, and the member does not: others have its shards if it cannot reach
+        # the object store.
+        prefix = ObjectStoreUrl.parse(process.owning.store.store)
+        taking = asyncio.get_running_loop().create_task(_take_address(prefix, cluster, failed))
+        closing.callback(taking.cancel)
         host.on_failure.append(failed)
         host.on_view.append(saw)
         host.on_speech.append(lambda may_speak: None if may_speak else doors.mute())
@@ -280,6 +282,18 @@ async def _format(directory: Directory, config: MemberConfig, random: Random) ->
         except DirectoryUnavailable as error:
             log.warning("etcd at %s does not answer; asking again: %s", config.etcd, error)
             await asyncio.sleep(_ASK_AGAIN_SECONDS)
+
+
+async def _take_address(
+    prefix: ObjectStoreUrl, cluster: ClusterStamp, failed: Callable[[AddressTaken], None]
+) -> None:
+    """Tell the process if another cluster uses its address in the object store."""
+    try:
+        await take_address(prefix, cluster)
+    except AddressTaken as error:
+        failed(error)
+    except InvalidConfig as error:
+        log.warning("the stores of this server cannot be opened: %s", error)
 
 
 async def _joined(host: Host) -> Host:

@@ -31,6 +31,8 @@ from magnetar_core.security.link_security import PLAIN, LinkSecurity
 from magnetar_core.shard_address import ShardPlace
 from magnetar_core.traces.spans import ServerTraces
 from magnetar_core.transport import Transport
+from magnetar_storage.cluster_stamp import ClusterStamp, take_address
+from magnetar_storage.object_store_url import ObjectStoreUrl
 from magnetar_storage.slate_options import StoreCache, new_cache
 from magnetar_storage.store import Store, StoreFailed, StoreFenced
 
@@ -88,6 +90,7 @@ class ObjectStores:
     """Surroundings of a real process: an object store, and gRPC.
 
     Args:
+        cluster: the cluster of the process; None: it is not compared with that of the address.
         directory: keeps how far stores are durable; None: nobody does.
     """
 
@@ -95,10 +98,12 @@ class ObjectStores:
         self,
         rows: Callable[[ShardName], Rows],
         links: LinkSecurity,
+        cluster: ClusterStamp | None = None,
         directory: Directory | None = None,
     ) -> None:
         self._rows = rows
         self._links = links
+        self._cluster = cluster
         self._directory = directory
         # Memory that all stores of this process share.
         self._cache: Any = None
@@ -117,6 +122,8 @@ class ObjectStores:
         rows = self._rows(ownership.shard)
         if self._cache is None:
             self._cache = new_cache(rows.config)
+        if self._cluster is not None:
+            await take_address(ObjectStoreUrl.parse(rows.config.store), self._cluster)
         mark_place = None
         if self._directory is not None:
             mark_place = ShardMarkPlace(self._directory, ownership.shard, ownership.epoch)
@@ -137,7 +144,7 @@ class ShardServers:
     Args:
         address: of this process.
         links: how its links to other servers are secured.
-        surroundings: other ones than an object store without marks, and gRPC.
+        surroundings: other ones than an object store, of which nothing is known, and gRPC.
         traces: makes spans; None: there are none.
     """
 

@@ -153,9 +153,16 @@ MUTANTS = (
     Mutant(
         name="unreadable-values-given-up",
         file=_VALUES,
-        old='            log.error("values cannot be looked at for garbage: %s", error)\n',
+        old='            self._complain(f"values cannot be looked at for garbage: {error}")\n',
         new="            self._give_up(raw, self._rounds.file or 0)\n",
         mistake="A file goes because one of its values is damaged.",
+    ),
+    Mutant(
+        name="values-of-families-that-are-not-open",
+        file=_VALUES,
+        old="        if self._not_open:\n",
+        new="        if not self._families:\n",
+        mistake="A file with a damaged head goes, and rows of another family point to it.",
     ),
     Mutant(
         name="values-synced-after-their-rows",
