@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import obstore
+
 from magnetar_cli.cluster.options import open_directory
 from magnetar_cluster.directory import Directory
 from magnetar_cluster.shard_marks import ShardMarkPlace
@@ -12,10 +14,33 @@ from magnetar_core.config import InvalidConfig
 from magnetar_storage.cluster_stamp import ClusterStamp, cluster_at
 from magnetar_storage.object_marks import ObjectMarkPlace
 from magnetar_storage.object_store_url import ObjectStoreUrl
-from magnetar_storage.shared_prefix import StorePlace, place_of_store
+from magnetar_storage.objects import open_objects
+from magnetar_storage.shared_prefix import (
+    COPIES,
+    KINDS,
+    StorePlace,
+    folder_of,
+    mark_names,
+    place_of_store,
+)
 
 if TYPE_CHECKING:
     from magnetar_storage.durable_mark import MarkPlace
+
+
+def servers_at(prefix: ObjectStoreUrl) -> list[tuple[str, str]]:
+    """Return kind and name of each server that has a store below the address of a cluster."""
+    objects = open_objects(prefix)
+    servers = []
+    for kind in KINDS:
+        below = obstore.list_with_delimiter(objects, f"{folder_of(kind)}/")["common_prefixes"]
+        for folder in below:
+            listed = obstore.list_with_delimiter(objects, folder)
+            folders = {one.rstrip("/").rpartition("/")[2] for one in listed["common_prefixes"]}
+            # A server that has not started yet has only copies of others' marks there.
+            if listed["objects"] or folders - {COPIES.rstrip("/")}:
+                servers.append((kind, folder.rstrip("/").rpartition("/")[2]))
+    return servers
 
 
 class EtcdUnknown(InvalidConfig):
@@ -51,7 +76,9 @@ class StoredMarks:
             )
         cluster = await cluster_at(store.prefix)
         if cluster is None or not cluster.token:
-            return ObjectMarkPlace(store.prefix, store.kind, store.name)
+            others = [name for kind, name in servers_at(store.prefix) if kind != store.kind]
+            names = mark_names(store.kind, store.name, others)
+            return ObjectMarkPlace(store.prefix, names)
         directory = await self._directory_of(cluster, store)
         number = store.name.removeprefix(f"{store.kind}-")
         if not number.isdecimal():

@@ -25,6 +25,7 @@ from magnetar_storage.objects import (
     open_objects,
     until_answered,
 )
+from magnetar_storage.shared_prefix import COPIES
 from magnetar_storage.store import StoreDamaged, or_accept_loss
 from magnetar_storage.store_stamp import STAMP, check_stamp, stamp_of
 
@@ -117,7 +118,8 @@ async def _begin_mark(url: ObjectStoreUrl, mark_place: MarkPlace, generation: in
 async def _check_empty(objects: Any, url: ObjectStoreUrl) -> None:
     """Refuse a place where anything lies."""
     async for some in obstore.list(objects, chunk_size=10):
-        names = sorted(one["path"] for one in some)
+        # Another server may have been here first, with a copy of its mark.
+        names = sorted(one["path"] for one in some if not one["path"].startswith(COPIES))
         if names:
             raise InvalidConfig(
                 f"{url} holds other objects, such as {names[0]!r}, and no store of this engine"

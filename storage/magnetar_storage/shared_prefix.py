@@ -1,17 +1,21 @@
 """Names below the address in an object store that the servers of a cluster share. Pure.
 
 The address has the stamp of the cluster; the stores, each below its kind and name, as
-brokers/broker-0/; and without etcd a mark for each store, as durable/brokers/broker-0.json.
+brokers/broker-0/; and without etcd a mark for each store, as durable/brokers/broker-0.json, with a
+copy below another store, as coordinators/coordinator-0/marks/brokers/broker-0.json.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from magnetar_storage.object_store_url import ObjectStoreUrl
 
 CLUSTER_STAMP: Final = "magnetar-cluster.json"
 KINDS: Final = ("broker", "coordinator")
+# Below a store: copies of the marks of other stores.
+COPIES: Final = "marks/"
 
 
 class StorePlace(NamedTuple):
@@ -37,9 +41,18 @@ def place_of_store(url: ObjectStoreUrl) -> StorePlace | None:
     return None
 
 
-def mark_name(kind: str, name: str) -> str:
-    """Return the name of the object with a store's mark."""
-    return f"durable/{folder_of(kind)}/{name}.json"
+def mark_names(kind: str, name: str, others: Iterable[str]) -> list[str]:
+    """Return the names of the object with a store's mark, and of its copies.
+
+    Args:
+        others: names of servers of the other kind, below whose stores copies lie.
+    """
+    (other_kind,) = (each for each in KINDS if each != kind)
+    below = f"{folder_of(kind)}/{name}.json"
+    return [
+        f"durable/{below}",
+        *(f"{folder_of(other_kind)}/{other}/{COPIES}{below}" for other in others),
+    ]
 
 
 def folder_of(kind: str) -> str:

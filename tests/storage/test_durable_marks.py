@@ -26,7 +26,7 @@ from magnetar_storage.accepted_loss import LOSSES_OF_EVERYTHING
 from magnetar_storage.durable_mark import DurableMark
 from magnetar_storage.object_marks import ObjectMarkPlace
 from magnetar_storage.object_store_url import ObjectStoreUrl
-from magnetar_storage.shared_prefix import mark_name, place_of_store, store_url
+from magnetar_storage.shared_prefix import mark_names, place_of_store, store_url
 from magnetar_storage.slate import SlateStore
 from magnetar_storage.slate_end import end_of_store
 from magnetar_storage.store import KEY_END, StoreDamaged, StoreFenced, WriteBatch
@@ -40,10 +40,11 @@ FAMILIES = ("rows", META)
 class Server:
     """A server that keeps its rows below an address, and is started and killed."""
 
-    def __init__(self, prefix: ObjectStoreUrl) -> None:
+    def __init__(self, prefix: ObjectStoreUrl, *others: str) -> None:
         self.prefix = prefix
         self.url = store_url(prefix, KIND, NAME)
-        self.mark_place = ObjectMarkPlace(prefix, KIND, NAME)
+        self.mark_names = mark_names(KIND, NAME, others)
+        self.mark_place = ObjectMarkPlace(prefix, self.mark_names)
 
     async def opened(self, *, unflushed_groups_max: int = 1_000) -> SlateStore:
         return await SlateStore.open(
@@ -95,10 +96,10 @@ async def commit(store: SlateStore, first: int, end: int) -> None:
 class Local(Server):
     """A server whose objects are files, which a test damages."""
 
-    def __init__(self, tmp_path: Path) -> None:
-        super().__init__(directory_of(tmp_path))
+    def __init__(self, tmp_path: Path, *others: str) -> None:
+        super().__init__(directory_of(tmp_path), *others)
         self.directory = Path(self.url.directory)
-        self.mark = Path(self.prefix.directory, mark_name(KIND, NAME))
+        self.mark, *self.copies = (Path(self.prefix.directory, name) for name in self.mark_names)
         self._kept = tmp_path / "kept"
 
     def log(self, below: str = "") -> list[Path]:
@@ -341,6 +342,60 @@ def test_an_older_copy_of_a_store_is_refused_until_a_person_accepts_it(
         shutil.rmtree(server.directory)
         shutil.copytree(older, server.directory)
         assert "a copy from before a loss was accepted" in await server.refusal()
+
+    asyncio.run(scenario())
+
+
+def test_a_store_that_was_put_back_together_with_its_mark_is_refused(tmp_path: Path) -> None:
+    """A copy of the mark lies below the store of another server."""
+
+    async def scenario() -> None:
+        server = Local(tmp_path, "coordinator-0")
+        await server.run(0, 5)
+        older = tmp_path / "older"
+        shutil.copytree(server.directory, older)
+        mark = server.mark.read_bytes()
+        await server.run(5, 10)
+        shutil.rmtree(server.directory)
+        shutil.copytree(older, server.directory)
+        server.mark.write_bytes(mark)
+        assert "missing at its end" in await server.refusal()
+        await accepted_loss.accept_loss(server.url, server.mark_place)
+        assert await server.rows() == list(range(5))
+
+    asyncio.run(scenario())
+
+
+def test_of_a_mark_and_its_copies_those_that_are_there_count(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        server = Local(tmp_path, "coordinator-0")
+        (copy,) = server.copies
+        assert copy == tmp_path / "store/coordinators/coordinator-0/marks/brokers/broker-0.json"
+        await server.run(0, 5)
+        for damaged in (server.mark, copy):
+            damaged.unlink()
+            await server.run(5, 10)
+            assert damaged.exists()
+            damaged.write_bytes(b"7")
+            await server.run(10, 15)
+            assert damaged.read_bytes() != b"7"
+        assert await server.rows() == list(range(15))
+        for one in (server.mark, copy):
+            one.unlink()
+        assert "is missing, which says how far it was durable" in await server.refusal()
+
+    asyncio.run(scenario())
+
+
+def test_a_store_begins_where_copies_of_marks_lie_already(tmp_path: Path) -> None:
+    """The other server was started first."""
+
+    async def scenario() -> None:
+        server = Local(tmp_path)
+        other = ObjectMarkPlace(server.prefix, mark_names("coordinator", "c", (NAME,))[1:])
+        await other.write(DurableMark(1, 7))
+        await server.run(0, 5)
+        assert await server.rows() == list(range(5))
 
     asyncio.run(scenario())
 

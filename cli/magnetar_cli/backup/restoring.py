@@ -22,7 +22,7 @@ from magnetar_core.wire.record_pb2 import StoreIdentity
 from magnetar_storage import store_identity
 from magnetar_storage.backup_source import unpack_rows
 from magnetar_storage.object_store_url import ObjectStoreUrl
-from magnetar_storage.shared_prefix import store_url
+from magnetar_storage.shared_prefix import mark_names, store_url
 from magnetar_storage.store import Store, WriteBatch
 from magnetar_storage.store_files import holds_store
 
@@ -156,7 +156,7 @@ async def restore_to_object_store(
         url,
         server.families,
         payload_families=_PAYLOADS[server.kind],
-        mark_place=ObjectMarkPlace(prefix, server.kind, server.member),
+        mark_place=ObjectMarkPlace(prefix, mark_names(server.kind, server.member, ())),
         generation=rows.generation,
     )
     try:

@@ -43,7 +43,8 @@ def _in_object_store(place: str) -> list[str]:
     import obstore
     from obstore.store import from_url
 
-    from magnetar_storage.shared_prefix import KINDS, folder_of
+    from magnetar_cli.stored_marks import servers_at
+    from magnetar_storage.shared_prefix import store_url
     from magnetar_storage.store_stamp import STAMP
 
     url = ObjectStoreUrl.parse(place)
@@ -53,10 +54,7 @@ def _in_object_store(place: str) -> list[str]:
     listed = obstore.list_with_delimiter(objects)
     if any(one["path"] == STAMP for one in listed["objects"]):
         return [str(url)]
-    found = []
-    for folder in map(folder_of, KINDS):
-        for prefix in obstore.list_with_delimiter(objects, f"{folder}/")["common_prefixes"]:
-            found.append(str(url.below(folder, prefix.rstrip("/").rpartition("/")[2])))
+    found = [str(store_url(url, kind, name)) for kind, name in servers_at(url)]
     if not found:
         raise InvalidConfig(
             f"{url} holds no store: name what servers got as --store, or the address of one store"

@@ -237,6 +237,7 @@ def _rows(options: dict[str, Any], settings: BrokerConfig, config: StoreConfig, 
         memtables_bytes=shares.memtables_bytes,
         late_syncs=settings.late_syncs,
         cluster_id=settings.cluster_id,
+        others=tuple(one.name for one in settings.coordinators[:1]),
         config=config,
     )
 

@@ -110,8 +110,10 @@ def _run_one(options: dict[str, Any], membership: Membership | None, sources: So
     run(
         ServerProcess(
             service=SERVICE,
-            rows=_rows(
-                options, store_config(options, "coordinator", sources), name, config.cluster_id
+            rows=replace(
+                _rows(options, store_config(options, "coordinator", sources), name),
+                cluster_id=config.cluster_id,
+                others=config.broker_names[:1],
             ),
             listen=listen,
             access=access_config(options, "coordinator", sources),
@@ -182,7 +184,7 @@ def _build(config: CoordinatorConfig, world: World) -> Component:
     return component
 
 
-def _rows(options: dict[str, Any], config: StoreConfig, name: str, cluster_id: str = "") -> Rows:
+def _rows(options: dict[str, Any], config: StoreConfig, name: str) -> Rows:
     from magnetar_cli.servers.open_store import Rows
     from magnetar_coordinator.records import FAMILIES
 
@@ -194,6 +196,5 @@ def _rows(options: dict[str, Any], config: StoreConfig, name: str, cluster_id: s
         # It reads old outcomes only, and rarely: a larger one only takes long to fill.
         block_cache_bytes=4 << 20,
         memtables_bytes=96 << 20,
-        cluster_id=cluster_id,
         config=config,
     )

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 from magnetar_core.config import InvalidConfig
 from magnetar_storage.durable_mark import MarkPlace
 from magnetar_storage.object_store_url import ObjectStoreUrl
-from magnetar_storage.shared_prefix import store_url
+from magnetar_storage.shared_prefix import mark_names, store_url
 from magnetar_storage.store import Store, StoreFailed
 from magnetar_storage.store_config import StoreConfig
 from magnetar_storage.store_files import holds_store
@@ -39,6 +39,7 @@ class Rows:
         memtables_bytes: memory for what RocksDB has not in tables yet.
         late_syncs: as for RocksStore.open().
         cluster_id: id of the cluster; empty: the server is of none.
+        others: names of servers of the other kind, below whose stores a copy of the mark lies.
     """
 
     kind: str
@@ -50,6 +51,7 @@ class Rows:
     payload_families: tuple[str, ...] = ()
     late_syncs: bool = False
     cluster_id: str = ""
+    others: tuple[str, ...] = ()
     config: StoreConfig = field(default_factory=StoreConfig)
 
 
@@ -79,7 +81,7 @@ async def open_store(
         from magnetar_storage.object_marks import ObjectMarkPlace
     cluster = ClusterStamp(cluster_id=rows.cluster_id) if rows.cluster_id else None
     await take_address(prefix, cluster)
-    mark_place = ObjectMarkPlace(prefix, rows.kind, rows.name)
+    mark_place = ObjectMarkPlace(prefix, mark_names(rows.kind, rows.name, rows.others))
     return await open_object_store(rows, registry, on_end, mark_place)
 
 
