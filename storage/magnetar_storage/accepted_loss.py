@@ -39,7 +39,6 @@ def lost_from(directory: str) -> str | None:
 
     None: nothing is missing.
 
-
     Raises:
         InvalidConfig: the directory holds no store.
         StoreInUse: the store's server is running.

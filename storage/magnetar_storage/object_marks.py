@@ -48,7 +48,7 @@ class ObjectMarkPlace:
             except ValueError as error:
                 damage = StoreDamaged(
                     f"{self._prefix}/{name}, which says how far a store was durable, cannot be"
-                    f" read: {error}; put back an earlier version of it"
+                    f" read: {error}"
                 )
         if damage is not None and not marks:
             raise damage

@@ -116,24 +116,40 @@ async def _count(url: ObjectStoreUrl, mark_place: MarkPlace, *, losses: int) -> 
     After an interruption this may be repeated. The loss then counts twice, which has no effect but
     a higher ledger id or incarnation.
     """
-    generation = await generation_at(url, engine=ENGINE)
-    if generation is None:
-        mark = await mark_place.read()
-        generation = mark.generation if mark is not None else FIRST_GENERATION
-    store = await SlateStore.open(url, (_FAMILY,), generation=generation)
+    known = max(
+        await generation_at(url, engine=ENGINE) or FIRST_GENERATION,
+        await _generation_of_mark(mark_place),
+    )
+    store = await SlateStore.open(url, (_FAMILY,), generation=known)
     try:
-        row = await store.get(_FAMILY, store_identity.KEY) or _new_identity(url)
+        row = await store.get(_FAMILY, store_identity.KEY)
+        if row is None:
+            row, losses = _new_identity(url), LOSSES_OF_EVERYTHING
+        row = store_identity.with_losses_above(row, losses, known)
         batch = WriteBatch()
-        batch.put(_FAMILY, store_identity.KEY, store_identity.with_losses(row, losses, 0))
+        batch.put(_FAMILY, store_identity.KEY, row)
         await store.write(batch)
         await store.sync()
     finally:
         await store.close()
-    await _begin_generation(url, mark_place, generation + 1)
+    await begin_generation(url, mark_place, store_identity.ledger_of_row(row))
 
 
-async def _begin_generation(url: ObjectStoreUrl, mark_place: MarkPlace, generation: int) -> None:
-    """Begin a generation of the store: from then on an earlier mark does not count."""
+async def _generation_of_mark(mark_place: MarkPlace) -> int:
+    """Return the generation that a mark names; 0: there is no mark, or it cannot be read."""
+    try:
+        mark = await mark_place.read()
+    except StoreDamaged:
+        return 0
+    return mark.generation if mark is not None else 0
+
+
+async def begin_generation(url: ObjectStoreUrl, mark_place: MarkPlace, generation: int) -> None:
+    """Begin a generation of a stopped store: from then on an earlier mark does not count.
+
+    Args:
+        generation: the ledger id that the identity of the store makes, or a higher number.
+    """
     stamp = stamp_of(ENGINE, generation=generation)
     await obstore.put_async(open_objects(url), STAMP, stamp)
     await mark_place.write(DurableMark(generation, await end_of_store(url)))

@@ -30,7 +30,7 @@ _LOG_OBJECT: Final = re.compile(rf"{LOG_PREFIX}(\d{{20}})\.sst")
 
 
 class LogBroken(StoreDamaged):
-    """An object of the log is missing or damaged, and others follow it.
+    """An object of the log is damaged, or it is missing and newer objects follow it.
 
     Attributes:
         number: of that object.

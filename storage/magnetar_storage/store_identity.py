@@ -96,13 +96,35 @@ async def all_losses(store: Store, family: str) -> int:
 
 async def ledger_of(store: Store, family: str) -> int:
     """Return the ledger id: higher after each loss, and after each restore."""
-    identity = await _stored(store, family)
+    return ledger_of_row(await store.get(family, KEY))
+
+
+def ledger_of_row(row: bytes | None) -> int:
+    """Return the ledger id that an identity makes; None: the store has none yet."""
+    identity = StoreIdentity.FromString(row or b"")
     return ledger_after_restore(identity.restored_at_s) + _losses_of(identity)
 
 
 def ledger_after_restore(restored_at_s: int) -> int:
     """Return the first ledger id of a store that was restored then; 0: that never was."""
     return 1 + (restored_at_s << _LOSS_BITS)
+
+
+def with_losses_above(row: bytes, losses: int, ledger_id: int) -> bytes:
+    """Return the identity of a store that has lost something, and may be an older copy.
+
+    Args:
+        losses: how many losses a person has accepted.
+        ledger_id: the highest one that was in use: of other losses, or of a restore, that the copy
+            does not know.
+    """
+    row = with_losses(row, losses, 0)
+    identity = StoreIdentity.FromString(row)
+    if identity.restored_at_s < ledger_id >> _LOSS_BITS:
+        identity.restored_at_s = (ledger_id >> _LOSS_BITS) + 1
+    else:
+        identity.losses += max(0, ledger_id + 1 - ledger_of_row(row))
+    return identity.SerializeToString(deterministic=True)
 
 
 def with_losses(row: bytes, losses: int, lost_tails: int) -> bytes:

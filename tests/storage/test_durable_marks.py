@@ -76,6 +76,13 @@ class Server:
         finally:
             await store.close()
 
+    async def ledger_id(self) -> int:
+        store = await self.opened()
+        try:
+            return await store_identity.ledger_of(store, META)
+        finally:
+            await store.close()
+
     async def refusal(self) -> str:
         with pytest.raises(StoreDamaged) as raised:
             await self.opened()
@@ -338,10 +345,30 @@ def test_an_older_copy_of_a_store_is_refused_until_a_person_accepts_it(
         assert "group commits missing at its end: 7 " in await server.refusal()
         await accepted_loss.accept_loss(server.url, server.mark_place)
         assert await server.rows() == list(range(10))
+        ledger_id = await server.ledger_id()
         # From before that acceptance, it is older in another way.
         shutil.rmtree(server.directory)
         shutil.copytree(older, server.directory)
         assert "a copy from before a loss was accepted" in await server.refusal()
+        await accepted_loss.accept_loss(server.url, server.mark_place)
+        assert await server.ledger_id() > ledger_id, "no ledger id is used again"
+        assert await server.rows() == list(range(10))
+        assert await accepted_loss.lost_from(server.url, server.mark_place) is None
+
+    asyncio.run(scenario())
+
+
+def test_an_older_copy_from_before_a_restore_gets_a_ledger_id_above_that_of_the_restore(
+    server: Local,
+) -> None:
+    async def scenario() -> None:
+        restored = store_identity.ledger_after_restore(1_900_000_000) + 3
+        await server.mark_place.write(DurableMark(restored, 7))
+        assert "a copy from before a loss was accepted" in await server.refusal()
+        await accepted_loss.accept_loss(server.url, server.mark_place)
+        assert await server.ledger_id() > restored
+        assert await server.losses() == 1
+        assert await server.rows() == list(range(10))
 
     asyncio.run(scenario())
 
@@ -424,7 +451,7 @@ def test_an_acceptance_that_was_interrupted_is_repeated(
             raise ConnectionError("here it ended")
 
         with monkeypatch.context() as patch:
-            patch.setattr(accepted_loss, "_begin_generation", interrupted)
+            patch.setattr(accepted_loss, "begin_generation", interrupted)
             with pytest.raises(ConnectionError):
                 await accepted_loss.accept_loss(server.url, server.mark_place)
         # The loss is counted, and the stamp does not know it: nothing starts yet.

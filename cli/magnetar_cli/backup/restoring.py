@@ -150,21 +150,25 @@ async def restore_to_object_store(
     """
     from magnetar_storage.object_marks import ObjectMarkPlace
     from magnetar_storage.slate import SlateStore
+    from magnetar_storage.slate_accepted_loss import begin_generation
 
     url = store_url(prefix, server.kind, server.member)
+    mark_place = ObjectMarkPlace(prefix, mark_names(server.kind, server.member, ()))
     store = await SlateStore.open(
         url,
         server.families,
         payload_families=_PAYLOADS[server.kind],
-        mark_place=ObjectMarkPlace(prefix, mark_names(server.kind, server.member, ())),
+        mark_place=mark_place,
         generation=rows.generation,
     )
     try:
         if await store.get(_META, store_identity.KEY) is not None:
             raise InvalidConfig(f"{url} holds a store: restore to another place")
         await _fill(store, backup, server, rows, progress, lambda size: None)
+        generation = await store_identity.ledger_of(store, _META)
     finally:
         await store.close()
+    await begin_generation(url, mark_place, generation)
     return url
 
 

@@ -25,7 +25,7 @@ def storage() -> None:
 def accept_loss(
     place: str, dry_run: bool, everything: bool, etcd: str | None, cluster_id: str
 ) -> None:
-    """Let a server start without its latest changes, which are lost.
+    """Let a server start without its latest changes, which are lost. Stop the server first.
 
     PLACE is the data directory of a server, or the address of its store in an object store, as
     s3://BUCKET/PREFIX/brokers/broker-0. The lost changes were acknowledged: messages, acks and
