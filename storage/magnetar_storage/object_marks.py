@@ -21,8 +21,8 @@ from magnetar_storage.store import StoreDamaged
 class ObjectMarkPlace:
     """An object with the mark of a store, and copies of it; implements MarkPlace.
 
-    Of the copies the newest one counts. They are written in turn, so that they take no more
-    requests than a single object.
+    Of the copies the newest counts. They are written in turn, so that all of them together take as
+    many requests as a single object.
 
     Args:
         prefix: the address that the servers of the cluster share.

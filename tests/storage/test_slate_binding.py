@@ -131,6 +131,7 @@ def test_all_calls_work_with_and_without_the_knowledge_of_inner_names(
             assert await binding.next_rows(iterator, 9) == [(b"d", b"value of d")]
         with pytest.raises(uniffi.Error.Invalid):
             binding.put(uniffi.WriteBatch(), b"", b"a key is never empty")
+        await database.flush_with_options(uniffi.FlushOptions(flush_type=uniffi.FlushType.WAL))
         log = uniffi.SlateDbWalReader("rows", objects)
         newest = await log.iterator(await log.last_wal_file_id(0))
         assert await binding.newest_in_log_object(newest) == database.status().durable_seq

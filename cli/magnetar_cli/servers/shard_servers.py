@@ -91,7 +91,7 @@ class ObjectStores:
 
     Args:
         cluster: the cluster of the process; None: it is not compared with that of the address.
-        directory: keeps how far stores are durable; None: nobody does.
+        directory: keeps how far stores are durable; None: that is not kept.
     """
 
     def __init__(
