@@ -43,8 +43,9 @@ class EmptyStoreGuard:
         # Without a list of members there are no coordinators to wait for.
         self._is_empty = is_empty and bool(self._config.cluster_hash)
         if self.is_waiting:
-            log.warning(
-                "this broker's store is empty: it serves when %s have begun with it, for which they"
+            # Every new cluster begins so. A coordinator that knows another store is an error.
+            log.info(
+                "this broker's store is new: it serves when %s have begun with it, for which they"
                 " have to be started with the same list of members, in which this is the first"
                 " broker",
                 ", ".join(self._missing()),

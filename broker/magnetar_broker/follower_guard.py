@@ -33,9 +33,9 @@ class FollowerGuard:
         """Note whether the store was accepted before."""
         self.is_accepted = is_accepted
         if not is_accepted:
-            log.warning(
-                "the first broker, %s, does not know this broker's store yet: it serves when they"
-                " have met",
+            # Every new cluster begins so. A store that the first broker refuses is an error.
+            log.info(
+                "this broker's store is new to the first broker, %s: it serves when they have met",
                 self._first_name,
             )
 

@@ -41,8 +41,11 @@ def test_a_new_cluster_begins_when_every_coordinator_has_an_incarnation(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def scenario() -> None:
+        caplog.set_level(logging.INFO, "magnetar_broker.empty_store_guard")
         world = await empty_world()
         assert "serves when coordinator-0, coordinator-1 have begun with it" in caplog.text
+        # Nothing is wrong with a new cluster.
+        assert {one.levelno for one in caplog.records} == {logging.INFO}
         for tcid in (0, 1):
             with pytest.raises(LogUnavailable, match=r"waits for .*coordinator-1"):
                 await world.client.ask(CREATE)

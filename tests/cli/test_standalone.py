@@ -161,14 +161,22 @@ def test_both_servers_recover_from_a_kill(standalone: Standalone) -> None:
     assert standalone.lines("consume", "durable", "--until-end") == ["kept", "more"]
 
 
+def warnings(directory: Path) -> list[str]:
+    """Return the messages above INFO in the log of a standalone."""
+    lines = map(json.loads, (directory / "log").read_text().splitlines())
+    return [one["message"] for one in lines if one["level"] not in ("debug", "info")]
+
+
 def test_a_cluster_starts_with_several_of_each_and_grows(tmp_path: Path) -> None:
     """Whoever began with one broker goes on with three, and keeps what there is."""
     with running_standalone(tmp_path) as running:
         running.run("produce", "before", "--transactional", stdin=b"kept\n")
+        assert warnings(tmp_path) == [], "nothing is wrong with a first start"
     with running_standalone(tmp_path, "--brokers", "3", "--coordinators", "2") as running:
         ready = running.ready()
         names = [one["name"] for one in (*ready["brokers"], *ready["coordinators"])]
         assert names == ["broker-0", "broker-1", "broker-2", "coordinator-0", "coordinator-1"]
+        assert warnings(tmp_path) == []
         for one in (*ready["brokers"], *ready["coordinators"]):
             with urllib.request.urlopen(one["metrics"], timeout=10) as page:
                 assert b"magnetar_build_info" in page.read()
