@@ -468,13 +468,24 @@ class FakeCluster(FakeGroups):
 
     def on_list_txns(self, link: FakeLink, body: Any) -> Any:
         listed = [
-            transaction_pb2.TransactionDescription(txn_id=txn_id.to_wire(), status=txn["status"])
-            for txn_id, txn in self.transactions.items()
+            transaction_pb2.TransactionDescription(
+                txn_id=txn_id.to_wire(),
+                status=txn["status"],
+                age_ms=len(self.transactions) - number,
+                ended_at_ms=int(txn["status"] in ENDED),
+            )
+            for number, (txn_id, txn) in enumerate(self.transactions.items())
             if txn_id.tcid == self.coordinators[link.address]
+            and (
+                txn["status"] in body.statuses or (not body.statuses and txn["status"] not in ENDED)
+            )
         ]
         return transaction_pb2.CommandListTxnsResponse(
             transactions=listed[: body.limit], truncated=len(listed) > body.limit
         )
+
+
+ENDED = (common_pb2.COMMITTED, common_pb2.ABORTED)
 
 
 def deliverable(

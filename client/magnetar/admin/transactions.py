@@ -64,9 +64,10 @@ class TransactionAdmin:
         on_unanswered: Callable[[int, MagnetarError], None] | None = None,
         on_truncated: Callable[[int], None] | None = None,
     ) -> Transactions:
-        """List the transactions of all coordinators, for each coordinator from old to new.
+        """List the transactions of all coordinators.
 
-        Of ended transactions, the list has the latest that the coordinator has not forgotten.
+        Those that have not ended come first, the oldest before the others. Then come those that
+        have ended and that their coordinators have not forgotten, the latest end first.
 
         Args:
             statuses: only transactions in these states; empty: OPEN, COMMITTING and ABORTING.
@@ -77,12 +78,13 @@ class TransactionAdmin:
             producer_ids: only transactions of these producer ids, which are those of transactional
                 ids; empty: all transactions.
             tcid: ask this coordinator only; None: all coordinators.
-            limit: how many transactions each coordinator returns at most, up to 10,000.
+            limit: how many transactions to return at most: the first in that order. A coordinator
+                returns up to 10,000.
             on_unanswered: called with the TCID of each coordinator that does not answer, and the
                 error; the transactions of the others are returned. None: the first of these errors
                 is raised.
             on_truncated: called with the TCID of each coordinator that has more such transactions
-                than it returned.
+                than the list.
         Raises:
             LogUnavailable, OutcomeUnknown: a coordinator does not answer in time.
         Source: KIP-664, ListTransactions.
@@ -94,15 +96,19 @@ class TransactionAdmin:
             producer_ids=producer_ids,
             limit=limit,
         )
-        found: Transactions = []
         replies = await self._ask_coordinators(command, tcid, on_unanswered)
-        for answered_by, reply in replies.items():
-            if reply.truncated and on_truncated is not None:
-                on_truncated(answered_by)
-            listed = [TransactionDescription.from_wire(one) for one in reply.transactions]
-            self._cluster.runtime.saw(max((one.stamp for one in listed), default=0))
-            found += sorted(listed, key=lambda one: (one.ended_at_ms == 0, one.txn_id))
-        return found
+        found = [
+            TransactionDescription.from_wire(one)
+            for reply in replies.values()
+            for one in reply.transactions
+        ]
+        self._cluster.runtime.saw(max((one.stamp for one in found), default=0))
+        found.sort(key=_open_and_old_first)
+        left_out = {one.txn_id.tcid for one in found[limit:]}
+        for asked, reply in replies.items():
+            if on_truncated is not None and (reply.truncated or asked in left_out):
+                on_truncated(asked)
+        return found[:limit]
 
     async def _ask_coordinators(
         self,
@@ -329,3 +335,10 @@ class TransactionAdmin:
 
     def _wall_ms(self) -> int:
         return self._cluster.runtime.clock.wall_ms()
+
+
+def _open_and_old_first(one: TransactionDescription) -> tuple[bool, int, TxnID]:
+    """Return where a transaction stands in a list."""
+    has_ended = one.ended_at_ms != 0
+    # The age of an ended transaction is the time since its end.
+    return has_ended, one.age_ms if has_ended else -one.age_ms, one.txn_id

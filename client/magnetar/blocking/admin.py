@@ -389,9 +389,10 @@ class TransactionAdmin(Facade[AsyncTransactionAdmin]):
         on_unanswered: Callable[[int, MagnetarError], None] | None = None,
         on_truncated: Callable[[int], None] | None = None,
     ) -> Transactions:
-        """List the transactions of all coordinators, for each coordinator from old to new.
+        """List the transactions of all coordinators.
 
-        Of ended transactions, the list has the latest that the coordinator has not forgotten.
+        Those that have not ended come first, the oldest before the others. Then come those that
+        have ended and that their coordinators have not forgotten, the latest end first.
 
         Args:
             statuses: only transactions in these states; empty: OPEN, COMMITTING and ABORTING.
@@ -402,12 +403,13 @@ class TransactionAdmin(Facade[AsyncTransactionAdmin]):
             producer_ids: only transactions of these producer ids, which are those of transactional
                 ids; empty: all transactions.
             tcid: ask this coordinator only; None: all coordinators.
-            limit: how many transactions each coordinator returns at most, up to 10,000.
+            limit: how many transactions to return at most: the first in that order. A coordinator
+                returns up to 10,000.
             on_unanswered: called with the TCID of each coordinator that does not answer, and the
                 error; the transactions of the others are returned. None: the first of these errors
                 is raised.
             on_truncated: called with the TCID of each coordinator that has more such transactions
-                than it returned.
+                than the list.
         Raises:
             LogUnavailable, OutcomeUnknown: a coordinator does not answer in time.
         Source: KIP-664, ListTransactions.

@@ -69,17 +69,22 @@ def test_transactions_are_listed_although_a_coordinator_is_away() -> None:
     run(test)
 
 
-def test_who_lists_hears_which_coordinators_have_more() -> None:
+def test_the_limit_counts_the_transactions_of_all_coordinators() -> None:
+    """Each of three coordinators returned that many."""
+
     async def test(cluster: FakeCluster, client: Client) -> None:
         await three(cluster, client)
-        for _ in range(4):
-            await client.begin_transaction()
+        ended = await begin_and_commit(client, 2)
+        begun = [(await client.begin_transaction()).txn_id for _ in range(4)]
         truncated: list[int] = []
-        found = await client.admin.transactions.list(limit=1, on_truncated=truncated.append)
-        assert sorted(one.txn_id.tcid for one in found) == [1, 2, 3]
-        assert len(truncated) == 1
+        found = await client.admin.transactions.list(limit=2, on_truncated=truncated.append)
+        assert [one.txn_id for one in found] == begun[:2], "the oldest"
+        assert set(truncated) == {one.tcid for one in begun[2:]}
         truncated.clear()
-        assert len(await client.admin.transactions.list(on_truncated=truncated.append)) == 4
+        found = await client.admin.transactions.list(
+            magnetar.TransactionStatus, on_truncated=truncated.append
+        )
+        assert [one.txn_id for one in found] == [*begun, *reversed(ended)]
         assert truncated == []
 
     run(test)
