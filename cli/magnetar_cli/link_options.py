@@ -62,10 +62,11 @@ link_options = with_options(
 
 
 def note_links(given: Mapping[str, str | bool | None]) -> None:
-    """Put options into the environment."""
-    for name, value in given.items():
+    """Put the options for links, among others, into the environment."""
+    for name, variable in _SETTINGS.items():
+        value = given.get(name)
         if value is not None:
-            os.environ[_SETTINGS[name]] = "1" if value is True else str(value)
+            os.environ[variable] = "1" if value is True else str(value)
 
 
 def security() -> LinkSecurity:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import dataclasses
 import json
 import sys
@@ -22,9 +21,10 @@ def print_json(value: Any) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, empty: str) -> None:
-    """Print aligned columns, numbers to the right. A pipe gets the same text, never wrapped."""
-    from rich.console import Console
+    """Print aligned columns, numbers to the right. Nothing is shortened for a narrow terminal."""
     from rich.table import Table
+
+    from magnetar_cli.console import table_console
 
     if not rows:
         print(empty, file=sys.stderr)
@@ -35,10 +35,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, emp
         table.add_column(column, justify="right" if numeric else "left", no_wrap=True)
     for row in rows:
         table.add_row(*(_text(cell) for cell in row))
-    console = Console(markup=False, highlight=False, emoji=False)
-    if not console.is_terminal:
-        console.width = 1_000
-    console.print(table)
+    table_console().print(table)
 
 
 def watched(show: Callable[[], None], period_s: float = 1.0) -> None:
@@ -72,14 +69,6 @@ def some(items: Sequence[object], count: int) -> str:
     if count > len(shown):
         shown.append(f"and {count - len(shown):,} more")
     return " ".join(shown)
-
-
-def text_or_base64(name: str, data: bytes) -> dict[str, str]:
-    """Return bytes for JSON, as text if they are UTF-8."""
-    try:
-        return {name: data.decode()}
-    except UnicodeDecodeError:
-        return {f"{name}_base64": base64.b64encode(data).decode()}
 
 
 def duration(ms: int) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from magnetar_cli import event_loop
-from magnetar_cli.link_options import new_transport
+from magnetar_cli.link_options import new_transport, note_links
 
 if TYPE_CHECKING:
     from magnetar import Client
@@ -19,6 +19,10 @@ Result = TypeVar("Result")
 
 # A person waits for these, and servers that are down are better named than waited for.
 OPERATION_TIMEOUT_MS = 10_000
+# After an interrupt: commands flush what they send.
+CLOSE_TIMEOUT_MS = 2_000
+# A shell waits for it.
+COMPLETION_TIMEOUT_MS = 1_000
 # A server may be on its way up, but a person should hear soon that there is none.
 FIND_ATTEMPTS = 5
 FIND_PERIOD_S = 0.2
@@ -36,7 +40,11 @@ def with_client(
     from magnetar import ClientConfig, connect
 
     addresses = broker_addresses(broker)
-    config = ClientConfig(client_name="magnetar-cli", operation_timeout_ms=operation_timeout_ms)
+    config = ClientConfig(
+        client_name="magnetar-cli",
+        operation_timeout_ms=operation_timeout_ms,
+        close_timeout_ms=CLOSE_TIMEOUT_MS,
+    )
 
     async def run() -> Result:
         transport = new_transport()
@@ -66,6 +74,22 @@ def broker_addresses(given: str | None = None) -> tuple[str, ...]:
         return addresses_of(text)
     except InvalidArgument as error:
         raise InvalidConfig(str(error)) from None
+
+
+def topic_names(root: click.Context) -> Sequence[str]:
+    """Return the names of all topics while a shell completes a line, whose commands do not run.
+
+    Args:
+        root: the options before the command.
+    """
+    note_links(root.params)
+    with root.scope():
+        found = with_client(
+            lambda client: client.admin.topics.list(),
+            broker=root.params["broker"],
+            operation_timeout_ms=COMPLETION_TIMEOUT_MS,
+        )
+    return sorted(one.topic for one in found)
 
 
 async def _find(transport: GrpcTransport, addresses: Sequence[str]) -> None:

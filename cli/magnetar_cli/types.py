@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
 from magnetar_core.durations import parse_duration_ms
 
@@ -26,6 +27,19 @@ def with_options(*options: Callable[[Function], Function]) -> Callable[[Function
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+# How messages are written as lines, in the output or in the input.
+message_format_option = with_options(
+    click.option(
+        "--format",
+        "message_format",
+        type=click.Choice(["value", "json"]),
+        default="value",
+        show_default=True,
+        help="The form of a message in a line: its value, or all of it as JSON.",
+    ),
+    click.option("--json", "message_format", flag_value="json", help="Short for --format json."),
+)
 
 _UNITS_BYTES = {"": 1, "k": 10**3, "ki": 1 << 10, "m": 10**6, "mi": 1 << 20}
 _UNITS_BYTES |= {"g": 10**9, "gi": 1 << 30, "t": 10**12, "ti": 1 << 40}
@@ -65,6 +79,38 @@ class Size(click.ParamType[int]):
         return round(float(match[1]) * _UNITS_BYTES[match[2]])
 
 
+class Separator(click.ParamType[bytes]):
+    r"""The text between key and value, with escape sequences as kcat has them: \t, \\, \xHH."""
+
+    name = "text"
+    HELP = r"A tab is \t, a backslash \\, and any byte \xHH."
+    _ESCAPE = re.compile(rb"\\(t|\\|x[0-9A-Fa-f]{2}|)")
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> bytes:
+        """Convert the text."""
+        if isinstance(value, bytes):
+            return value
+        # What is not UTF-8 on the command line stays as it is.
+        given = str(value).encode(errors="surrogateescape")
+        if any(not one for one in self._ESCAPE.findall(given)):
+            self.fail(f"a backslash in {value!r} stands alone. {self.HELP}", param, ctx)
+        found = self._ESCAPE.sub(self._meant, given)
+        if not found:
+            self.fail("it is empty; give it a text, as ':'", param, ctx)
+        if b"\n" in found:
+            self.fail("a line ends there; --format json has keys and values with newlines")
+        return found
+
+    @staticmethod
+    def _meant(escape: re.Match[bytes]) -> bytes:
+        what = escape[1]
+        if what.startswith(b"x"):
+            return bytes.fromhex(what[1:].decode())
+        return b"\t" if what == b"t" else b"\\"
+
+
 class Time(click.ParamType[int]):
     """A time in ISO 8601, converted to milliseconds since the Unix epoch; local without a zone."""
 
@@ -80,6 +126,25 @@ class Time(click.ParamType[int]):
             return _time_ms(str(value))
         except ValueError:
             self.fail(f"{value!r} is not a time; write 2026-01-31T12:00:00", param, ctx)
+
+
+class TopicName(click.ParamType[str]):
+    """The name of a topic that exists. The shell completes it with those that the broker has."""
+
+    name = "topic"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Return the names that begin so; none if no broker tells them."""
+        from magnetar_cli.session import topic_names
+
+        try:
+            names = topic_names(ctx.find_root())
+        except Exception:
+            # What a shell asks for beside the line that is being typed must not print anything.
+            names = ()
+        return [CompletionItem(one) for one in names if one.startswith(incomplete)]
 
 
 class TxnIdType(click.ParamType[str]):

@@ -6,6 +6,8 @@ import asyncio
 import gc
 import signal
 from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import click
 import pytest
@@ -55,16 +57,73 @@ def test_what_was_there_before_is_not_looked_through_for_cycles(command: click.C
     assert not event_loop.run(looked_through())
 
 
-def test_an_interrupt_ends_a_conversation_and_the_next_one_works(command: click.Context) -> None:
-    async def interrupted() -> None:
-        signal.raise_signal(signal.SIGINT)
-        await asyncio.Event().wait()
-
+@contextmanager
+def handled(number: int, handler: Any) -> Iterator[None]:
     # Others in this process, such as Spark, leave handlers of their own.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    before = signal.signal(number, handler)
     try:
-        with pytest.raises(KeyboardInterrupt):
-            event_loop.run(interrupted())
+        yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(number, before)
+
+
+async def interrupted(number: int) -> None:
+    signal.raise_signal(number)
+    await asyncio.Event().wait()
+
+
+def test_an_interrupt_ends_a_conversation_and_the_next_one_works(command: click.Context) -> None:
+    with handled(signal.SIGINT, signal.default_int_handler), pytest.raises(KeyboardInterrupt):
+        event_loop.run(interrupted(signal.SIGINT))
     assert not event_loop.run(running()).is_closed()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_another_signal_ends_a_conversation_with_the_status_of_shells(
+    command: click.Context, number: int
+) -> None:
+    cleaned_up = []
+
+    async def work() -> None:
+        try:
+            await interrupted(number)
+        finally:
+            cleaned_up.append(number)
+
+    with handled(number, signal.SIG_DFL), pytest.raises(SystemExit) as ended:
+        event_loop.run(work())
+    assert ended.value.code == 128 + number
+    assert cleaned_up == [number]
+    assert not event_loop.run(running()).is_closed()
+
+
+def test_a_signal_that_is_ignored_stays_so(command: click.Context) -> None:
+    """Under nohup, and in the background of a script."""
+
+    async def work() -> str:
+        signal.raise_signal(signal.SIGHUP)
+        await asyncio.to_thread(lambda: None)
+        return "done"
+
+    with handled(signal.SIGHUP, signal.SIG_IGN):
+        assert event_loop.run(work()) == "done"
+
+
+def test_what_is_done_when_the_signal_comes_counts(command: click.Context) -> None:
+    async def work() -> str:
+        signal.raise_signal(signal.SIGTERM)
+        return "done"
+
+    with handled(signal.SIGTERM, signal.SIG_DFL):
+        assert event_loop.run(work()) == "done"
+
+
+def test_an_error_while_it_ends_is_not_hidden(command: click.Context) -> None:
+    async def work() -> None:
+        try:
+            await interrupted(signal.SIGTERM)
+        finally:
+            raise ValueError("what was sent is not confirmed")
+
+    with handled(signal.SIGTERM, signal.SIG_DFL), pytest.raises(ValueError, match="not confirmed"):
+        event_loop.run(work())

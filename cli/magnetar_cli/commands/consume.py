@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import os
 import sys
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
@@ -13,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from magnetar_cli.commands.cut import token_of
-from magnetar_cli.output import text_or_base64
+from magnetar_cli.message_lines import encode_json, encode_values, encoder_of_keys
+from magnetar_cli.standard_streams import STDOUT, write_all
+from magnetar_cli.types import Separator, TopicName, message_format_option
 
 if TYPE_CHECKING:
-    from magnetar import Client, Consumer, Message, MessageColumns
+    from magnetar import Client, Consumer, MessageColumns
 
 # With --until-end: nothing came for this long, so ask whether anything is left.
 IDLE_S = 0.2
@@ -26,7 +26,7 @@ Encoder = Callable[["MessageColumns"], bytes]
 
 
 @click.command()
-@click.argument("topic")
+@click.argument("topic", type=TopicName())
 @click.option(
     "--subscription", "-s", help="Acknowledge on this subscription.  [default: only read]"
 )
@@ -48,13 +48,7 @@ Encoder = Callable[["MessageColumns"], bytes]
 )
 @click.option("--count", type=click.IntRange(1), help="End after this number of messages.")
 @click.option("--follow/--until-end", default=True, help="Wait for more, or end after the last.")
-@click.option(
-    "--format",
-    "output_format",
-    type=click.Choice(["value", "json"]),
-    default="value",
-    show_default=True,
-)
+@message_format_option
 @click.option(
     "--at",
     metavar="TOKEN",
@@ -63,7 +57,9 @@ Encoder = Callable[["MessageColumns"], bytes]
 @click.option(
     "--since", metavar="TOKEN", help="With --at: leave out what this earlier cut has, or @FILE."
 )
-@click.option("--key-separator", metavar="TEXT", help="Print KEY, TEXT and VALUE.")
+@click.option(
+    "--key-separator", type=Separator(), help=f"Print KEY, TEXT and VALUE. {Separator.HELP}"
+)
 def consume(topic: str, **options: Any) -> None:
     """Print the committed messages of TOPIC, line by line.
 
@@ -78,12 +74,12 @@ def consume(topic: str, **options: Any) -> None:
         raise click.UsageError("--at reads a cut from its beginning, without a subscription")
     at, since = token_of(options["at"]), token_of(options["since"])
 
-    separator = options["key_separator"]
-    if separator is not None and options["output_format"] == "json":
-        raise click.UsageError("--key-separator is for --format value; JSON names the key")
-    encode: Encoder = _json_lines
-    if options["output_format"] == "value":
-        encode = _values if separator is None else _KeysAndValues(separator.encode())
+    separator: bytes | None = options["key_separator"]
+    encode: Encoder = encode_values if separator is None else encoder_of_keys(separator)
+    if options["message_format"] == "json":
+        if separator is not None:
+            raise click.UsageError("--key-separator is for --format value; JSON names the key")
+        encode = encode_json
     limit = options["count"] or sys.maxsize
 
     async def work(client: Client) -> None:
@@ -95,13 +91,7 @@ def consume(topic: str, **options: Any) -> None:
         else:
             await _receive(client, topic, options, limit, encode)
 
-    try:
-        with_client(work)
-    except BrokenPipeError:
-        # Whoever read our output has enough. Nothing more can be flushed there.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except KeyboardInterrupt:
-        raise click.exceptions.Exit(130) from None
+    with_client(work)
 
 
 async def _receive(
@@ -117,7 +107,7 @@ async def _receive(
     while limit > 0:
         pieces = await consumer.receive_columns(min(limit, 10_000), timeout_s)
         for columns in pieces:
-            await _write(encode(columns))
+            await write_all(STDOUT, encode(columns))
             # Only now: what was not written is delivered again to whoever comes next.
             consumer.ack_nowait(columns)
             limit -= len(columns)
@@ -150,7 +140,7 @@ async def _print(
         async for columns in source:
             stop = min(columns.stop, columns.start + limit)
             piece = MessageColumns(columns.batch, columns.start, stop)
-            await _write(encode(piece))
+            await write_all(STDOUT, encode(piece))
             limit -= len(piece)
             if limit == 0:
                 return
@@ -221,53 +211,3 @@ async def _merged(
         for one in pumps:
             one.cancel()
         await asyncio.gather(*pumps, return_exceptions=True)
-
-
-async def _write(data: bytes) -> None:
-    # In a thread: a pipe whose reader is slow must not stop the conversation with the broker.
-    await asyncio.to_thread(_write_now, data)
-
-
-def _write_now(data: bytes) -> None:
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()
-
-
-def _values(columns: MessageColumns) -> bytes:
-    return b"\n".join((*columns.values(), b""))
-
-
-class _KeysAndValues:
-    def __init__(self, separator: bytes) -> None:
-        self._separator = separator
-
-    def __call__(self, columns: MessageColumns) -> bytes:
-        values = columns.values()
-        keys = columns.keys() or [b""] * len(values)
-        lines = [key + self._separator + one for key, one in zip(keys, values, strict=True)]
-        return b"\n".join((*lines, b""))
-
-
-def _json_lines(columns: MessageColumns) -> bytes:
-    return "".join(json.dumps(_json_of(one)) + "\n" for one in columns).encode()
-
-
-def _json_of(message: Message) -> dict[str, Any]:
-    facts: dict[str, Any] = {
-        "topic": message.topic,
-        "partition": message.partition,
-        "offset": message.offset,
-        "message_id": str(message.message_id),
-        "append_time_ms": message.append_time_ms,
-    }
-    if message.event_time_ms is not None:
-        facts["event_time_ms"] = message.event_time_ms
-    if message.properties:
-        facts["properties"] = dict(message.properties)
-    if message.txn_id is not None:
-        facts["txn_id"] = str(message.txn_id)
-    if message.redelivery_count:
-        facts["redelivery_count"] = message.redelivery_count
-    if message.key is not None:
-        facts |= text_or_base64("key", message.key)
-    return facts | text_or_base64("value", message.value)

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 import click
 
-from magnetar_cli.output import text_or_base64
-from magnetar_cli.types import TxnIdType
-
-if TYPE_CHECKING:
-    from magnetar import UncommittedMessage
+from magnetar_cli.message_lines import content_of
+from magnetar_cli.types import TopicName, TxnIdType
 
 
 @click.command()
-@click.argument("topic")
+@click.argument("topic", type=TopicName())
 @click.option("--partition", type=click.IntRange(0), default=0, show_default=True)
 @click.option("--txn", "txn_id", metavar="TXNID", type=TxnIdType(), help="Only this transaction.")
 @click.option("--skip", type=click.IntRange(0), default=0, help="How many to skip.")
@@ -36,17 +32,6 @@ def peek(topic: str, partition: int, txn_id: str | None, skip: int, count: int) 
         )
     )
     for message in found:
-        print(json.dumps(_facts(message)))
+        print(json.dumps({"txn_id": str(message.txn_id)} | content_of(message)))
     if not found:
         click.echo(f"no open transaction has written to {topic}, partition {partition}", err=True)
-
-
-def _facts(message: UncommittedMessage) -> dict[str, object]:
-    facts: dict[str, object] = {"txn_id": str(message.txn_id)}
-    if message.event_time_ms is not None:
-        facts["event_time_ms"] = message.event_time_ms
-    if message.properties:
-        facts["properties"] = dict(message.properties)
-    if message.key is not None:
-        facts |= text_or_base64("key", message.key)
-    return facts | text_or_base64("value", message.value)
