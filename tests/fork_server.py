@@ -23,7 +23,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -65,6 +65,7 @@ class ForkedProcess:
         stdout: IO[Any] | None = None,
         stderr: IO[Any] | None = None,
         environ: Mapping[str, str] | None = None,
+        closed: Collection[int] = (),
     ) -> None:
         """Start `python -m module` with these arguments.
 
@@ -73,6 +74,7 @@ class ForkedProcess:
             stdout: a pipe by default, whose other end is the attribute of this name.
             stderr: that of this process by default.
             environ: that of this process by default.
+            closed: numbers of standard streams that are closed, as by `2>&-`.
         """
         self.returncode: int | None = None
         command = (module, *arguments)
@@ -87,7 +89,7 @@ class ForkedProcess:
             )
             descriptors = [one.fileno() for one in files if one is not None]
             self.pid = _fork_server().fork(
-                command, os.environ if environ is None else environ, descriptors
+                command, os.environ if environ is None else environ, descriptors, closed
             )
         if stdout:
             self.stdout.close()
@@ -131,6 +133,7 @@ def run(
     module: str = PROGRAM,
     stdin: bytes = b"",
     environ: Mapping[str, str] | None = None,
+    closed: Collection[int] = (),
     timeout_s: float | None = None,
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a command to its end, however long it takes by default.
@@ -142,7 +145,13 @@ def run(
         given.write(stdin)
         given.seek(0)
         process = ForkedProcess(
-            *arguments, module=module, stdin=given, stdout=out, stderr=error, environ=environ
+            *arguments,
+            module=module,
+            stdin=given,
+            stdout=out,
+            stderr=error,
+            environ=environ,
+            closed=closed,
         )
         try:
             status = process.wait(timeout_s)
@@ -169,10 +178,19 @@ class _ForkServer:
             )
 
     def fork(
-        self, command: Sequence[str], environ: Mapping[str, str], descriptors: Sequence[int]
+        self,
+        command: Sequence[str],
+        environ: Mapping[str, str],
+        descriptors: Sequence[int],
+        closed: Collection[int],
     ) -> int:
         """Return the number of a new process with these for its first three descriptors."""
-        request = {"command": command, "environ": dict(environ), "directory": os.getcwd()}
+        request = {
+            "command": command,
+            "environ": dict(environ),
+            "directory": os.getcwd(),
+            "closed": list(closed),
+        }
         with self._one_at_a_time:
             _adopt_orphans(True)
             try:
@@ -231,6 +249,14 @@ def _become(request: dict[str, Any], descriptors: Sequence[int]) -> list[str]:
     for number, descriptor in enumerate(descriptors):
         os.dup2(descriptor, number)
         os.close(descriptor)
+    for number, (name, mode, buffering) in enumerate(
+        (("stdin", "r", -1), ("stdout", "w", -1), ("stderr", "w", 1))
+    ):
+        if number in request["closed"]:
+            os.close(number)
+            setattr(sys, name, None)
+        else:
+            setattr(sys, name, os.fdopen(number, mode, buffering, closefd=False))
     os.environ.clear()
     os.environ.update(request["environ"])
     os.chdir(request["directory"])

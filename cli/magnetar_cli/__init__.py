@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 
+from magnetar_cli import standard_streams
+
 # Of the extra `cli`, which the SDK does without.
 PACKAGES = ("click", "rich")
 
 
 def main() -> None:
     """The entry point of the `magnetar` program."""
+    standard_streams.prepare()
     try:
         from magnetar_cli.program import cli
     except ModuleNotFoundError as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import click
 
 from magnetar_core.config import InvalidConfig
@@ -10,6 +12,10 @@ from magnetar_core.errors import LogUnavailable, MagnetarError, OutcomeUnknown
 from magnetar_core.transport import LinkClosed, LinkRefused
 
 _START_ONE = "is it running? `magnetar standalone` starts one, --broker names another"
+_CLOSED_STREAM = (
+    "standard input or output is closed, so what is printed is lost, and nothing can be read:"
+    " redirect it to a file, a pipe or /dev/null"
+)
 # With which the command line exits; `magnetar --help` and docs/errors.md tell them. Click exits
 # with 2 where the command line itself is wrong.
 STATUS_OF_KIND = {
@@ -47,6 +53,8 @@ def explain(error: Exception) -> click.ClickException:
         return _failure(text, ErrorKind.RETRY)
     if "DirectoryUnavailable" in names:
         return _failure(f"{text}; is etcd running? --etcd names its members", ErrorKind.RETRY)
+    if isinstance(error, OSError) and error.errno == errno.EBADF:
+        return _failure(_CLOSED_STREAM, ErrorKind.FIX)
     if isinstance(error, OSError):
         return _failure(f"{text}; check the path and its permissions", ErrorKind.FIX)
     if isinstance(error, ModuleNotFoundError):

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
+import sys
+import traceback
+from collections.abc import Sequence
 from importlib import import_module
+from typing import Any
 
 import click
 
+from magnetar_cli import standard_streams
+from magnetar_cli.event_loop import status_of_signal
+from magnetar_cli.habits import with_advice
 from magnetar_cli.help_texts import with_help
 from magnetar_cli.link_options import link_options, note_links
 from magnetar_core.version import VERSION
@@ -35,9 +43,12 @@ _COMMANDS = {
     "log-level": "commands.log_level:log_level",
     "config": "commands.configuration:config",
     "access": "commands.access:access",
+    "completion": "commands.completion:completion",
     "demo": "demo:demo",
 }
 
+PROGRAM = "magnetar"
+COMPLETION_VARIABLE = "_MAGNETAR_COMPLETE"
 DEFAULT_BROKER = "127.0.0.1:6650"
 # The numbers of errors.STATUS_OF_KIND; written here, so that the help imports none of the protocol.
 EXIT_STATUS = (
@@ -65,18 +76,64 @@ class LazyGroup(click.Group):
         assert isinstance(found, click.Command)
         return with_help(found)
 
-    def invoke(self, ctx: click.Context) -> object:
-        """Run a command, and print its error as a single line."""
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Run a command, and end the process with its exit status. Every command ends here."""
+        if not standalone_mode or COMPLETION_VARIABLE in os.environ:
+            return super().main(args, prog_name, complete_var, standalone_mode, **extra)
+        given = sys.argv[1:] if args is None else list(args)
+        status = self._status_of(given, prog_name, extra)
         try:
-            return super().invoke(ctx)
-        except (click.ClickException, click.exceptions.Exit, click.Abort):
-            raise
-        except Exception as error:
-            if ctx.params.get("debug"):
-                raise
-            from magnetar_cli.errors import explain
+            sys.stdout.flush()
+        except OSError as error:
+            status = status or _status_of(error)
+            standard_streams.discard_output()
+        sys.exit(status)
 
-            raise explain(error) from None
+    def _status_of(self, args: list[str], prog_name: str | None, extra: dict[str, Any]) -> int:
+        """Run a command, and return its exit status. Its error is printed as a single line."""
+        debug = False
+        try:
+            with self.make_context(prog_name or PROGRAM, args, **extra) as context:
+                debug = context.params["debug"]
+                self.invoke(context)
+            return 0
+        except click.exceptions.Exit as end:
+            return end.exit_code
+        except SystemExit as end:
+            return end.code if isinstance(end.code, int) else int(end.code is not None)
+        except KeyboardInterrupt:
+            return status_of_signal(signal.SIGINT)
+        except click.Abort:
+            click.echo("Aborted!", err=True)
+            return 1
+        except Exception as error:
+            if debug and not isinstance(error, click.ClickException):
+                traceback.print_exc()
+            return _status_of(error)
+
+
+def _status_of(error: Exception) -> int:
+    """Print an error as a single line, and return its exit status.
+
+    It is nothing and 0 if the reader of the output closed the pipe, as `head` does: it had enough.
+    """
+    if standard_streams.reader_is_gone(error):
+        return 0
+    if isinstance(error, click.ClickException):
+        failure = with_advice(error)
+    else:
+        from magnetar_cli.errors import explain
+
+        failure = explain(error)
+    failure.show()
+    return failure.exit_code
 
 
 @click.group(
@@ -95,7 +152,7 @@ class LazyGroup(click.Group):
 )
 @link_options
 @click.option("--debug", is_flag=True, help="Show tracebacks, and the log of the client.")
-@click.version_option(VERSION, prog_name="magnetar")
+@click.version_option(VERSION, prog_name=PROGRAM)
 @click.pass_context
 def cli(ctx: click.Context, /, broker: str, debug: bool, **links: str | bool | None) -> None:
     """Magnetar is a transactional log broker whose open transactions delay nobody.

@@ -10,13 +10,14 @@ import sys
 import click
 import pytest
 from click.testing import CliRunner
+from tests.cli.test_optimized import EVERY
 
-from magnetar_cli.commands.produce import LineReader
+from magnetar_cli import habits
 from magnetar_cli.commands.transactions import HANGING_STATUS
 from magnetar_cli.errors import STATUS_OF_KIND, explain
-from magnetar_cli.output import duration
-from magnetar_cli.program import EXIT_STATUS, cli
-from magnetar_cli.types import Duration, Size
+from magnetar_cli.output import duration, print_table
+from magnetar_cli.program import COMPLETION_VARIABLE, EXIT_STATUS, cli
+from magnetar_cli.types import Duration, Separator, Size
 from magnetar_core.config import InvalidConfig
 from magnetar_core.error_kinds import ErrorKind
 from magnetar_core.errors import ERROR_OF_CODE, LogUnavailable, TopicNotFound
@@ -79,6 +80,8 @@ def test_every_command_explains_itself(command: list[str]) -> None:
         (["produce", "a", "--key-separator", ""], "give it a text"),
         (["produce", "a", "--messages-per-transaction", "5"], "needs --transactional"),
         (["consume", "a", "--format", "json", "--key-separator", ":"], "JSON names the key"),
+        (["produce", "a", "--json", "--key-separator", ":"], "JSON names the key"),
+        (["transactions", "list", "--all", "--status", "open"], "leave out --status"),
         (["subscriptions", "seek", "a", "s", "--to", "5"], "add --partition"),
         (["subscriptions", "seek", "a", "s", "--to", "noon"], "neither earliest"),
         (["transactions", "abort", "xyz"], "transactions list"),
@@ -168,27 +171,126 @@ def test_durations_and_sizes() -> None:
     assert shown == ["350ms", "2.5s", "12m03s", "5h20m", "3d04h"]
 
 
-class Pieces(io.RawIOBase):
-    """A pipe that gives what arrives, however it is cut."""
+@pytest.mark.parametrize(
+    ("text", "separator"),
+    [
+        (":", b":"),
+        (r"\t", b"\t"),
+        ("\t", b"\t"),
+        (r"\\", b"\\"),
+        (r"\\t", b"\\t"),
+        (r"\x00\xfF", b"\x00\xff"),
+        ("±", "±".encode()),
+        ("\udcff", b"\xff"),
+    ],
+)
+def test_a_separator_has_the_escape_sequences_of_kcat(text: str, separator: bytes) -> None:
+    assert Separator().convert(text, None, None) == separator
 
-    def __init__(self, *pieces: bytes) -> None:
-        self._pieces = list(pieces)
 
-    def read1(self, _size: int) -> bytes:
-        return self._pieces.pop(0) if self._pieces else b""
-
-
-def test_lines_are_whole_however_they_arrive() -> None:
-    reader = LineReader(Pieces(b"on", b"e\ntwo\n\nth", b"ree"), None)  # type: ignore[arg-type]
-    pieces = []
-    while not reader.ended:
-        pieces.append(reader.read()[0])
-    assert pieces == [[b"one", b"two", b""], [b"three"]]
+@pytest.mark.parametrize("text", ["", "\\", r"\q", r"\xg0", r"a\\\b", "\n", r"\x0a"])
+def test_a_separator_that_means_something_else_is_refused(text: str) -> None:
+    with pytest.raises(click.BadParameter):
+        Separator().convert(text, None, None)
 
 
-def test_a_separator_parts_key_and_value() -> None:
-    reader = LineReader(io.BytesIO(b"a:1\nb:2:3\n"), b":")
-    assert reader.read() == ([b"1", b"2:3"], [b"a", b"b"])
-    without = LineReader(io.BytesIO(b"a:1\nb\n"), b":")
-    with pytest.raises(click.ClickException, match="line 2 has no ':'"):
-        without.read()
+class Terminal(io.StringIO):
+    """A terminal, as far as printing is concerned."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("columns", ["20", "200"])
+def test_no_name_is_shortened_for_a_narrow_terminal(
+    columns: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal, name = Terminal(), "a" * 200
+    monkeypatch.setattr(sys, "stdout", terminal)
+    monkeypatch.setenv("COLUMNS", columns)
+    print_table(("TOPIC", "ID"), [(name, 1), ("b", 2)], empty="")
+    heading, first, second = terminal.getvalue().splitlines()
+    assert "ID" in heading
+    assert first.split() == [name, "1"]
+    assert second.split() == ["b", "2"]
+
+
+def advice(*arguments: str) -> str:
+    result = CliRunner().invoke(cli, arguments, prog_name="magnetar")
+    assert result.exit_code == 2, result.output
+    return " ".join(result.output.split()).partition("Error: ")[2]
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        ("topics list --bootstrap-server a:1", "magnetar --broker HOST:PORT,... topics list"),
+        ("--bootstrap-server a:1 topics list", "magnetar --broker HOST:PORT,... COMMAND"),
+        ("topics list --broker a:1", "magnetar --broker ... topics list"),
+        ("topics list --token-file f", "magnetar --token-file ... topics list"),
+        ("consume --topic a", "magnetar consume TOPIC"),
+        ("topics describe --topic a", "magnetar topics describe TOPIC"),
+        ("groups describe --group a", "magnetar groups describe GROUP"),
+        ("consume a --group b", "write --subscription NAME"),
+        ("consume a --from-beginning", "write --from earliest"),
+        ("consume a -o beginning", "write --from earliest"),
+        ("consume a --max-messages 3", "write --count N"),
+        ("consume a --partitions 3", "magnetar topics create TOPIC --partitions N"),
+        ("consume a --partition 3", "--json tells the partition"),
+        ("produce a -m hello", "echo TEXT | magnetar produce TOPIC"),
+        ("produce a --property parse.key=true", "write --key-separator TEXT"),
+        ("topics create a --replication-factor 3", "leave it out"),
+        ("topics list --format json", "write --json"),
+        ("topics --list", "it is a command: magnetar topics list"),
+        ("topic list", "did you mean `magnetar topics`?"),
+        ("topics ls", "did you mean `magnetar topics list`?"),
+        ("txn list", "did you mean `magnetar transactions`?"),
+        ("topics descirbe a", "did you mean `magnetar topics describe`?"),
+        # What is only mistyped has the suggestion of click.
+        ("consume a --cuont 3", "'--count'"),
+    ],
+)
+def test_habits_of_kafka_pulsar_and_kcat_are_answered(typed: str, told: str) -> None:
+    assert told in advice(*typed.split())
+
+
+def options_of(command: click.Command) -> set[str]:
+    return {option for one in command.params for option in (*one.opts, *one.secondary_opts)}
+
+
+def test_every_advice_names_what_there_is() -> None:
+    """Options and commands may be renamed."""
+    every = {" ".join(path): find(path) for path in EVERY}
+    options = set[str]().union(*map(options_of, every.values()))
+    for command, texts in {"": habits.EVERYWHERE, **habits.BY_COMMAND}.items():
+        there = options_of(every[command]) if command else set()
+        for typed, text in texts.items():
+            assert typed not in there, f"{command} has {typed}"
+            for named in re.findall(r"--[a-z-]+", text):
+                assert named in options, text
+            for named in re.findall(r"magnetar ([a-z]+(?: [a-z]+)?)", text):
+                assert named in every, text
+    names = {path[-1] for path in EVERY if path}
+    assert set(habits.COMMANDS.values()) <= names
+
+
+def find(path: tuple[str, ...]) -> click.Command:
+    command: click.Command = cli
+    for name in path:
+        assert isinstance(command, click.Group)
+        found = command.get_command(click.Context(command), name)
+        assert found is not None
+        command = found
+    return command
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_are_told_how_to_complete(shell: str) -> None:
+    printed = CliRunner().invoke(cli, ["completion", shell], prog_name="magnetar").output
+    assert COMPLETION_VARIABLE in printed
+    assert CliRunner().invoke(cli, ["completion"], env={"SHELL": f"/bin/{shell}"}).output == printed
+
+
+def test_a_shell_that_is_not_known_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHELL", "/bin/tcsh")
+    assert "name the shell: bash, zsh, fish" in advice("completion")

@@ -16,6 +16,7 @@ import click
 
 from magnetar_cli.servers.broker import BROKER_PORT
 from magnetar_cli.servers.options import LOG_LEVELS, PORT
+from magnetar_cli.standard_streams import output_not_needed
 
 if TYPE_CHECKING:
     from magnetar_cli.cluster.local.local_cluster import LocalCluster
@@ -103,7 +104,8 @@ async def _run(cluster: LocalCluster, directory: Path, ready_file: Path | None) 
 
     async def serve() -> None:
         await cluster.start()
-        _show(cluster, directory)
+        with output_not_needed():
+            _show(cluster, directory)
         if ready_file is not None:
             servers = [{**asdict(one), "log": str(one.log)} for one in cluster.running()]
             content = {"servers": servers, "environment": dict(cluster.variables)}

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from magnetar_cli.types import Duration
+from magnetar_cli.types import Duration, TopicName
 
 if TYPE_CHECKING:
     from magnetar import Client, Cut
 
 
 @click.command()
-@click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
+@click.argument("topics", type=TopicName(), nargs=-1, required=True, metavar="TOPIC...")
 @click.option(
     "--timeout",
     "timeout_ms",

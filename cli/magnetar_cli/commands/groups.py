@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from magnetar_cli.confirmation import confirm, yes_option
-from magnetar_cli.types import json_option
+from magnetar_cli.types import TopicName, json_option
 
 if TYPE_CHECKING:
     from magnetar import GroupDescription
@@ -107,7 +107,7 @@ def _show(found: GroupDescription) -> None:
     metavar="PLACE",
     help="earliest, latest, an offset, or a time such as 2026-01-31T12:00:00 (local time).",
 )
-@click.option("--topic", help="Only this topic.")
+@click.option("--topic", type=TopicName(), help="Only this topic.")
 @click.option(
     "--partition", type=click.IntRange(0), help="Only this partition; needed with an offset."
 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from magnetar_cli.confirmation import confirm, yes_option
-from magnetar_cli.types import json_option, place_of
+from magnetar_cli.types import TopicName, json_option, place_of
 
 if TYPE_CHECKING:
     from magnetar import Client
@@ -19,7 +19,7 @@ def subscriptions() -> None:
 
 
 @subscriptions.command(name="list")
-@click.argument("topic")
+@click.argument("topic", type=TopicName())
 @json_option
 def list_subscriptions(topic: str, as_json: bool) -> None:
     """List the subscriptions of TOPIC, by partition."""
@@ -45,7 +45,7 @@ def list_subscriptions(topic: str, as_json: bool) -> None:
 
 
 @subscriptions.command()
-@click.argument("topic")
+@click.argument("topic", type=TopicName())
 @click.argument("subscription")
 @click.option("--force", is_flag=True, help="First abort transactions with pending acks there.")
 @yes_option
@@ -59,7 +59,7 @@ def delete(topic: str, subscription: str, force: bool, yes: bool) -> None:
 
 
 @subscriptions.command()
-@click.argument("topic")
+@click.argument("topic", type=TopicName())
 @click.argument("subscription")
 @click.option(
     "--to",

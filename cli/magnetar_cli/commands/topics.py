@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from magnetar_cli.confirmation import confirm, yes_option
-from magnetar_cli.types import Duration, Size, Time, json_option
+from magnetar_cli.types import Duration, Size, Time, TopicName, json_option
 
 if TYPE_CHECKING:
     from magnetar import Client
@@ -79,7 +79,7 @@ def list_topics(as_json: bool) -> None:
 
 
 @topics.command()
-@click.argument("topic")
+@click.argument("topic", type=TopicName())
 @json_option
 def describe(topic: str, as_json: bool) -> None:
     """Show the partitions and subscriptions of TOPIC, and which broker keeps each partition."""
@@ -122,7 +122,7 @@ def describe(topic: str, as_json: bool) -> None:
 
 
 @topics.command()
-@click.argument("topic")
+@click.argument("topic", type=TopicName())
 @click.option("--at", type=Time(), help="Also show the first offset stored at this time or later.")
 @json_option
 def offsets(topic: str, at: int | None, as_json: bool) -> None:
@@ -144,7 +144,7 @@ def offsets(topic: str, at: int | None, as_json: bool) -> None:
 
 
 @topics.command()
-@click.argument("topic")
+@click.argument("topic", type=TopicName())
 @click.option("--force", is_flag=True, help="First abort transactions that are open there.")
 @yes_option
 def delete(topic: str, force: bool, yes: bool) -> None:
@@ -157,7 +157,7 @@ def delete(topic: str, force: bool, yes: bool) -> None:
 
 
 @topics.command(name="skip-damaged")
-@click.argument("topic")
+@click.argument("topic", type=TopicName())
 @click.option("--partition", type=click.IntRange(0), help="Only this partition.  [default: all]")
 @click.option("--dry-run", is_flag=True, help="Print what is damaged, and change nothing.")
 def skip_damaged(topic: str, partition: int | None, dry_run: bool) -> None:

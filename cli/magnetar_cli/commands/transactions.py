@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from magnetar_cli.confirmation import confirm, yes_option
-from magnetar_cli.types import Duration, TxnIdType, json_option
+from magnetar_cli.types import Duration, TopicName, TxnIdType, json_option
 
 if TYPE_CHECKING:
     from magnetar import TransactionDescription
@@ -36,6 +36,7 @@ def transactions() -> None:
     multiple=True,
     help="Only this status.  [default: all that have not ended]",
 )
+@click.option("--all", "all_statuses", is_flag=True, help="Also transactions that have ended.")
 @click.option(
     "--min-age", type=Duration(), default=0, help="Only transactions older than this, such as 10m."
 )
@@ -48,11 +49,18 @@ def transactions() -> None:
 @click.option(
     "--coordinator", "tcid", type=click.IntRange(0), help="Only this coordinator's, by its TCID."
 )
-@click.option("--limit", type=click.IntRange(1), default=1_000, show_default=True)
+@click.option(
+    "--limit",
+    type=click.IntRange(1),
+    default=1_000,
+    show_default=True,
+    help="How many transactions to show at most.",
+)
 @click.option("--watch", is_flag=True, help="Repeat every second, until Ctrl-C.")
 @json_option
 def list_transactions(
     statuses: tuple[str, ...],
+    all_statuses: bool,
     min_age: int,
     pattern: str,
     producer_ids: tuple[int, ...],
@@ -61,10 +69,10 @@ def list_transactions(
     watch: bool,
     as_json: bool,
 ) -> None:
-    """List transactions, the oldest first.
+    """List transactions that have not ended, the oldest first.
 
-    Coordinators remember ended transactions for a while; the age of an ended transaction is the
-    time since its end.
+    With --all, those that have ended follow, the latest first; their age is the time since their
+    end. Coordinators remember them for a while.
 
     If a coordinator does not answer, the command names it and shows the transactions of the others.
     The exit status is then 1.
@@ -73,8 +81,14 @@ def list_transactions(
     from magnetar_cli.output import print_json, print_table, watched
     from magnetar_cli.session import with_client
 
+    if all_statuses and statuses:
+        raise click.UsageError("--all shows every status; leave out --status")
     wanted = [TransactionStatus[one.upper()] for one in statuses]
-
+    if all_statuses:
+        wanted = list(TransactionStatus)
+    empty = "no such transactions"
+    if not wanted:
+        empty = "no transactions but those that have ended, which --all shows"
     unanswered: dict[int, MagnetarError] = {}
     truncated: list[int] = []
 
@@ -99,13 +113,12 @@ def list_transactions(
                 f" {error}",
                 err=True,
             )
-        for having_more in sorted(truncated):
+        if truncated:
             click.echo(
-                f"Warning: coordinator {having_more} has more of them than these: raise --limit, or"
+                f"Warning: there are more than these {len(found):,} transactions: raise --limit, or"
                 " narrow the search",
                 err=True,
             )
-        found = sorted(found, key=lambda one: -one.age_ms)
         if as_json:
             print_json(found)
             return
@@ -115,7 +128,7 @@ def list_transactions(
                 *("AGE", "TIMEOUT", "PARTITIONS", "SUBSCRIPTIONS", "UNFINISHED"),
             ),
             [_row(one) for one in found],
-            empty="no such transactions",
+            empty=empty,
         )
 
     watched(show) if watch else show()
@@ -263,7 +276,11 @@ def commit(txn_id: str) -> None:
 
 @transactions.command()
 @click.argument("txn_id", metavar="TXNID", type=TxnIdType())
-@click.option("--topic", help="The topic where it hangs, with --partition and --start-offset.")
+@click.option(
+    "--topic",
+    type=TopicName(),
+    help="The topic where it hangs, with --partition and --start-offset.",
+)
 @click.option("--partition", type=click.IntRange(0))
 @click.option("--subscription", default="", help="The subscription where its acks hang.")
 @click.option("--start-offset", type=click.IntRange(0))
@@ -324,7 +341,7 @@ def _abort_hanging(
 
 
 @transactions.command(name="describe-producers")
-@click.argument("topic")
+@click.argument("topic", type=TopicName())
 @click.argument("partition", type=click.IntRange(0))
 @json_option
 def describe_producers(topic: str, partition: int, as_json: bool) -> None:
@@ -363,7 +380,7 @@ def describe_producers(topic: str, partition: int, as_json: bool) -> None:
 
 
 @transactions.command(name="find-hanging")
-@click.option("--topic")
+@click.option("--topic", type=TopicName())
 @click.option("--partition", type=click.IntRange(0))
 @click.option(
     "--max-transaction-timeout",

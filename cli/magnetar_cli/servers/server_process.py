@@ -21,6 +21,7 @@ from prometheus_client import CollectorRegistry
 from magnetar_cli.servers.interruption import unless_stopped
 from magnetar_cli.servers.open_store import Rows, open_store
 from magnetar_cli.servers.ready import Ready, write_ready_file
+from magnetar_cli.standard_streams import output_not_needed
 from magnetar_core.access_file import AccessConfig
 from magnetar_core.allocator import reuse_large_blocks
 from magnetar_core.clock import Clock, SystemClock
@@ -207,7 +208,11 @@ def announce(ready: Ready, ready_file: Path | None, *, supervised: bool) -> None
     """Say that the server is ready."""
     if ready_file is not None:
         write_ready_file(ready_file, asdict(ready))
-    print(json.dumps(asdict(ready)) if supervised else ready.line(), flush=True)
+    if supervised:
+        print(json.dumps(asdict(ready)), flush=True)
+    else:
+        with output_not_needed():
+            print(ready.line())
     log.info(ready.line())
 
 

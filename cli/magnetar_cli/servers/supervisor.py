@@ -24,6 +24,7 @@ import click
 from magnetar_cli.log_end import end_of_log
 from magnetar_cli.servers.interruption import unless_stopped
 from magnetar_cli.servers.ready import write_ready_file
+from magnetar_cli.standard_streams import output_not_needed
 from magnetar_core import membership
 from magnetar_core.membership import Membership
 from magnetar_core.parent_watch import STOP_S_MAX, watch_parent
@@ -193,7 +194,8 @@ class Supervisor:
                 await _wait_until_ready(some, tasks)
             self._all_were_ready = True
             self._tell()
-            print(self._ready_line(), flush=True)
+            with output_not_needed():
+                print(self._ready_line())
             await asyncio.gather(*tasks)
         finally:
             for task in tasks:
