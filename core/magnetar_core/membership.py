@@ -172,7 +172,7 @@ def from_file(path: str | Path) -> Membership:
         InvalidConfig: the file cannot be read, or its content is wrong.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = Path(path).read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidConfig(f"the cluster file {path} cannot be read: {error}") from error
     try:

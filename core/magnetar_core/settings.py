@@ -58,7 +58,7 @@ class Sources:
         if not path:
             return cls(environ)
         try:
-            found = tomllib.loads(Path(path).read_text())
+            found = tomllib.loads(Path(path).read_text("utf-8-sig"))
         except OSError as error:
             raise InvalidConfig(f"the configuration {path} cannot be read: {error}") from error
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -46,6 +46,6 @@ def token_of(text: str | None) -> str | None:
     if text is None or not text.startswith("@"):
         return text
     try:
-        return Path(text[1:]).read_text(encoding="ascii").strip()
+        return Path(text[1:]).read_text("utf-8-sig").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise click.BadParameter(f"{text[1:]} cannot be read as a token: {error}") from None

@@ -150,7 +150,7 @@ def _text_of(query: str) -> str:
     if not query.startswith("@"):
         return query
     try:
-        return Path(query[1:]).read_text()
+        return Path(query[1:]).read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise click.BadParameter(
             f"cannot read {query[1:]}: {error}", param_hint="--query"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from magnetar_cluster.view import Format
 from magnetar_core.config import InvalidConfig, check_numbers, split_address
 from magnetar_core.ids import TCID_MAX
 from magnetar_core.placement import SHARDS_MAX
+from magnetar_core.security.pem_files import read, read_authorities, read_pair
 
 if TYPE_CHECKING:
     from magnetar_cluster.etcd_settings import EtcdSettings
@@ -59,6 +59,10 @@ class MemberConfig:
             raise InvalidConfig(f"coordinator_shards must be at most {TCID_MAX + 1}")
         if bool(self.broker_shards) != bool(self.coordinator_shards):
             raise InvalidConfig("broker_shards and coordinator_shards need each other: give both")
+        if bool(self.etcd_certificate_file) != bool(self.etcd_key_file):
+            raise InvalidConfig(
+                "etcd_certificate_file and etcd_key_file need each other: name both"
+            )
         for name in ("advertised_address", "external_address"):
             address = getattr(self, name)
             if address and split_address(address)[1] == 0:
@@ -73,22 +77,25 @@ class MemberConfig:
         from magnetar_cluster.etcd_settings import EtcdSettings
 
         try:
+            authorities = read_authorities(self.etcd_ca_file) if self.etcd_ca_file else b""
+            certificate, key = b"", b""
+            if self.etcd_certificate_file:
+                certificate, key = read_pair(self.etcd_certificate_file, self.etcd_key_file)
+            password = read(self.etcd_password_file) if self.etcd_password_file else b""
             return EtcdSettings(
                 endpoints=tuple(one.strip() for one in self.etcd.split(",") if one.strip()),
                 tls=bool(self.etcd_ca_file),
-                ca_certificates=_content(self.etcd_ca_file),
-                certificate=_content(self.etcd_certificate_file),
-                private_key=_content(self.etcd_key_file),
+                ca_certificates=authorities,
+                certificate=certificate,
+                private_key=key,
                 user=self.etcd_user,
-                password=_content(self.etcd_password_file).decode().strip(),
+                password=password.decode().strip(),
                 # Two renewals have to fit into the time for which one of them lets a server speak.
                 endpoint_timeout_ms=lease_duration_ms // 6,
                 call_timeout_ms=lease_duration_ms * 2 // 3,
                 silence_ms_max=lease_duration_ms // 2,
                 read_again=lambda: self.etcd_settings(lease_duration_ms),
             )
-        except OSError as error:
-            raise InvalidConfig(f"a file for etcd cannot be read: {error}") from error
         except ValueError as error:
             raise InvalidConfig(f"etcd: {error}") from error
 
@@ -118,7 +125,3 @@ class MemberConfig:
                 f" {fixed.coordinator_shards}, or without both"
             )
         return fixed
-
-
-def _content(file: str) -> bytes:
-    return Path(file).read_bytes() if file else b""

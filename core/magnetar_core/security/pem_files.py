@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import ssl
 import stat
 from collections.abc import Callable, Sequence
@@ -12,6 +13,11 @@ from typing import Generic, TypeVar
 from magnetar_core.config import InvalidConfig
 
 Content = TypeVar("Content")
+
+# What editors of Windows put before the text of a file.
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+# Between blocks there may be any text, in any encoding.
+BLOCK = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----.*?-----END \1-----", re.DOTALL)
 
 # Of a file: when it was written, which one it is, and how long.
 Stamp = tuple[int, int, int]
@@ -70,7 +76,11 @@ def read_pair(certificate_file: str, key_file: str) -> tuple[bytes, bytes]:
     Raises:
         InvalidConfig: they cannot be read, or do not belong together.
     """
-    certificate, key = read(certificate_file), read(key_file)
+    certificate, key = _read_raw(certificate_file), _read_raw(key_file)
+    for file, content in ((certificate_file, certificate), (key_file, key)):
+        # OpenSSL reads the files itself, and would leave out what follows the mark.
+        if content.startswith(_BYTE_ORDER_MARK):
+            raise InvalidConfig(f"{file} begins with a byte order mark: save it without")
     try:
         # A password would be asked for at the terminal.
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(
@@ -85,14 +95,16 @@ def read_pair(certificate_file: str, key_file: str) -> tuple[bytes, bytes]:
 
 
 def read_authorities(file: str) -> bytes:
-    """Return certificates of authorities.
+    """Return certificates of authorities, without what may stand between them.
 
     Raises:
         InvalidConfig: they cannot be read.
     """
-    content = read(file)
+    content = b"\n".join(block[0] for block in BLOCK.finditer(read(file)))
     try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=content.decode())
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(
+            cadata=content.decode("ascii")
+        )
     except (ssl.SSLError, ValueError) as error:
         raise InvalidConfig(
             f"{file} has no certificates of authorities ({error}): it has to be PEM"
@@ -101,14 +113,19 @@ def read_authorities(file: str) -> bytes:
 
 
 def read(file: str, bytes_max: int | None = None, *, is_secret: bool = False) -> bytes:
-    """Return a file's content.
+    """Return a file's content, without a byte order mark.
 
     Args:
-        bytes_max: of a larger file, one byte more than that is returned; None: all of it.
+        bytes_max: of a larger file, at least one byte more than that is returned; None: all of it.
         is_secret: only its owner and its group may have permissions.
     Raises:
         InvalidConfig: it cannot be read, or is a secret that everybody may use.
     """
+    at_most = None if bytes_max is None else bytes_max + 1 + len(_BYTE_ORDER_MARK)
+    return _read_raw(file, at_most, is_secret=is_secret).removeprefix(_BYTE_ORDER_MARK)
+
+
+def _read_raw(file: str, bytes_max: int | None = None, *, is_secret: bool = False) -> bytes:
     try:
         with Path(file).open("rb") as opened:
             if is_secret and os.fstat(opened.fileno()).st_mode & stat.S_IRWXO:
@@ -116,7 +133,7 @@ def read(file: str, bytes_max: int | None = None, *, is_secret: bool = False) ->
                     f"{file} is a secret, and everybody on this machine may use it: take that away"
                     f" with `chmod o= {file}`"
                 )
-            return opened.read() if bytes_max is None else opened.read(bytes_max + 1)
+            return opened.read() if bytes_max is None else opened.read(bytes_max)
     except OSError as error:
         raise InvalidConfig(
             f"{file} cannot be read: {error.strerror}; check the path and its permissions"

@@ -7,7 +7,6 @@ alike (HMAC) are refused: each server could make tokens, and an RSA key could be
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,11 +16,12 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
+from magnetar_core.security.pem_files import BLOCK
+
 RSA_BITS_MIN = 2_048
 _RSA = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
 _OF_CURVE = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
 ALGORITHMS = (*_RSA, *_OF_CURVE.values(), "EdDSA")
-_PEM_KEY = re.compile(rb"-----BEGIN ([A-Z ]+)-----.*?-----END \1-----", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def _of_jwks(content: bytes) -> Sequence[TokenKey]:
 
 def _of_pem(content: bytes) -> Sequence[TokenKey]:
     keys: list[TokenKey] = []
-    for block in _PEM_KEY.finditer(content):
+    for block in BLOCK.finditer(content):
         if b"PRIVATE" in block[1]:
             raise ValueError("it has a private key; servers need the public one only")
         try:

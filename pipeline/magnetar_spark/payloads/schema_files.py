@@ -52,8 +52,8 @@ def read_schema(path: Path) -> bytes:
 
 
 def schema_text(path: Path) -> str:
-    """Return the file's text; raises as `read_schema`."""
+    """Return the file's text, without a byte order mark; raises as `read_schema`."""
     try:
-        return read_schema(path).decode()
+        return read_schema(path).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise OptionError(f"{path} is not text in UTF-8") from None
