@@ -52,7 +52,8 @@ async def check_object_store(
         The generation of the store.
     Raises:
         InvalidConfig: the store belongs to another engine, something else lies there, the object
-            store refuses the requests, or it does not keep conditions of writes.
+            store refuses the requests or has no address to which they can be sent, or it does not
+            keep conditions of writes.
         StoreDamaged: there is no store, and its mark says that there was one.
     """
     objects = open_objects(url, is_new=True)

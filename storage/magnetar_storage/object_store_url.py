@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import urlsplit
@@ -13,6 +14,12 @@ _FORMS: Final = "write s3://BUCKET/PREFIX, or file:///DIRECTORY"
 _BUCKET: Final = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 # Object stores accept more, but escape it in different ways.
 _NAME: Final = re.compile(r"[A-Za-z0-9_.=-]+")
+
+# Variables with the address of the object server, of which the last one that is set counts; and
+# what says that requests may go there without TLS.
+_ENDPOINT_VARIABLES: Final = ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
+_ALLOW_HTTP_VARIABLE: Final = "AWS_ALLOW_HTTP"
+_TRUE: Final = ("1", "true", "yes", "y", "on")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,3 +98,40 @@ class ObjectStoreUrl:
 
     def __str__(self) -> str:
         return f"file:///{self.path}" if self.is_local else f"{self.root}/{self.path}".rstrip("/")
+
+
+def check_endpoint(url: ObjectStoreUrl, environ: Mapping[str, str]) -> None:
+    """Check that requests can be sent to the object server that the environment names.
+
+    Otherwise each of them would fail as if the server did not answer, for ever.
+
+    Raises:
+        InvalidConfig: they cannot. The address is not repeated, since it could hold a password.
+    """
+    names = [name for name in _ENDPOINT_VARIABLES if name in environ]
+    if url.is_local or not names:
+        return
+    name = names[-1]
+    scheme = _scheme_of(environ[name])
+    if scheme not in ("http", "https"):
+        raise InvalidConfig(
+            f"{name} is not the address of an object server: write https://HOST:PORT, or"
+            f" http://HOST:PORT and {_ALLOW_HTTP_VARIABLE}=true"
+        )
+    if scheme == "http" and environ.get(_ALLOW_HTTP_VARIABLE, "").lower() not in _TRUE:
+        raise InvalidConfig(
+            f"{name} begins with http://, and requests without TLS are not allowed: write https://,"
+            f" or set {_ALLOW_HTTP_VARIABLE}=true if the network is trusted"
+        )
+
+
+def _scheme_of(address: str) -> str:
+    """Return the scheme of a server's address; empty: it is no such address."""
+    try:
+        parts = urlsplit(address)
+        port = parts.port
+    except ValueError:
+        return ""
+    # urlsplit leaves spaces at the ends out.
+    is_address = parts.hostname and port != 0 and not re.search(r"\s", address)
+    return parts.scheme if is_address else ""

@@ -16,7 +16,7 @@ from obstore import exceptions
 from obstore.store import from_url
 
 from magnetar_core.config import InvalidConfig
-from magnetar_storage.object_store_url import ObjectStoreUrl
+from magnetar_storage.object_store_url import ObjectStoreUrl, check_endpoint
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +60,7 @@ def open_objects(url: ObjectStoreUrl, *, is_new: bool = False) -> Any:
     Raises:
         InvalidConfig: a setting for the object store is wrong, or the directory does not exist.
     """
+    check_endpoint(url, os.environ)
     if url.is_local and is_new:
         os.makedirs(url.directory, mode=0o700, exist_ok=True)
     try:

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from slatedb import uniffi
 
-from magnetar_storage.object_store_url import ObjectStoreUrl
+from magnetar_storage.object_store_url import ObjectStoreUrl, check_endpoint
 from magnetar_storage.store_config import StoreConfig
 
 # What is written and not yet in tables is in memory, and twice as long as its table is uploaded.
@@ -95,7 +95,12 @@ def builder_of(
 
 
 def root_of(url: ObjectStoreUrl) -> Any:
-    """Return SlateDB's client for the object store of an address."""
+    """Return SlateDB's client for the object store of an address.
+
+    Raises:
+        InvalidConfig: no request can be sent to the object server.
+    """
+    check_endpoint(url, os.environ)
     with _without_others_variables():
         return uniffi.ObjectStore.resolve(url.root)
 

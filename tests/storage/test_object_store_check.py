@@ -15,11 +15,13 @@ from tests.object_server import ObjectServer, environment
 from tests.storage.slate_stores import directory_of, new_prefix, place_in_bucket
 from tests.waiting import PATIENCE_S
 
+from magnetar_cli.check.places import stores_at
 from magnetar_core.config import InvalidConfig
 from magnetar_storage.object_store_check import check_object_store
-from magnetar_storage.object_store_url import ObjectStoreUrl
+from magnetar_storage.object_store_url import ObjectStoreUrl, check_endpoint
 from magnetar_storage.rocks import RocksStore
 from magnetar_storage.slate import SlateStore
+from magnetar_storage.slate_read_only import open_slate_reader
 from magnetar_storage.store_stamp import STAMP, stamp_of
 
 
@@ -101,6 +103,53 @@ def test_wrong_credentials_are_told_at_once_and_not_repeated(
     with pytest.raises(InvalidConfig, match="refuses what a store") as raised:
         check(url)
     assert "not-the-secret" not in str(raised.value)
+
+
+HTTP = "http://127.0.0.1:1"
+
+
+@pytest.mark.parametrize(
+    ("variables", "told"),
+    [
+        ({"AWS_ENDPOINT_URL": HTTP}, "AWS_ENDPOINT_URL begins with http://"),
+        ({"AWS_ENDPOINT_URL": HTTP.upper()}, "set AWS_ALLOW_HTTP=true"),
+        ({"AWS_ENDPOINT_URL": HTTP, "AWS_ALLOW_HTTP": "false"}, "set AWS_ALLOW_HTTP=true"),
+        ({"AWS_ENDPOINT": HTTP}, "AWS_ENDPOINT begins with http://"),
+        ({"AWS_ENDPOINT_URL": "https://a", "AWS_ENDPOINT_URL_S3": HTTP}, "AWS_ENDPOINT_URL_S3"),
+        # obstore ends in a panic with some of these.
+        ({"AWS_ENDPOINT_URL": "", "AWS_ALLOW_HTTP": "true"}, "is not the address"),
+        ({"AWS_ENDPOINT_URL": "a:8333", "AWS_ALLOW_HTTP": "true"}, "is not the address"),
+        ({"AWS_ENDPOINT_URL": "127.0.0.1:8333", "AWS_ALLOW_HTTP": "true"}, "is not the address"),
+        ({"AWS_ENDPOINT_URL": "ftp://a", "AWS_ALLOW_HTTP": "true"}, "is not the address"),
+        ({"AWS_ENDPOINT_URL": "https://", "AWS_ALLOW_HTTP": "true"}, "is not the address"),
+        ({"AWS_ENDPOINT_URL": "https://a:99999", "AWS_ALLOW_HTTP": "true"}, "is not the address"),
+        ({"AWS_ENDPOINT_URL": f" {HTTP}", "AWS_ALLOW_HTTP": "true"}, "is not the address"),
+    ],
+)
+def test_an_address_to_which_no_request_can_be_sent_is_refused(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], told: str
+) -> None:
+    """The server asked for ever, and logged that the object store does not answer."""
+    for name in ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ALLOW_HTTP"):
+        monkeypatch.delenv(name, raising=False)
+    for name, text in variables.items():
+        monkeypatch.setenv(name, text)
+    url = ObjectStoreUrl.parse("s3://bucket/prefix")
+    with pytest.raises(InvalidConfig, match=told):
+        check(url)
+    with pytest.raises(InvalidConfig, match=told):
+        stores_at(str(url))
+    with pytest.raises(InvalidConfig, match=told):
+        asyncio.run(open_slate_reader(url))
+
+
+@pytest.mark.parametrize("allowed", ["true", "1", "YES"])
+def test_requests_without_tls_can_be_allowed(allowed: str) -> None:
+    url = ObjectStoreUrl.parse("s3://bucket/prefix")
+    check_endpoint(url, {"AWS_ENDPOINT_URL": HTTP, "AWS_ALLOW_HTTP": allowed})
+    check_endpoint(url, {"AWS_ENDPOINT_URL": "https://[::1]:8333/"})
+    check_endpoint(url, {})
+    check_endpoint(ObjectStoreUrl.parse("file:///tmp/a"), {"AWS_ENDPOINT_URL": HTTP})
 
 
 def test_a_bucket_that_is_not_there_is_told_at_once(request: pytest.FixtureRequest) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 from magnetar_core.config import InvalidConfig
-from magnetar_storage.object_store_url import ObjectStoreUrl
+from magnetar_storage.object_store_url import ObjectStoreUrl, check_endpoint
 from magnetar_storage.store_files import holds_store
 
 
@@ -50,6 +51,7 @@ def _in_object_store(place: str) -> list[str]:
     url = ObjectStoreUrl.parse(place)
     if url.is_local and not Path(url.directory).is_dir():
         raise InvalidConfig(f"{place} is no directory")
+    check_endpoint(url, os.environ)
     objects: Any = from_url(str(url))
     listed = obstore.list_with_delimiter(objects)
     if any(one["path"] == STAMP for one in listed["objects"]):
