@@ -202,7 +202,22 @@ def split_address(address: str) -> tuple[str, int]:
     Raises:
         InvalidConfig: the text has another form.
     """
-    host, colon, port = address.rpartition(":")
-    if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 0xFFFF:
-        raise InvalidConfig(f"{address!r} is not an address; write HOST:PORT, as 127.0.0.1:6650")
-    return host.strip("[]"), int(port)
+    host, _, port = address.rpartition(":")
+    name = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    is_host = name and not set("[]") & set(name) and (":" not in name or name != host)
+    if not is_host or not port.isascii() or not port.isdigit() or int(port) > 0xFFFF:
+        raise InvalidConfig(f"{address!r} is not an address; {how_to_write(address)}")
+    return name, int(port)
+
+
+def how_to_write(address: str) -> str:
+    """Return how "host:port" is written, for the message about a text that is none."""
+    host, _, port = address.rpartition(":")
+    # Without a port, all of it may be a host.
+    for one, behind in ((host, port if port.isdigit() else "6650"), (address, "6650")):
+        try:
+            ipaddress.IPv6Address(one.strip("[]"))
+        except ValueError:
+            continue
+        return f"write IPv6 in brackets, as [{one.strip('[]')}]:{behind}"
+    return "write HOST:PORT, as 127.0.0.1:6650"

@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+import re
 
 import pytest
 
@@ -49,9 +50,28 @@ def test_addresses() -> None:
     assert is_loopback("localhost")
     assert not is_loopback("0.0.0.0")
     assert not is_loopback("broker.example")
-    for wrong in ("6650", "host", "host:", ":1", "host:x", "host:70000", "host:²"):
+    for wrong in ("6650", "host", "host:", ":1", "host:x", "host:70000", "host:²", "a:1:6650"):
         with pytest.raises(InvalidConfig, match="HOST:PORT"):
             split_address(wrong)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ("::1:6650", "[::1]:6650"),
+        ("fe80::2:6650", "[fe80::2]:6650"),
+        ("::1", "[::1]:6650"),
+        ("[::1:6650", "[::1]:6650"),
+        ("[[::1]]:6650", "[::1]:6650"),
+        ("[::1]", "[::1]:6650"),
+        ("[::1]:x", "[::1]:6650"),
+        ("2001:db8:0:0:0:0:0:7:6651", "[2001:db8:0:0:0:0:0:7]:6651"),
+    ],
+)
+def test_an_ipv6_address_without_brackets_is_refused(wrong: str, right: str) -> None:
+    """gRPC took it for the name of a machine that does not answer."""
+    with pytest.raises(InvalidConfig, match=re.escape(f"in brackets, as {right}")):
+        split_address(wrong)
 
 
 def test_logs_are_json_lines_unless_a_person_reads_them() -> None:

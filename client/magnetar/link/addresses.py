@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from magnetar_core.config import InvalidConfig, split_address
+from magnetar_core.config import InvalidConfig, how_to_write, split_address
 from magnetar_core.errors import InvalidArgument
 from magnetar_core.shard_address import ShardAddress
 
-_EXAMPLE = "write HOST:PORT, several as HOST:PORT,HOST:PORT"
+_SEVERAL = "several as HOST:PORT,HOST:PORT"
+_EXAMPLE = f"write HOST:PORT, {_SEVERAL}"
 
 
 def addresses_of(given: str | Sequence[str], *, of_any_form: bool = False) -> tuple[str, ...]:
@@ -40,7 +41,9 @@ def _check(address: str) -> None:
         host, port = "", 0
     # What has a scheme, a path or a gap would be looked up as a name, and never be found.
     if not host or port == 0 or re.search(r"[\s/=@#]", address):
-        raise InvalidArgument(f"{address!r} is not the address of a broker; {_EXAMPLE}")
+        raise InvalidArgument(
+            f"{address!r} is not the address of a broker; {how_to_write(address)}, {_SEVERAL}"
+        )
 
 
 def shard_of(address: str) -> ShardAddress | None:

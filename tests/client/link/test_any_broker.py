@@ -72,6 +72,7 @@ def test_addresses_come_as_a_text_or_a_list(given: Any, found: tuple[str, ...]) 
         (" , ", "no broker is named"),
         ([], "no broker is named"),
         ("nowhere", "'nowhere' is not the address of a broker; write HOST:PORT"),
+        ("[::1]:6650,::1:6651", r"'::1:6651' .* as \[::1\]:6651, several as HOST:PORT,HOST:PORT"),
         ("a:1,b:x", "'b:x' is not the address"),
         ("a:0", "'a:0' is not the address"),
         ("a:65536", "'a:65536' is not the address"),
