@@ -18,6 +18,7 @@ from magnetar_cli.event_loop import status_of_signal
 from magnetar_cli.habits import with_advice
 from magnetar_cli.help_texts import with_help
 from magnetar_cli.link_options import link_options, note_links
+from magnetar_cli.service_links import service_links
 from magnetar_core.version import VERSION
 
 # "module:attribute" below this package.
@@ -88,6 +89,7 @@ class LazyGroup(click.Group):
         if not standalone_mode or COMPLETION_VARIABLE in os.environ:
             return super().main(args, prog_name, complete_var, standalone_mode, **extra)
         given = sys.argv[1:] if args is None else list(args)
+        _leave_out_service_links()
         status = self._status_of(given, prog_name, extra)
         try:
             sys.stdout.flush()
@@ -117,6 +119,18 @@ class LazyGroup(click.Group):
             if debug and not isinstance(error, click.ClickException):
                 traceback.print_exc()
             return _status_of(error)
+
+
+def _leave_out_service_links() -> None:
+    links = service_links(os.environ)
+    for name in links:
+        del os.environ[name]
+    if links:
+        click.echo(
+            f"Warning: {', '.join(links)} come from Services of Kubernetes and are no settings, so"
+            " they are left out: set enableServiceLinks: false in the pod",
+            err=True,
+        )
 
 
 def _status_of(error: Exception) -> int:

@@ -52,7 +52,7 @@ class ListenConfig:
     """Settings of a server's address, TLS and limits for clients.
 
     Attributes:
-        host: an address of this machine.
+        host: an address of this machine. `::` means all of its addresses, of IPv4 and of IPv6.
         port: 0 lets the operating system choose.
         allow_remote: needed for any address but loopback, since any client that reaches the port
             may use it. A server that asks its clients who they are does not need it.

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import shutil
+import socket
 import subprocess
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import yaml
+from tests import fork_server
+from tests.environment import without_settings
+from tests.waiting import wait_until
 
-from magnetar_cli.servers.options import SECTIONS, settings_of, shared_settings
+from magnetar_cli.servers.options import SECTIONS, listen_config, settings_of, shared_settings
 from magnetar_cluster.host_settings import HostSettings
 from magnetar_core import membership
 from magnetar_core.config import ListenConfig, split_address
@@ -117,6 +123,72 @@ def test_variables_are_settings(manifests: list[Manifest], kind: str) -> None:
     assert list(unknown_variables(every, own)) == []
     for one in shared_settings():
         resolve(one, kind, Sources.load(given, SECTIONS, None), beside=every)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_services_make_no_variables_that_look_like_settings(
+    manifests: list[Manifest], kind: str
+) -> None:
+    """The Service `magnetar` makes MAGNETAR_PORT=tcp://..."""
+    assert pod(manifests, kind)["enableServiceLinks"] is False
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_servers_are_reached_by_ipv4_and_by_ipv6(
+    manifests: list[Manifest], kind: str, tmp_path: Path
+) -> None:
+    """As the probes of a cluster of either kind, Prometheus, and clients with their streams do."""
+    given = environment(manifests, kind)
+    environ = {name: given[name] for name in ("MAGNETAR_HOST", "MAGNETAR_ALLOW_REMOTE")}
+    environ |= dict.fromkeys(("MAGNETAR_PORT", "MAGNETAR_METRICS_PORT"), "0")
+    ready_file, data = tmp_path / "ready", str(tmp_path / "data")
+    server = fork_server.ForkedProcess(
+        *(kind, "--data-dir", data, "--ready-file", str(ready_file)),
+        environ=without_settings() | environ,
+    )
+    try:
+        # A coordinator waits for a broker, and has its ports meanwhile.
+        listening = psutil.Process(server.pid)
+        wait_until(lambda: server.poll() is not None or len(ports_of(listening)) == 3)
+        reached = {
+            (host, port)
+            for host in ("127.0.0.1", "::1")
+            for port in ports_of(listening)
+            if connects(host, port)
+        }
+        assert len(reached) == 6
+    finally:
+        server.kill()
+        server.wait()
+
+
+def test_on_a_node_without_ipv6_servers_listen_on_all_of_ipv4(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
+
+    options = {"host": None, "port": None, "metrics_port": None, "allow_remote": None}
+    sources = Sources({"MAGNETAR_HOST": "::", "MAGNETAR_ALLOW_REMOTE": "1"})
+    monkeypatch.setattr(socket, "create_server", refused)
+    assert listen_config(options, "broker", sources, None, 6650).host == "0.0.0.0"
+    # Who names one address is told that it is not there.
+    one = Sources({"MAGNETAR_HOST": "::1"})
+    assert listen_config(options, "broker", one, None, 6650).host == "::1"
+
+
+def ports_of(process: psutil.Process) -> set[int]:
+    """Ports for commands, streams and metrics."""
+    connections = process.net_connections("inet")
+    return {one.laddr.port for one in connections if one.status == psutil.CONN_LISTEN}
+
+
+def connects(host: str, port: int) -> bool:
+    try:
+        socket.create_connection((host, port), timeout=10).close()
+    except OSError:
+        return False
+    return True
 
 
 @pytest.mark.parametrize("kind", KINDS)

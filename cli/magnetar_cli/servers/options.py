@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -199,10 +200,22 @@ def listen_config(
         allow_remote=options["allow_remote"],
         metrics_port=options["metrics_port"],
     )
+    settings = replace(resolved.settings, host=_there(resolved.settings.host))
     if resolved.origins["port"] != "default":
-        return resolved.settings
+        return settings
     member_port = split_address(address)[1] if address else default_port
-    return replace(resolved.settings, port=member_port)
+    return replace(settings, port=member_port)
+
+
+def _there(host: str) -> str:
+    """Return a host to listen on. `::` means all addresses, also on a machine without IPv6."""
+    if host.strip("[]") != "::":
+        return host
+    try:
+        with socket.create_server(("::", 0), family=socket.AF_INET6):
+            return host
+    except OSError:
+        return "0.0.0.0"
 
 
 def links_of(section: str, sources: Sources, listen: ListenConfig) -> LinkSecurity:
