@@ -127,8 +127,9 @@ def _leave_out_service_links() -> None:
         del os.environ[name]
     if links:
         click.echo(
-            f"Warning: {', '.join(links)} come from Services of Kubernetes and are no settings, so"
-            " they are left out: set enableServiceLinks: false in the pod",
+            f"Warning: {min(links, key=len)} and {len(links) - 1} more variables come from a"
+            " Service of Kubernetes. They are no settings, and are left out: set"
+            " enableServiceLinks: false in the pod",
             err=True,
         )
 
