@@ -23,7 +23,8 @@ The SDK repeats RETRY and LOOK_UP by itself until its time is up, so a program t
 
 TAIL = """
 What fails without an error of this page exits with 1, wrong usage with 2, `magnetar transactions find-hanging` with 3 where it
-finds something, and a server that had to stop, because it could not write, with 70.
+finds something, and a server that had to stop, because it could not write, with 70. A command that a signal ends exits with 128
+and the number of the signal: 130 after Ctrl-C, 143 after SIGTERM.
 """
 
 

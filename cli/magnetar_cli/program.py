@@ -56,7 +56,8 @@ EXIT_STATUS = (
     "Exit status: 0 done; 1 correct the call or the configuration; 2 wrong usage; 10 ask again"
     " later; 11 the outcome is unknown, ask for it; 12 it is over, begin it anew; 13 it is done"
     " already; 14 a newer instance took over, stop this one; 15 a limit is reached, back off;"
-    " 16 data is lost, an administrator decides; 17 a bug. docs/errors.md says more."
+    " 16 data is lost, an administrator decides; 17 a bug; 130 ended by Ctrl-C, 143 by SIGTERM."
+    " docs/errors.md says more."
 )
 
 

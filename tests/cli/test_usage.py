@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import signal
 import subprocess
 import sys
 
@@ -15,6 +16,7 @@ from tests.cli.test_optimized import EVERY
 from magnetar_cli import habits
 from magnetar_cli.commands.transactions import HANGING_STATUS
 from magnetar_cli.errors import STATUS_OF_KIND, explain
+from magnetar_cli.event_loop import status_of_signal
 from magnetar_cli.output import duration, print_table
 from magnetar_cli.program import COMPLETION_VARIABLE, EXIT_STATUS, cli
 from magnetar_cli.types import Duration, Separator, Size
@@ -146,7 +148,8 @@ def test_the_exit_status_says_the_kind() -> None:
 
 def test_the_help_tells_every_exit_status() -> None:
     told = {int(one) for one in re.findall(r"\b\d+\b", EXIT_STATUS)}
-    assert told == {0, 2, *STATUS_OF_KIND.values()}
+    signals = {status_of_signal(one) for one in (signal.SIGINT, signal.SIGTERM)}
+    assert told == {0, 2, *STATUS_OF_KIND.values(), *signals}
     output = CliRunner().invoke(cli, ["--help"]).output
     assert EXIT_STATUS in " ".join(output.split())
 
