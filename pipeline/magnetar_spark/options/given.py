@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -27,6 +28,18 @@ SERVER_OPTIONS = (SERVERS, TLS, *LINKS)
 Links = tuple[tuple[str, str | bool], ...]
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION = re.compile(r"(\d+)\s*([a-z]*)")
+# What names topics, for a source and for a sink.
+_TOPICS = {"topic": "subscribe", "subscribe": "topic"}
+
+
+def _suggestion(name: str, known: Mapping[str, str]) -> str:
+    """Return what an unknown option may have meant.
+
+    Args:
+        known: options by their names in small letters.
+    """
+    close = difflib.get_close_matches(_TOPICS.get(name, name), known, n=1)
+    return f" (did you mean {known[close[0]]!r}?)" if close else ""
 
 
 class GivenOptions:
@@ -51,7 +64,8 @@ class GivenOptions:
             if name not in names:
                 require_none_of_kafka(name)
                 raise OptionError(
-                    f"unknown option {name!r}; there are: {', '.join(sorted(names.values()))}"
+                    f"unknown option {name!r}{_suggestion(name, names)}; there are:"
+                    f" {', '.join(sorted(names.values()))}"
                 )
 
     def require_none(self, names: Iterable[str], why: str) -> None:
