@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from magnetar_cli import event_loop
-from magnetar_cli.link_options import new_transport, note_links
+from magnetar_cli.link_options import new_transport
 
 if TYPE_CHECKING:
     from magnetar import Client
@@ -21,8 +21,6 @@ Result = TypeVar("Result")
 OPERATION_TIMEOUT_MS = 10_000
 # After an interrupt: commands flush what they send.
 CLOSE_TIMEOUT_MS = 2_000
-# A shell waits for it.
-COMPLETION_TIMEOUT_MS = 1_000
 # A server may be on its way up, but a person should hear soon that there is none.
 FIND_ATTEMPTS = 5
 FIND_PERIOD_S = 0.2
@@ -74,22 +72,6 @@ def broker_addresses(given: str | None = None) -> tuple[str, ...]:
         return addresses_of(text)
     except InvalidArgument as error:
         raise InvalidConfig(str(error)) from None
-
-
-def topic_names(root: click.Context) -> Sequence[str]:
-    """Return the names of all topics while a shell completes a line, whose commands do not run.
-
-    Args:
-        root: the options before the command.
-    """
-    note_links(root.params)
-    with root.scope():
-        found = with_client(
-            lambda client: client.admin.topics.list(),
-            broker=root.params["broker"],
-            operation_timeout_ms=COMPLETION_TIMEOUT_MS,
-        )
-    return sorted(one.topic for one in found)
 
 
 async def _find(transport: GrpcTransport, addresses: Sequence[str]) -> None:

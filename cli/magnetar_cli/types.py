@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
 import click
-from click.shell_completion import CompletionItem
 
 from magnetar_core.durations import parse_duration_ms
 
@@ -126,25 +125,6 @@ class Time(click.ParamType[int]):
             return _time_ms(str(value))
         except ValueError:
             self.fail(f"{value!r} is not a time; write 2026-01-31T12:00:00", param, ctx)
-
-
-class TopicName(click.ParamType[str]):
-    """The name of a topic that exists. The shell completes it with those that the broker has."""
-
-    name = "topic"
-
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> list[CompletionItem]:
-        """Return the names that begin so; none if no broker tells them."""
-        from magnetar_cli.session import topic_names
-
-        try:
-            names = topic_names(ctx.find_root())
-        except Exception:
-            # What a shell asks for beside the line that is being typed must not print anything.
-            names = ()
-        return [CompletionItem(one) for one in names if one.startswith(incomplete)]
 
 
 class TxnIdType(click.ParamType[str]):

@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import fork_server
 from tests.cli.running import MAGNETAR, Standalone, running_standalone
 from tests.core.ports import free_ports
 from tests.waiting import wait_until
 
 import magnetar
+from magnetar_cli.program import COMPLETION_VARIABLE
 
 for needed in ("magnetar_broker.broker", "magnetar_coordinator.coordinator"):
     if importlib.util.find_spec(needed) is None:
@@ -93,6 +95,35 @@ def test_topics(standalone: Standalone) -> None:
     done = standalone.run("topics", "describe", "flights", status=1)
     assert b"TopicNotFound" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def completions(environ: dict[str, str], *words: str) -> list[str]:
+    """Return what bash is told while a line is typed."""
+    asked = {
+        COMPLETION_VARIABLE: "bash_complete",
+        "COMP_WORDS": " ".join(("magnetar", *words)),
+        "COMP_CWORD": str(len(words)),
+    }
+    done = fork_server.run(environ=environ | asked, timeout_s=20)
+    assert (done.returncode, done.stderr) == (0, b"")
+    return [line.partition(",")[2] for line in done.stdout.decode().splitlines() if line]
+
+
+def test_a_shell_completes_the_names_of_topics(standalone: Standalone) -> None:
+    for name in ("oranges", "oranges-2", "lemons"):
+        standalone.run("topics", "create", name)
+    environ = standalone.environ
+    assert completions(environ, "topics", "describe", "orange") == ["oranges", "oranges-2"]
+    assert completions(environ, "produce", "--no-create", "lem") == ["lemons"]
+    assert completions(environ, "cut", "lemons", "orange") == ["oranges", "oranges-2"]
+    assert completions(environ, "topics", "desc") == ["describe"]
+    # It may not exist yet.
+    assert completions(environ, "topics", "create", "orange") == []
+    nowhere = environ | {"MAGNETAR_BROKER": "127.0.0.1:1"}
+    assert completions(nowhere, "consume", "orange") == []
+    named = ("--broker", environ["MAGNETAR_BROKER"], "consume", "orange")
+    assert completions(nowhere, *named) == ["oranges", "oranges-2"]
+    assert completions(environ | {"MAGNETAR_BROKER": "nonsense"}, "consume", "orange") == []
 
 
 def test_offsets_of_a_topic(standalone: Standalone) -> None:

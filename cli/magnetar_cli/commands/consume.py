@@ -13,7 +13,8 @@ import click
 from magnetar_cli.commands.cut import token_of
 from magnetar_cli.message_lines import encode_json, encode_values, encoder_of_keys
 from magnetar_cli.standard_streams import STDOUT, write_all
-from magnetar_cli.types import Separator, TopicName, message_format_option
+from magnetar_cli.topic_name import TopicName
+from magnetar_cli.types import Separator, message_format_option
 
 if TYPE_CHECKING:
     from magnetar import Client, Consumer, MessageColumns

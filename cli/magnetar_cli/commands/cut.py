@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from magnetar_cli.types import Duration, TopicName
+from magnetar_cli.topic_name import TopicName
+from magnetar_cli.types import Duration
 
 if TYPE_CHECKING:
     from magnetar import Client, Cut

@@ -7,7 +7,8 @@ import json
 import click
 
 from magnetar_cli.message_lines import content_of
-from magnetar_cli.types import TopicName, TxnIdType
+from magnetar_cli.topic_name import TopicName
+from magnetar_cli.types import TxnIdType
 
 
 @click.command()

@@ -22,7 +22,8 @@ from magnetar_cli.message_lines import (
     decoder_of_keys,
 )
 from magnetar_cli.standard_streams import read_some
-from magnetar_cli.types import Separator, TopicName, message_format_option
+from magnetar_cli.topic_name import TopicName
+from magnetar_cli.types import Separator, message_format_option
 
 if TYPE_CHECKING:
     from magnetar import Client, Producer, Transaction

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from magnetar_cli.confirmation import confirm, yes_option
-from magnetar_cli.types import TopicName, json_option, place_of
+from magnetar_cli.topic_name import TopicName
+from magnetar_cli.types import json_option, place_of
 
 if TYPE_CHECKING:
     from magnetar import Client

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from magnetar_cli.confirmation import confirm, yes_option
-from magnetar_cli.types import Duration, Size, Time, TopicName, json_option
+from magnetar_cli.topic_name import TopicName
+from magnetar_cli.types import Duration, Size, Time, json_option
 
 if TYPE_CHECKING:
     from magnetar import Client

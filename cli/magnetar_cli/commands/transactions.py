@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from magnetar_cli.confirmation import confirm, yes_option
-from magnetar_cli.types import Duration, TopicName, TxnIdType, json_option
+from magnetar_cli.topic_name import TopicName
+from magnetar_cli.types import Duration, TxnIdType, json_option
 
 if TYPE_CHECKING:
     from magnetar import TransactionDescription
