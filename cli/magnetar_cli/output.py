@@ -14,6 +14,8 @@ import click
 
 from magnetar_core.ids import TxnID
 
+LINE_CELLS_MAX = 1 << 16
+
 
 def print_json(value: Any) -> None:
     """Print a value as JSON."""
@@ -22,9 +24,8 @@ def print_json(value: Any) -> None:
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, empty: str) -> None:
     """Print aligned columns, numbers to the right. Nothing is shortened for a narrow terminal."""
+    from rich.console import Console
     from rich.table import Table
-
-    from magnetar_cli.console import table_console
 
     if not rows:
         print(empty, file=sys.stderr)
@@ -35,7 +36,8 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, emp
         table.add_column(column, justify="right" if numeric else "left", no_wrap=True)
     for row in rows:
         table.add_row(*(_text(cell) for cell in row))
-    table_console().print(table)
+    # The terminal wraps long lines, and a name can be copied from there.
+    Console(markup=False, highlight=False, emoji=False, width=LINE_CELLS_MAX).print(table)
 
 
 def watched(show: Callable[[], None], period_s: float = 1.0) -> None:

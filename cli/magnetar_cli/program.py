@@ -91,15 +91,15 @@ class LazyGroup(click.Group):
             return super().main(args, prog_name, complete_var, standalone_mode, **extra)
         given = sys.argv[1:] if args is None else list(args)
         _leave_out_service_links()
-        status = self._status_of(given, prog_name, extra)
+        status = self._run(given, prog_name, extra)
         try:
             sys.stdout.flush()
         except OSError as error:
-            status = status or _status_of(error)
+            status = status or _print_error(error)
             standard_streams.discard_output()
         sys.exit(status)
 
-    def _status_of(self, args: list[str], prog_name: str | None, extra: dict[str, Any]) -> int:
+    def _run(self, args: list[str], prog_name: str | None, extra: dict[str, Any]) -> int:
         """Run a command, and return its exit status. Its error is printed as a single line."""
         debug = False
         try:
@@ -119,7 +119,7 @@ class LazyGroup(click.Group):
         except Exception as error:
             if debug and not isinstance(error, click.ClickException):
                 traceback.print_exc()
-            return _status_of(error)
+            return _print_error(error)
 
 
 def _leave_out_service_links() -> None:
@@ -135,13 +135,10 @@ def _leave_out_service_links() -> None:
         )
 
 
-def _status_of(error: Exception) -> int:
-    """Print an error as a single line, and return its exit status.
-
-    It is nothing and 0 if the reader of the output closed the pipe, as `head` does: it had enough.
-    """
+def _print_error(error: Exception) -> int:
+    """Print an error as a single line, and return its exit status."""
     if standard_streams.reader_is_gone(error):
-        return 0
+        return 0  # It had enough.
     if isinstance(error, click.ClickException):
         failure = with_advice(error)
     else:

@@ -10,7 +10,10 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import TYPE_CHECKING, TextIO, TypeVar
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 Result = TypeVar("Result")
 
@@ -24,44 +27,58 @@ def prepare() -> None:
     """Make the standard streams of this process usable; call it before anything opens a file.
 
     A closed descriptor is opened, since the next file or socket would get its number, and then
-    whatever is written to standard error. What cannot be written to standard error is dropped: a
-    command goes on when nobody can read its messages. A character that the encoding of the output
-    lacks is written as an escape sequence.
+    whatever is printed. A command does its work and has its exit status although the reader of its
+    output closes the pipe, as `head` does, and although nobody can read its messages. A character
+    that the encoding of the output lacks is written as an escape sequence.
     """
     for descriptor, flags in _OPENED.items():
         try:
             os.fstat(descriptor)
         except OSError:
-            # The lowest number that is free.
-            assert os.open(os.devnull, flags) == descriptor
+            # It gets this number, the lowest that is free. Processes that are started have it too.
+            os.set_inheritable(os.open(os.devnull, flags), True)
     if sys.stdin is None:
         sys.stdin = os.fdopen(STDIN, closefd=False)
-    if sys.stdout is None:
-        sys.stdout = os.fdopen(STDOUT, "w", closefd=False)
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")
-    sys.stderr = io.TextIOWrapper(
-        io.BufferedWriter(_Messages(STDERR, "wb", closefd=False)),
-        encoding=getattr(sys.stderr, "encoding", None),
+    # Without buffers (PYTHONUNBUFFERED), its text goes on at once.
+    at_once = os.isatty(STDOUT) or bool(getattr(sys.stdout, "write_through", False))
+    sys.stdout = _text(_Output(STDOUT, "wb", closefd=False), sys.stdout, line_buffering=at_once)
+    sys.stderr = _text(_Messages(STDERR, "wb", closefd=False), sys.stderr, line_buffering=True)
+
+
+def _text(raw: io.FileIO, before: TextIO | None, *, line_buffering: bool) -> TextIO:
+    return io.TextIOWrapper(
+        io.BufferedWriter(raw),
+        encoding=None if before is None else before.encoding,
         errors="backslashreplace",
-        line_buffering=True,
+        line_buffering=line_buffering,
     )
+
+
+class _Output(io.FileIO):
+    """Standard output. What is printed after its reader has closed the pipe is dropped."""
+
+    def write(self, data: Buffer, /) -> int:
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            discard_output()
+            return len(memoryview(data))
 
 
 class _Messages(io.FileIO):
     """Standard error. What cannot be written is dropped."""
 
-    def write(self, data: object, /) -> int:
+    def write(self, data: Buffer, /) -> int:
         try:
-            written = super().write(data)  # type: ignore[arg-type]
+            written = super().write(data)
         except OSError:
             written = None
         # None: nothing can be written at the moment.
-        return len(memoryview(data)) if written is None else written  # type: ignore[arg-type]
+        return len(memoryview(data)) if written is None else written
 
 
 def reader_is_gone(error: BaseException) -> bool:
-    """Whether an error means that the reader of standard output has closed the pipe."""
+    """Whether an error of `write_all` means that the reader of standard output has closed it."""
     if not isinstance(error, BrokenPipeError):
         return False
     output = select.poll()
@@ -78,7 +95,7 @@ def discard_output() -> None:
 
 @contextmanager
 def output_not_needed() -> Iterator[None]:
-    """Print what a server goes on without: its output may be closed, full or without a reader."""
+    """Print what a server goes on without: its output may be closed or full."""
     try:
         yield
         sys.stdout.flush()

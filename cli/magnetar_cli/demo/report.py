@@ -21,7 +21,6 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from magnetar_cli.console import OutputConsole
 from magnetar_cli.demo.killer import DRIVER, WORKER, Kill
 from magnetar_cli.demo.verify import Check
 
@@ -64,7 +63,7 @@ class Display:
     """Shows progress: bars on a terminal, a few lines elsewhere."""
 
     def __init__(self, console: Console | None = None) -> None:
-        self.console = console or OutputConsole(highlight=False, emoji=False)
+        self.console = console or Console(highlight=False, emoji=False)
         self._progress = Progress(
             TextColumn("{task.description:<24}"),
             BarColumn(),
