@@ -276,9 +276,10 @@ def test_a_subscription_does_not_lose_what_could_not_be_printed(world: World) ->
 
 
 @pytest.mark.parametrize(("streams", "status"), [("2>&-", 0), (">&-", 1), ("<&- >&- 2>&-", 1)])
-def test_a_shell_closes_streams(streams: str, status: int) -> None:
+@pytest.mark.parametrize("flag", ["-B", "-OO"])
+def test_a_shell_closes_streams(streams: str, status: int, flag: str) -> None:
     """The other tests close them in a process that is forked."""
-    program = [sys.executable, "-m", "magnetar_cli", "config", "show"]
+    program = [sys.executable, flag, "-m", "magnetar_cli", "config", "show"]
     done = subprocess.run(
         ["bash", "-c", f'exec "$@" {streams}', "bash", *program], capture_output=True, check=False
     )
