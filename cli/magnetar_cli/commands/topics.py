@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -157,38 +157,47 @@ def delete(topic: str, force: bool, yes: bool) -> None:
     print(f"deleted {topic}")
 
 
+class LostOffsets(NamedTuple):
+    """Offsets of a partition that cannot be read, the last one included."""
+
+    partition: int
+    first: int
+    last: int
+
+
 @topics.command(name="skip-damaged")
 @click.argument("topic", type=TopicName())
 @click.option("--partition", type=click.IntRange(0), help="Only this partition.  [default: all]")
 @click.option("--dry-run", is_flag=True, help="Print what is damaged, and change nothing.")
-def skip_damaged(topic: str, partition: int | None, dry_run: bool) -> None:
+@json_option
+def skip_damaged(topic: str, partition: int | None, dry_run: bool, as_json: bool) -> None:
     """Skip the messages of TOPIC that cannot be read.
 
     The command reads the whole topic. Damaged messages are lost: readers no longer get DataLoss
     there, but the messages behind them, and subscriptions count them as acknowledged.
     """
-    from magnetar_cli.output import print_table
+    from magnetar_cli.output import print_json, print_table
     from magnetar_cli.session import with_client
 
-    async def work(client: Client) -> list[tuple[int, int, int]]:
+    async def work(client: Client) -> list[LostOffsets]:
         numbers: Sequence[int] = (partition,) if partition is not None else ()
         if partition is None:
             # All brokers have to answer before anything is changed.
             offsets = await client.admin.topics.list_offsets(topic)
             numbers = [one.partition for one in offsets.partitions]
         return [
-            (number, first, last)
+            LostOffsets(number, first, last)
             for number in numbers
             for first, last in await client.admin.topics.skip_damaged(
                 topic, number, dry_run=dry_run
             )
         ]
 
-    print_table(
-        ("PARTITION", "FIRST LOST", "LAST LOST"),
-        with_client(work),
-        empty="everything can be read",
-    )
+    lost = with_client(work)
+    if as_json:
+        print_json(lost)
+        return
+    print_table(("PARTITION", "FIRST LOST", "LAST LOST"), lost, empty="everything can be read")
 
 
 SUBSCRIPTION_COLUMNS = (
