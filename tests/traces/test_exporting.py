@@ -71,7 +71,7 @@ def test_a_collector_gets_spans_by_otlp(monkeypatch: pytest.MonkeyPatch) -> None
         assert set(one.paths) == {"/v1/traces"}
         assert one.headers["authorization"] == "Bearer of-the-collector"
         attributes = {one.key: one.value for one in one.spans()[0].attributes}
-        assert attributes["messaging.system"].string_value == "magnetar"
+        assert attributes["messaging.system.name"].string_value == "magnetar"
         assert attributes["messaging.destination.name"].string_value == "invoices"
     assert server.exported() == 3
     assert server.dropped("stopped") == 0

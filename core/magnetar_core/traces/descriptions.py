@@ -17,7 +17,7 @@ TEXT_LENGTH_MAX = 256
 
 Attributes: TypeAlias = dict[str, str | int | bool]
 
-SYSTEM: Final[Attributes] = {"messaging.system": "magnetar"}
+SYSTEM: Final[Attributes] = {"messaging.system.name": "magnetar"}
 TXN_ID = "magnetar.txn.id"
 TXN_ACTION = "magnetar.txn.action"
 PARTICIPANT_COUNT = "magnetar.txn.participant_count"
