@@ -139,8 +139,8 @@ class Shard(TransactionTable):
         Raises:
             TxnNotFound: never opened. No effect.
             InvalidTxnState: the opposite outcome, or another selection, is fixed; or a
-                transactional producer owns it, whose identity was not shown: it may be prepared,
-                if it is in two-phase commit. No effect.
+                transactional producer owns it, whose identity was not shown, and expiry could not
+                do the same: in two-phase commit it may be prepared. No effect.
             InvalidArgument: counts name a partition or subscription that takes no part. No effect.
             OutcomeMissing: ended before, and not in memory.
         Source: PIP-31, CommandEndTxn.
@@ -148,7 +148,8 @@ class Shard(TransactionTable):
         found = self.find(end.txn_id)
         if isinstance(found, TxnEnded):
             return repeat_end(end, found.status, found.selection_digest, found.stamp)
-        if not end.identity_shown and found.owner is not None:
+        could_expire = end.action is TxnAction.ABORT and found.expires
+        if found.owner is not None and not end.identity_shown and not could_expire:
             if found.may_be_prepared:
                 raise may_be_prepared(found.txn_id, found.owner.transactional_id)
             raise InvalidTxnState(

@@ -116,6 +116,10 @@ class TransactionalIdMetadata:
         """The pair that may act, or may begin when the last transaction is complete."""
         return self.producer if self.next == NO_PAIR else self.next
 
+    def is_previous(self, pair: Pair) -> bool:
+        """Whether the end of the latest transaction has replaced this pair, and nothing since."""
+        return pair == self.prev != NO_PAIR
+
     @property
     def is_kept(self) -> bool:
         """Whether a new instance took an ongoing transaction over, to complete it."""
@@ -209,7 +213,7 @@ def is_repeated_init(identity: TransactionalIdMetadata, call: InitCall) -> bool:
         return False
     if last is not None and is_latest and call.named == last.named:
         return True
-    if call.named == identity.prev:
+    if identity.is_previous(call.named):
         # The instance's own end has raised the epoch, and the answer was lost.
         return False
     raise _fenced(identity, call.named)
@@ -262,7 +266,7 @@ def check_begin(identity: TransactionalIdMetadata, pair: Pair) -> None:
     """Check that a pair may begin, or has begun, a transaction.
 
     Raises:
-        ProducerFenced: another instance has taken over.
+        ProducerFenced, InvalidTxnState: as require_current.
         InvalidTxnState: the transaction that the instance took over must be completed first.
         ConcurrentTransactions: the last transaction is still ending.
     """
@@ -295,36 +299,31 @@ def judge_end(identity: TransactionalIdMetadata, pair: Pair, action: TxnAction) 
     """Return what a request to end with a pair means in the present state; changes nothing.
 
     Raises:
-        ProducerFenced: as KIP-890 has it.
-        InvalidTxnState: as KIP-890 has it.
-        ConcurrentTransactions: as KIP-890 has it.
+        ProducerFenced: another instance has taken over.
+        InvalidTxnState: the transaction of this pair has the other outcome, or there is none to
+            commit.
+        ConcurrentTransactions: the last transaction is still ending.
+    Source: KIP-890; but for the other outcome, which KIP-588 wants told apart from a takeover.
     """
     state = identity.state
-    is_current, is_previous = pair == identity.current, pair == identity.prev != NO_PAIR
-    if not (is_current or is_previous):
-        raise _fenced(identity, pair)
-    if state in COMPLETED:
-        if is_previous and action is ACTION_OF_STATE[state]:
+    if identity.is_previous(pair):
+        if action is ACTION_OF_STATE[state]:
             return EndVerdict.REPEAT
+        raise _ended(identity)
+    if pair != identity.current:
+        raise _fenced(identity, pair)
+    if state is TransactionalIdState.ONGOING:
+        return EndVerdict.END
+    if state in COMPLETED:
         raise ConcurrentTransactions(
             f"the last transaction of {identity.transactional_id!r} is still ending"
         )
-    if is_current:
-        if state is TransactionalIdState.ONGOING:
-            return EndVerdict.END
-        if action is TxnAction.ABORT:
-            return EndVerdict.RAISE
-        raise InvalidTxnState(
-            f"{identity.transactional_id!r} has no transaction to commit: it is {state.name}",
-            state=state.name,
-        )
-    if action is ACTION_OF_STATE.get(state):
-        return EndVerdict.REPEAT
-    if state is TransactionalIdState.COMPLETE_COMMIT:
-        raise InvalidTxnState(
-            f"the last transaction of {identity.transactional_id!r} is committed", state=state.name
-        )
-    raise _fenced(identity, pair)
+    if action is TxnAction.ABORT:
+        return EndVerdict.RAISE
+    raise InvalidTxnState(
+        f"{identity.transactional_id!r} has no transaction to commit: it is {state.name}",
+        state=state.name,
+    )
 
 
 def raise_epoch(
@@ -373,15 +372,34 @@ def require_current(identity: TransactionalIdMetadata, pair: Pair) -> None:
     """Check that a pair is the newest.
 
     Raises:
-        ProducerFenced: it is not.
+        ProducerFenced: another instance has taken over.
+        InvalidTxnState: the transaction of this pair has ended. The details have the next pair.
     """
+    if identity.is_previous(pair):
+        raise _ended(identity)
     if pair != identity.current:
         raise _fenced(identity, pair)
+
+
+def _ended(identity: TransactionalIdMetadata) -> InvalidTxnState:
+    """Return the refusal of the previous pair, whose instance may begin with the next pair.
+
+    A takeover erases the previous pair. So only the newest instance hears this.
+    Source: KIP-588, for transactions that timed out.
+    """
+    producer_id, epoch = identity.current
+    return InvalidTxnState(
+        f"the last transaction of {identity.transactional_id!r} has ended: its state is"
+        f" {identity.state.name}",
+        state=identity.state.name,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+    )
 
 
 def _fenced(identity: TransactionalIdMetadata, pair: Pair) -> ProducerFenced:
     return ProducerFenced(
         f"{identity.transactional_id!r} with producer id {pair.producer_id} and epoch {pair.epoch}"
-        " was taken over, or its transaction ended, since: this instance must stop",
+        " was taken over since: this instance must stop",
         transactional_id=identity.transactional_id,
     )

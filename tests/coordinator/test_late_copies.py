@@ -58,7 +58,7 @@ def test_new_txn_of_an_identity(action: int) -> None:
         assert txn_id_of(await app.ask(command)) == first
         following = await app.end(pair, action)
         await world.settle()
-        await refused(app.ask(command), ProducerFenced)
+        await refused(app.ask(command), InvalidTxnState)
         second = await app.begin(following, P0)
         await refused(app.ask(command), ProducerFenced)
         await app.add(following, second)

@@ -156,7 +156,8 @@ TABLE: dict[tuple[Callable[[Hand], Awaitable[Reached]], int, str], type[Magnetar
     (empty, COMMIT, "current"): INVALID,
     (complete_abort, ABORT, "previous"): "as before",
     (complete_abort, ABORT, "current"): "raise",
-    (complete_abort, COMMIT, "previous"): FENCED,
+    # KIP-588: it is not fenced, since its timeout may have ended it.
+    (complete_abort, COMMIT, "previous"): INVALID,
     (complete_abort, COMMIT, "current"): INVALID,
     (complete_commit, ABORT, "previous"): INVALID,
     (complete_commit, ABORT, "current"): "raise",
@@ -215,8 +216,9 @@ def test_ends_while_the_last_one_is_under_way(action: int) -> None:
         state = await app.state()
         other = ABORT if action == COMMIT else COMMIT
         assert await app.end(pair, action) == following
-        for late, what in ((pair, other), (following, action), (following, other)):
-            await refused(app.ask(app.end_command(late, what)), ConcurrentTransactions)
+        await refused(app.ask(app.end_command(pair, other)), InvalidTxnState)
+        for what in (COMMIT, ABORT):
+            await refused(app.ask(app.end_command(following, what)), ConcurrentTransactions)
         for what in (COMMIT, ABORT):
             await refused(app.ask(app.end_command(older, what)), ProducerFenced)
         # To begin, or to take over, waits for it, and not for ever.
@@ -488,43 +490,124 @@ def test_a_two_phase_transaction_never_expires_and_its_timeout_is_ignored() -> N
     run(scenario())
 
 
-def test_expiry_raises_the_epoch() -> None:
+async def expire(world: World, pair: Pair, txn_id: TxnID) -> None:
+    await world.settle(1.0)
+
+
+async def abort_by_id(world: World, pair: Pair, txn_id: TxnID) -> None:
+    command = pb.CommandEndTxn(txn_id=txn_id.to_wire(), txn_action=common.ABORT)
+    assert (await world.client.ask(command)).status == common.ABORTING
+
+
+async def end_without_an_answer(world: World, pair: Pair, txn_id: TxnID) -> None:
+    await Hand(world).end(pair)
+
+
+ENDS = [expire, abort_by_id, end_without_an_answer]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("finished", [False, True])
+@pytest.mark.parametrize("end", ENDS, ids=lambda one: one.__name__)
+def test_who_did_not_hear_the_next_pair_is_told_it_until_another_instance_comes(
+    end: Callable[[World, Pair, TxnID], Awaitable[None]], finished: bool, restarts: bool
+) -> None:
+    """KIP-588: a transaction that timed out does not fence its producer."""
+
     async def scenario() -> None:
         world = await open_world()
         app = Hand(world)
         pair = await app.init(timeout_ms=100)
+        txn_id = await app.begin(pair, P0)
+        hold_ends(world, not finished)
+        await end(world, pair, txn_id)
+        await world.settle()
+        if restarts:
+            await world.restart()
+        following = Pair(pair.producer_id, pair.epoch + 1)
+        other = ABORT if end is end_without_an_answer else COMMIT
+        for late in (
+            app.ask(app.begin_command(pair, P0)),
+            app.add(pair, txn_id, P1),
+            app.ask(app.end_command(pair, other)),
+        ):
+            with pytest.raises(InvalidTxnState) as error:
+                await late
+            told = error.value.details
+            assert Pair(int(told["producer_id"]), int(told["producer_epoch"])) == following
+        hold_ends(world, False)
+        await world.settle(0.2)
+        newer = await app.init()
+        for zombie in (pair, following):
+            with pytest.raises(ProducerFenced) as fenced:
+                await app.begin(zombie, P0)
+            assert "producer_epoch" not in fenced.value.details
+            await refused(app.ask(app.end_command(zombie, other)), ProducerFenced)
+        await app.begin(newer, P0)
+        await world.close()
+
+    run(scenario())
+
+
+def test_who_is_taken_over_while_its_transaction_still_ends_begins_nothing() -> None:
+    """Until the takeover is complete, it is told the next pair; that pair never begins."""
+
+    async def scenario() -> None:
+        world = await open_world()
+        app = Hand(world)
+        pair = await app.init()
         await app.begin(pair, P0)
-        await world.settle(1.0)
-        await refused(app.ask(app.end_command(pair, COMMIT)), ProducerFenced)
-        following = await app.end(pair, ABORT)
-        assert following.epoch == pair.epoch + 1
-        await app.begin(following, P0)
+        hold_ends(world)
+        taking_over = app.ask(app.init_command())
+        await world.settle()
+        error = await refused(app.ask(app.begin_command(pair)), InvalidTxnState)
+        told = Pair(int(error.details["producer_id"]), int(error.details["producer_epoch"]))
+        beginning = app.ask(app.begin_command(told, P0))
+        await world.settle()
+        hold_ends(world, False)
+        newest = await taking_over
+        await refused(beginning, ProducerFenced)
+        await app.begin(Pair(newest.producer_id, newest.producer_epoch), P0)
         await world.close()
 
     run(scenario())
 
 
 @pytest.mark.parametrize("two_phase", [False, True])
-def test_only_its_identity_ends_it_or_adds_to_it(two_phase: bool) -> None:
+def test_by_its_txn_id_alone_it_ends_as_expiry_could_end_it(two_phase: bool) -> None:
     async def scenario() -> None:
         world = await open_world()
         app = Hand(world)
         pair = await app.init(two_phase=two_phase)
         txn_id = await app.begin(pair, P0)
 
-        async def refused_both() -> str:
-            for action in (COMMIT, ABORT):
-                command = pb.CommandEndTxn(txn_id=txn_id.to_wire(), txn_action=action)
-                error = await refused(world.client.ask(command), InvalidTxnState)
-                assert error.details["transactional_id"] == "app"
+        async def refused_end(action: pb.TxnAction) -> str:
+            command = pb.CommandEndTxn(txn_id=txn_id.to_wire(), txn_action=action)
+            error = await refused(world.client.ask(command), InvalidTxnState)
+            assert error.details["transactional_id"] == "app"
             return str(error)
 
-        assert ("complete" in await refused_both()) is two_phase
+        assert ("complete" in await refused_end(COMMIT)) is two_phase
+        if two_phase:
+            assert "complete" in await refused_end(ABORT)
+            hold_ends(world)
+            await app.end(pair)
+            assert "complete" not in await refused_end(ABORT), "it is decided"
+        else:
+            command = pb.CommandEndTxn(txn_id=txn_id.to_wire(), txn_action=ABORT)
+            await world.client.ask(command)
+        await world.close()
+
+    run(scenario())
+
+
+def test_only_its_identity_adds_to_it() -> None:
+    async def scenario() -> None:
+        world = await open_world()
+        app = Hand(world)
+        txn_id = await app.begin(await app.init(), P0)
         add = pb.CommandAddPartitionToTxn(txn_id=txn_id.to_wire(), partitions=[P1.to_wire()])
         await refused(world.client.ask(add), InvalidArgument)
-        hold_ends(world)
-        await app.end(pair)
-        assert "complete" not in await refused_both(), "it is decided"
         await world.close()
 
     run(scenario())

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.freezing import freeze, thaw
 from tests.system.processes import BOTH, COORDINATOR, CommandLine, Servers
 from tests.system.programs import run, values
 from tests.waiting import until
@@ -136,6 +138,68 @@ def test_an_instance_that_takes_over_fences_the_one_before(servers: Servers) -> 
             await second.send("t", b"C")
             await second.commit()
             await until_read(client, [b"once", b"C"])
+
+    run(program())
+
+
+IMPATIENT = dataclasses.replace(
+    magnetar.ClientConfig(), commit_timeout_ms=500, abort_timeout_ms=500, abort_drain_ms=50
+)
+BY_HAND = "an administrator"
+
+
+@pytest.mark.parametrize("again", ["commit", "abort"])
+@pytest.mark.parametrize("asked", ["commit", "abort", "cancelled commit", "a timeout", BY_HAND])
+def test_after_an_end_that_it_did_not_hear_the_producer_begins_again(
+    servers: Servers, asked: str, again: str
+) -> None:
+    """It said that another instance had taken over, and could never be used again. KIP-588."""
+
+    async def unanswered(producer: TransactionalProducer) -> None:
+        """The coordinator stands still when the command leaves, and answers too late."""
+        await asyncio.to_thread(freeze, servers.pid(COORDINATOR))
+        try:
+            if asked == "cancelled commit":
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(producer.commit(), 0.1)
+            else:
+                with pytest.raises(magnetar.OutcomeUnknown):
+                    await getattr(producer, asked)()
+        finally:
+            thaw(servers.pid(COORDINATOR))
+
+    async def program() -> None:
+        async with await magnetar.connect(servers.address, config=IMPATIENT) as client:
+            await client.admin.topics.create("t")
+            producer = client.transactional_producer(
+                "app", timeout_s=0.5 if asked == "a timeout" else 60
+            )
+            await producer.init()
+            await producer.begin()
+            await producer.send("t", b"first")
+            transaction = producer.transaction
+            assert transaction is not None
+            if asked == BY_HAND:
+                action = magnetar.TransactionAction.ABORT
+                await client.admin.transactions.end(transaction.txn_id, action)
+            elif asked != "a timeout":
+                await unanswered(producer)
+            if asked != BY_HAND:
+                # The SDK finds out by itself.
+                await until(lambda: transaction.has_ended)
+            committed = transaction.status in (
+                magnetar.TransactionStatus.COMMITTING,
+                magnetar.TransactionStatus.COMMITTED,
+            )
+            if committed == (again == "commit"):
+                await getattr(producer, again)()
+            else:
+                with pytest.raises(magnetar.InvalidTxnState):
+                    await getattr(producer, again)()
+            await producer.begin()
+            await producer.send("t", b"second")
+            await producer.commit()
+            await until_read(client, [b"first", b"second"] if committed else [b"second"])
 
     run(program())
 

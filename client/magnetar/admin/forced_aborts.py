@@ -76,7 +76,7 @@ class ForcedAborts:
                 try:
                     await self._transactions.end(txn_id, TransactionAction.ABORT)
                 except InvalidTxnState as error:
-                    # It is committing, and will be out of the way soon; or it has an owner.
+                    # It is committing, and will be out of the way soon; or it never expires.
                     if "transactional_id" in error.details:
                         await self._transactional_ids.force_terminate(
                             error.details["transactional_id"]

@@ -184,8 +184,9 @@ class TransactionAdmin:
         Returns:
             The status of the transaction after the call.
         Raises:
-            InvalidTxnState: the other outcome is decided, or the transaction belongs to a
-                transactional id (see transactional_ids.force_terminate). No effect.
+            InvalidTxnState: the other outcome is decided; or the transaction belongs to a
+                transactional id, and then it can only be aborted, and only without two-phase commit
+                (see transactional_ids.force_terminate). No effect.
             TxnNotFound: this TxnID was never issued. No effect.
             TxnForgotten: the transaction ended longer ago than its coordinator remembers.
         """

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from magnetar.enums import TransactionStatus
 from magnetar.link.runtime import Runtime
 from magnetar.transactions.beginning import Begun
@@ -12,23 +10,17 @@ from magnetar_core.wire import common_pb2, transaction_pb2
 
 
 class EndRequests:
-    """Asks for the end of a transaction."""
+    """Asks for the end of a transaction that has begun.
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        begun: Begun,
-        on_pair: Callable[[ProducerIdentity], None] | None,
-    ) -> None:
-        """The requests of a transaction that has begun.
+    Attributes:
+        next_identity: with what its transactional producer begins the next transaction; None: no
+            answer has said it.
+    """
 
-        Args:
-            on_pair: called with the producer id and epoch that its transactional producer uses
-                from now on.
-        """
+    def __init__(self, runtime: Runtime, begun: Begun) -> None:
+        self.next_identity: ProducerIdentity | None = None
         self._runtime = runtime
         self._begun = begun
-        self._on_pair = on_pair
 
     async def commit(
         self, command: transaction_pb2.CommandEndTxn, *, wait_finished: bool, fingerprint: str
@@ -70,7 +62,7 @@ class EndRequests:
         self, reply: transaction_pb2.CommandEndTxnResponse, least: TransactionStatus
     ) -> TransactionStatus:
         """What the answer says, which is at least that it is decided."""
-        if self._on_pair is not None and reply.HasField("identity"):
-            self._on_pair(ProducerIdentity.from_wire(reply.identity))
+        if reply.HasField("identity"):
+            self.next_identity = ProducerIdentity.from_wire(reply.identity)
         self._runtime.saw(reply.stamp)
         return TransactionStatus(reply.status or least)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 
 from magnetar.config import ClientConfig
@@ -80,20 +80,14 @@ class OpenTransactions:
             self._runtime.saw(int(error.details.get("stamp", 0)))
             raise
 
-    async def begin_as(
-        self,
-        identity: ProducerIdentity,
-        coordinator: Requests,
-        on_pair: Callable[[ProducerIdentity], None],
-    ) -> Transaction:
+    async def begin_as(self, identity: ProducerIdentity, coordinator: Requests) -> Transaction:
         """Open the transaction of a transactional producer.
 
-        Args:
-            on_pair: told of each pair of producer id and epoch that the coordinator gives.
+        Raises:
+            ProducerFenced: another instance has taken over the transactional id.
+            InvalidTxnState: the details have the identity's next pair, if it is not this one.
         """
-        return await self._open_one(
-            partial(self._new_txn_at, coordinator, 0, identity, None), on_pair
-        )
+        return await self._open_one(partial(self._new_txn_at, coordinator, 0, identity, None))
 
     async def commit_parts(
         self, parts: Sequence[TransactionPart], wait_finished: bool, fingerprint: str
@@ -125,31 +119,17 @@ class OpenTransactions:
         except (MagnetarError, TimeoutError) as error:
             log.info("closing: %r was not aborted: %s", txn, error)
 
-    async def _open_one(
-        self,
-        begin: Begin,
-        on_pair: Callable[[ProducerIdentity], None] | None = None,
-        *,
-        lazy: bool = False,
-    ) -> Transaction:
+    async def _open_one(self, begin: Begin, *, lazy: bool = False) -> Transaction:
         if self._runtime.traces is not None:
-            return await self._open_traced(
-                TransactionSpan(self._runtime.traces), begin, on_pair, lazy
-            )
-        txn = Transaction(self._runtime, begin, self._forget, on_pair)
+            return await self._open_traced(TransactionSpan(self._runtime.traces), begin, lazy)
+        txn = Transaction(self._runtime, begin, self._forget)
         if not lazy:
             await txn.begin()
         self._open[txn.number] = txn
         return txn
 
-    async def _open_traced(
-        self,
-        span: TransactionSpan,
-        begin: Begin,
-        on_pair: Callable[[ProducerIdentity], None] | None,
-        lazy: bool,
-    ) -> Transaction:
-        txn = Transaction(self._runtime, span.around(begin), self._forget, on_pair)
+    async def _open_traced(self, span: TransactionSpan, begin: Begin, lazy: bool) -> Transaction:
+        txn = Transaction(self._runtime, span.around(begin), self._forget)
         try:
             if not lazy:
                 await txn.begin()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -26,6 +27,13 @@ class ProducerIdentity(NamedTuple):
             producer_id=self.producer_id,
             producer_epoch=self.producer_epoch,
         )
+
+    def next_in(self, details: Mapping[str, str]) -> ProducerIdentity | None:
+        """Return the identity with the next pair, if an error's details have one."""
+        if "producer_epoch" not in details:
+            return None
+        pair = int(details["producer_id"]), int(details["producer_epoch"])
+        return ProducerIdentity(self.transactional_id, *pair)
 
     @classmethod
     def from_wire(cls, wire: common_pb2.ProducerIdentity) -> ProducerIdentity:

@@ -23,6 +23,7 @@ class ProducerState(Enum):
     READY = "begin, init"
     OPEN = "send, acknowledge, send_offsets_to_transaction, prepare, commit, abort"
     PREPARED = "commit, abort, complete"
+    IN_DOUBT = "commit, abort: they tell how it has ended"
     FENCED = "init_transactions: another instance has taken over"
     CLOSED = "nothing: it is closed"
 
@@ -39,7 +40,10 @@ class ProducerEvent(Enum):
     KEPT = "the transactional id is taken over, and what was prepared is kept"
     BEGUN = "a transaction is open"
     PREPARED = "prepare has flushed it"
-    ENDED = "it is committed or aborted, or there was nothing to complete"
+    UNANSWERED = "its end was asked for, and no answer has told the outcome"
+    ENDED = (
+        "it is committed or aborted, or its outcome is forgotten, or nothing was to be completed"
+    )
     FENCED = "the coordinator says that another instance has taken over"
     CLOSED = "close"
 
@@ -55,29 +59,38 @@ TRANSITIONS: Final[Mapping[tuple[ProducerState, ProducerEvent], ProducerState]] 
     (_State.OPEN, _Event.PREPARED): _State.PREPARED,
     (_State.OPEN, _Event.ENDED): _State.READY,
     (_State.PREPARED, _Event.ENDED): _State.READY,
+    (_State.OPEN, _Event.UNANSWERED): _State.IN_DOUBT,
+    (_State.IN_DOUBT, _Event.UNANSWERED): _State.IN_DOUBT,
+    # complete() may be called again.
+    (_State.PREPARED, _Event.UNANSWERED): _State.PREPARED,
+    (_State.IN_DOUBT, _Event.ENDED): _State.READY,
     (_State.NEW, _Event.RESTARTED): _State.NEW,
     (_State.READY, _Event.RESTARTED): _State.NEW,
     (_State.OPEN, _Event.RESTARTED): _State.NEW,
     (_State.PREPARED, _Event.RESTARTED): _State.NEW,
+    (_State.IN_DOUBT, _Event.RESTARTED): _State.NEW,
     (_State.FENCED, _Event.RESTARTED): _State.NEW,
     (_State.READY, _Event.FENCED): _State.FENCED,
     (_State.OPEN, _Event.FENCED): _State.FENCED,
     (_State.PREPARED, _Event.FENCED): _State.FENCED,
+    (_State.IN_DOUBT, _Event.FENCED): _State.FENCED,
     (_State.NEW, _Event.CLOSED): _State.CLOSED,
     (_State.READY, _Event.CLOSED): _State.CLOSED,
     (_State.OPEN, _Event.CLOSED): _State.CLOSED,
     (_State.PREPARED, _Event.CLOSED): _State.CLOSED,
+    (_State.IN_DOUBT, _Event.CLOSED): _State.CLOSED,
     (_State.FENCED, _Event.CLOSED): _State.CLOSED,
     (_State.CLOSED, _Event.CLOSED): _State.CLOSED,
     # What a call brings that was under way when the producer was closed, or fenced by another call.
     (_State.CLOSED, _Event.PREPARED): _State.CLOSED,
+    (_State.CLOSED, _Event.UNANSWERED): _State.CLOSED,
     (_State.CLOSED, _Event.ENDED): _State.CLOSED,
     (_State.CLOSED, _Event.FENCED): _State.CLOSED,
     (_State.FENCED, _Event.FENCED): _State.FENCED,
 }
 
 _IN_TRANSACTION: Final = frozenset({_State.OPEN})
-_BEFORE_OUTCOME: Final = frozenset({_State.OPEN, _State.PREPARED})
+_BEFORE_OUTCOME: Final = frozenset({_State.OPEN, _State.PREPARED, _State.IN_DOUBT})
 # In which states a method may be called.
 CALLS: Final[Mapping[str, frozenset[ProducerState]]] = {
     "init": frozenset({_State.NEW, _State.READY}),

@@ -25,7 +25,9 @@ from magnetar.transactions.transaction_state import (
     COMMIT_WAS_ASKED,
     DECIDED_ABORT,
     DECIDED_COMMIT,
+    ENDED,
     HEARD,
+    IN_DOUBT,
     STATUS_OF,
     UNDECIDED,
     Event,
@@ -67,15 +69,8 @@ class Transaction:
         runtime: Runtime,
         begin: Begin,
         on_ended: Callable[[Transaction], None],
-        on_pair: Callable[[ProducerIdentity], None] | None = None,
     ) -> None:
-        """A transaction that has not written anything yet.
-
-        Args:
-            on_pair: called with the producer id and epoch that its transactional producer uses
-                from now on.
-        """
-        self._on_pair = on_pair
+        """A transaction that has not written anything yet."""
         self.number = runtime.next_number()
         self._runtime = runtime
         self._on_ended = on_ended
@@ -119,9 +114,19 @@ class Transaction:
         return self._beginning.begun is not None
 
     @property
-    def has_been_aborted(self) -> bool:
-        """Whether this client knows that the transaction was aborted."""
-        return self._phase in DECIDED_ABORT
+    def has_ended(self) -> bool:
+        """Whether this client knows that the transaction has ended, if not always how."""
+        return self._phase in ENDED
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether its end was asked for, and no answer has told its outcome."""
+        return self._phase in IN_DOUBT
+
+    @property
+    def next_identity(self) -> ProducerIdentity | None:
+        """With what its transactional producer begins the next one; None: this is not known."""
+        return None if self._end_requests is None else self._end_requests.next_identity
 
     @property
     def timeout_ms(self) -> int:
@@ -180,7 +185,7 @@ class Transaction:
             on_ended=self._settle,
             on_forgotten=self._on_forgotten,
         )
-        self._end_requests = EndRequests(self._runtime, begun, self._on_pair)
+        self._end_requests = EndRequests(self._runtime, begun)
         if self._settled:
             self._inquiry.end()
 

@@ -79,6 +79,10 @@ COMMIT_WAS_ASKED: Final = frozenset({Phase.COMMIT_ASKED, Phase.BOTH_ASKED})
 UNDECIDED: Final = frozenset({Phase.OPEN, Phase.FLUSHING, Phase.PREPARED})
 DECIDED_COMMIT: Final = frozenset({Phase.COMMITTING, Phase.COMMITTED})
 DECIDED_ABORT: Final = frozenset({Phase.ABORTING, Phase.ABORTED})
+# An end was asked for here; which one the coordinator has decided, if any, is not known.
+IN_DOUBT: Final = COMMIT_WAS_ASKED | {Phase.ABORT_ASKED}
+# Nothing here can change the outcome any more.
+ENDED: Final = DECIDED_COMMIT | DECIDED_ABORT | {Phase.FORGOTTEN}
 
 TRANSITIONS: Final[Mapping[tuple[Phase, Event], Phase]] = {
     (Phase.OPEN, Event.FLUSH_BEGUN): Phase.FLUSHING,

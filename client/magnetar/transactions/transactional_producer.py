@@ -8,8 +8,7 @@ Source: KIP-939, KafkaProducer API Changes; KIP-447; docs/design/0002-two-phase-
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from magnetar.enums import TransactionStatus
@@ -194,12 +193,28 @@ class TransactionalProducer:
             )
             self._move(Event.BEGUN)
             return
-        assert self._coordinator is not None
-        with self._fencing():
-            self._transaction = await self._transactions.begin_as(
-                self._identity, self._coordinator, self._on_pair
-            )
+        try:
+            self._transaction = await self._begin_with_newest_pair()
+        except ProducerFenced:
+            self._move(Event.FENCED)
+            raise
         self._move(Event.BEGUN)
+
+    async def _begin_with_newest_pair(self) -> Transaction:
+        """Begin a transaction, also if the last one ended without telling this producer its pair.
+
+        That happens when its timeout ended it, or when the answer was lost and an inquiry told the
+        outcome. Source: KIP-588.
+        """
+        assert self._coordinator is not None
+        while True:
+            try:
+                return await self._transactions.begin_as(self._identity, self._coordinator)
+            except InvalidTxnState as error:
+                following = self._identity.next_in(error.details)
+                if following is None:
+                    raise
+                self._identity = following
 
     async def send(
         self, topic: str, value: bytes, key: bytes | None = None, **options: Any
@@ -281,8 +296,8 @@ class TransactionalProducer:
         assert self._transaction is not None
         try:
             await self._transaction.prepare()
-        except BaseException:
-            self._after_failure()
+        except BaseException as error:
+            self._note_failure(error)
             raise
         self._prepared = PreparedTxnState.of(self._identity, self._transaction.txn_id)
         self._move(Event.PREPARED)
@@ -364,7 +379,7 @@ class TransactionalProducer:
                 aborts the transaction in time.
         """
         try:
-            if self._state is State.OPEN:
+            if self._state in (State.OPEN, State.IN_DOUBT):
                 await self.abort()
         finally:
             self._move(Event.CLOSED)
@@ -380,23 +395,37 @@ class TransactionalProducer:
     async def _end(self, name: str, action: common_pb2.TxnAction) -> None:
         self._require(name)
         try:
-            with self._fencing():
-                if self._transaction is None:
-                    await self._end_kept(action)
-                elif action == common_pb2.COMMIT:
-                    await self._transaction.commit()
-                else:
-                    await self._transaction.abort()
-        except (TxnForgotten, TxnNotFound):
-            # To ask again would bring the same for ever.
-            self._note_end()
-            raise
-        except BaseException:
-            self._after_failure()
+            if self._transaction is None:
+                await self._end_kept(action)
+            elif action == common_pb2.COMMIT:
+                await self._transaction.commit()
+            else:
+                await self._transaction.abort()
+        except BaseException as error:
+            self._note_failure(error)
             raise
         self._note_end()
 
+    def _note_failure(self, error: BaseException) -> None:
+        """Note what a call that raised tells about the transaction."""
+        transaction = self._transaction
+        if isinstance(error, ProducerFenced):
+            self._move(Event.FENCED)
+        elif isinstance(error, TxnForgotten | TxnNotFound):
+            # To ask again would bring the same for ever.
+            self._note_end()
+        elif transaction is None:
+            if isinstance(error, InvalidTxnState):
+                # The other outcome is decided.
+                self._note_end()
+        elif transaction.has_ended:
+            self._note_end()
+        elif transaction.is_in_doubt:
+            self._move(Event.UNANSWERED)
+
     def _note_end(self) -> None:
+        if self._transaction is not None and self._transaction.next_identity is not None:
+            self._identity = self._transaction.next_identity
         self._transaction = None
         self._prepared = PreparedTxnState()
         self._move(Event.ENDED)
@@ -421,15 +450,7 @@ class TransactionalProducer:
             timeout_ms=self._transactions.config.commit_timeout_ms,
         )
         self._transactions.runtime.saw(reply.stamp)
-        self._on_pair(ProducerIdentity.from_wire(reply.identity))
-
-    def _after_failure(self) -> None:
-        """Forget a transaction that was aborted, and keep it if its outcome is unknown."""
-        if self._transaction is not None and self._transaction.has_been_aborted:
-            self._note_end()
-
-    def _on_pair(self, identity: ProducerIdentity) -> None:
-        self._identity = identity
+        self._identity = ProducerIdentity.from_wire(reply.identity)
 
     async def _producer(self, topic: str) -> PlainProducer:
         producer = self._producers.get(topic)
@@ -447,12 +468,3 @@ class TransactionalProducer:
     def _name(self) -> str:
         """The producer's name in messages for people."""
         return repr(self.transactional_id) if self.transactional_id else "this producer"
-
-    @contextmanager
-    def _fencing(self) -> Iterator[None]:
-        """Note when the coordinator fences this instance."""
-        try:
-            yield
-        except ProducerFenced:
-            self._move(Event.FENCED)
-            raise

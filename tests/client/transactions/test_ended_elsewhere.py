@@ -83,7 +83,6 @@ def test_what_somebody_else_aborted_comes_again_at_once(kind: Any) -> None:
                 again += [one.value for one in await consumer.receive_batch(10)]
         assert again == [b"%d" % number for number in range(10)]
         assert txn.status is TransactionStatus.ABORTED
-        assert txn.has_been_aborted
         with pytest.raises(InvalidTxnState):
             await txn.commit()
 
@@ -295,7 +294,7 @@ def test_a_commit_that_waits_for_participants_ends_with_its_transaction() -> Non
         with pytest.raises(InvalidTxnState):
             await send
         await txn.abort()
-        assert txn.has_been_aborted
+        assert txn.status is TransactionStatus.ABORTED
         cluster.play.release()
 
     run(

@@ -448,7 +448,7 @@ def test_after_a_commit_and_an_abort_without_answers_another_commit_tells_what_h
         else:
             with pytest.raises(InvalidTxnState):
                 await txn.commit()
-            assert txn.has_been_aborted
+            assert txn.status is TransactionStatus.ABORTED
             assert not partition.messages
 
     run(test, dataclasses.replace(FAST, request_timeout_ms=60_000))

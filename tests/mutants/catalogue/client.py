@@ -6,7 +6,6 @@ from tests.mutants.mutant import Mutant
 
 _PARTICIPANTS = "client/magnetar/transactions/participants.py"
 _TRANSACTION = "client/magnetar/transactions/transaction.py"
-_REQUESTS = "client/magnetar/transactions/end_requests.py"
 _CLOSED_BATCH = "client/magnetar/messaging/closed_batch.py"
 _WHOLE_BATCH = "client/magnetar/transactions/whole_batch.py"
 _SENDER = "client/magnetar/messaging/partition_sender.py"
@@ -401,10 +400,17 @@ MUTANTS = (
     ),
     Mutant(
         name="pair-not-told",
-        file=_REQUESTS,
-        old='        if self._on_pair is not None and reply.HasField("identity"):',
-        new="        if self._on_pair is not None and self._begun.identity is None:",
-        mistake="A transactional producer goes on with the pair of its last transaction.",
+        file=_PRODUCER,
+        old="            self._identity = self._transaction.next_identity\n",
+        new="            pass\n",
+        mistake="Each transaction begins with the pair of the last one, and is refused at first.",
+    ),
+    Mutant(
+        name="next-pair-not-taken",
+        file=_PRODUCER,
+        old="                if following is None:\n                    raise\n",
+        new="                if following:\n                    raise\n",
+        mistake="After an end that nobody answered, a producer cannot begin again.",
     ),
     # Transactional producers
     Mutant(

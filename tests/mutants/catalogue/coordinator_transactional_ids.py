@@ -183,12 +183,20 @@ MUTANTS = (
     Mutant(
         name="repeat-of-other-action",
         file=_IDENTITY,
-        old=(
-            "        if is_previous and action is ACTION_OF_STATE[state]:\n"
-            "            return EndVerdict.REPEAT"
-        ),
-        new="        if is_previous:\n            return EndVerdict.REPEAT",
+        old="        if action is ACTION_OF_STATE[state]:\n            return EndVerdict.REPEAT",
+        new="        if action:\n            return EndVerdict.REPEAT",
         mistake="An abort with the previous pair repeats a commit.",
+    ),
+    Mutant(
+        name="timeout-fences",
+        file=_IDENTITY,
+        old=(
+            "    if identity.is_previous(pair):\n"
+            "        raise _ended(identity)\n"
+            "    if pair != identity.current:"
+        ),
+        new="    if pair != identity.current:",
+        mistake="A producer whose transaction timed out is fenced as if it were taken over.",
     ),
     Mutant(
         name="late-init-takes-over",
