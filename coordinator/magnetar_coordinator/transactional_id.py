@@ -388,9 +388,10 @@ def _ended(identity: TransactionalIdMetadata) -> InvalidTxnState:
     Source: KIP-588, for transactions that timed out.
     """
     producer_id, epoch = identity.current
+    is_committed = ACTION_OF_STATE[identity.state] is TxnAction.COMMIT
+    outcome = "committed" if is_committed else "aborted"
     return InvalidTxnState(
-        f"the last transaction of {identity.transactional_id!r} has ended: its state is"
-        f" {identity.state.name}",
+        f"the last transaction of {identity.transactional_id!r} has ended: it is {outcome}",
         state=identity.state.name,
         producer_id=producer_id,
         producer_epoch=epoch,
