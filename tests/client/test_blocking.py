@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 from tests.client.fakes import BROKER_ADDRESS, FAST, FakeCluster
+from tests.playbook import BREAK
 from tests.waiting import PATIENCE_S, for_ever, wait_until
 
 from magnetar import ClientClosed, TopicNotFound, TransactionStatus, UsedAfterFork, blocking
 from magnetar.blocking.loop_thread import LoopThread
-from magnetar_core.errors import LogUnavailable
+from magnetar_core.errors import LogUnavailable, OutcomeUnknown
 
 
 @pytest.fixture
@@ -182,20 +183,37 @@ def test_a_call_that_comes_as_the_client_closes_is_refused(
         loop.wait(for_ever())
 
 
-def test_a_request_of_another_thread_ends_with_the_client(cluster: FakeCluster) -> None:
-    """It hung for ever if it was about to be repeated."""
+@pytest.mark.parametrize(
+    ("command", "reactions", "error"),
+    [
+        # What the first copy did is not known, whatever became of the second one.
+        ("create_topic", (BREAK, LogUnavailable("busy")), OutcomeUnknown),
+        ("create_topic", (LogUnavailable("busy"),), OutcomeUnknown),
+        ("list_topics", (LogUnavailable("busy"),), ClientClosed),
+    ],
+    ids=["sent and refused", "refused", "asked"],
+)
+def test_a_request_of_another_thread_ends_with_the_client(
+    cluster: FakeCluster, command: str, reactions: tuple[object, ...], error: type[Exception]
+) -> None:
+    """It hung for ever if it was about to be repeated, or heard that nothing had happened."""
     for_long = dataclasses.replace(
         FAST, backoff_ms_min=600_000, backoff_ms_max=600_000, operation_timeout_ms=600_000
     )
     client = blocking.connect(BROKER_ADDRESS, transport=cluster.transport, config=for_long)
-    cluster.play.when("create_topic").always(LogUnavailable("busy"))
-    caller = Caller(lambda: client.admin.topics.create("flights"))
-    wait_until(lambda: cluster.play.commands("create_topic"))
+    cluster.play.when(command).in_turn(*reactions)
+    topics = client.admin.topics
+    calls: dict[str, Callable[[], object]] = {
+        "create_topic": lambda: topics.create("flights"),
+        "list_topics": topics.list,
+    }
+    caller = Caller(calls[command])
+    wait_until(lambda: len(cluster.play.commands(command)) == len(reactions))
     closers = [Caller(client.close) for _ in range(2)]
     for one in (*closers, caller):
         assert one.ended()
     assert [one.error for one in closers] == [None, None]
-    assert isinstance(caller.error, ClientClosed)
+    assert isinstance(caller.error, error)
 
 
 def test_threads_share_the_messages_of_a_consumer(

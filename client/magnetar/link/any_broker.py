@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from magnetar.errors import ClientClosed
 from magnetar.link.first_answer import FirstAnswer
 from magnetar.link.requests import Requests, bear_token
 from magnetar.link.runtime import Runtime
@@ -117,7 +118,7 @@ class AnyBroker:
             repeat,
             name=f"{body.DESCRIPTOR.name} to any broker",
             patience_ms=patience_ms,
-            is_no_answer=lambda error: error.kind.may_pass or isinstance(error, STRANGERS),
+            is_no_answer=_is_no_answer,
             on_silent=self._suspect,
         )
         try:
@@ -155,6 +156,11 @@ def reached_at(body: Request[ResponseT], address: str) -> Request[ResponseT]:
         said: Any = copy
         said.reached_at = server_of(address)
     return copy
+
+
+def _is_no_answer(error: MagnetarError) -> bool:
+    """Whether another broker may know more; or the client is closed, and one may have heard it."""
+    return error.kind.may_pass or isinstance(error, (*STRANGERS, ClientClosed))
 
 
 def _nobody(failures: Mapping[Requests, MagnetarError]) -> MagnetarError:

@@ -62,8 +62,8 @@ class Item(Generic[ResponseT]):
         self.attempts = 0
         # Where its span belongs, if the client makes traces: see ClientTraces.request.
         self.context: object = None
-        # Lanes and attempts of copies that may still arrive, after others were answered: nobody
-        # waited for their answers any longer, because a link broke or for another reason.
+        # Lanes and attempts of copies that may have had an effect, or may still arrive: their
+        # answers did not say, or were waited for no longer, as after a broken link.
         self.doubtful: frozenset[tuple[int, int]] = frozenset()
         self.in_flight = False
         self.finished = False
@@ -72,7 +72,7 @@ class Item(Generic[ResponseT]):
 
     @property
     def in_doubt(self) -> bool:
-        """Whether a copy may still arrive of which no answer will tell."""
+        """Whether a copy may have had an effect, or may still arrive, and no answer will tell."""
         return bool(self.doubtful)
 
     def renew(self) -> None:
@@ -294,7 +294,9 @@ class InFlightCommands(Generic[ItemT, ResponseT]):
         lane: int,
         result: Result[ResponseT],
     ) -> None:
-        if isinstance(result, MagnetarError) and not isinstance(result, EFFECT_UNKNOWN):
+        if isinstance(result, EFFECT_UNKNOWN):
+            item.doubtful |= {(lane, attempt)}
+        elif isinstance(result, MagnetarError):
             # Nothing comes of this copy, even if the item is not in the queue any more.
             item.doubtful -= {(lane, attempt)}
         if item.finished or item.lane != lane:

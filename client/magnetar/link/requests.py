@@ -39,11 +39,11 @@ TOKEN_BODIES = frozenset(
     and body is not transaction_pb2.CommandNewTxn
 )
 
-# What only asks: whether it arrived makes no difference.
-ASKING_BODIES = frozenset(
+# What only asks, or begins what ends by itself: whether it arrived makes no difference.
+HARMLESS_BODIES = frozenset(
     body
     for body, field in FIELD_OF_BODY.items()
-    if field in ("get_cluster_info", "lookup", "peek", "read")
+    if field in ("get_cluster_info", "lookup", "new_txn", "peek", "read")
     or field.startswith(("describe_", "list_"))
 )
 
@@ -197,9 +197,10 @@ class Requests(ABC):
         try:
             async with asyncio.timeout(remaining_ms / 1000):
                 while True:
-                    if isinstance(last, MagnetarError):
-                        await asyncio.sleep(backoff.next_ms() / 1000)
-                    session = self.live_session or await self._next_session(body, in_doubt)
+                    # A refusal by LogUnavailable may have had an effect.
+                    doubted = in_doubt or isinstance(last, LogUnavailable)
+                    pause_ms = backoff.next_ms() if isinstance(last, MagnetarError) else 0.0
+                    session = await self._next_session(body, pause_ms, in_doubt=doubted)
                     was_in_doubt, in_doubt = in_doubt, True
                     try:
                         return await session.call(body, patient=patient)
@@ -223,8 +224,8 @@ class Requests(ABC):
                 f" {body.DESCRIPTOR.name} was not sent"
             ) from last
 
-    async def _next_session(self, body: Message, in_doubt: bool) -> LinkSession:
-        """Return a live session, to send a request again.
+    async def _next_session(self, body: Message, pause_ms: float, *, in_doubt: bool) -> LinkSession:
+        """Return a live session, to send a request again after a pause.
 
         Raises:
             OutcomeUnknown: the server refuses this client, or the client is closed, and the request
@@ -232,9 +233,11 @@ class Requests(ABC):
             MagnetarError: the server refuses this client, or the client is closed.
         """
         try:
-            return await self.session()
+            if pause_ms:
+                await self._runtime.pause(pause_ms)
+            return self.live_session or await self.session()
         except MagnetarError as error:
-            if not in_doubt or type(body) in ASKING_BODIES:
+            if not in_doubt or type(body) in HARMLESS_BODIES:
                 raise
             raise OutcomeUnknown(
                 f"{body.DESCRIPTOR.name} may have happened, and cannot be sent again to know:"

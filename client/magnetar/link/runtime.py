@@ -59,7 +59,7 @@ class Runtime:
         # In order of start: cancelled in that order too.
         self._tasks: dict[int, asyncio.Task[Any]] = {}
         self._task_count = 0
-        self._closed = False
+        self._closing = asyncio.Event()
         self._number = 0
 
     def new_id(self) -> int:
@@ -101,7 +101,7 @@ class Runtime:
         If the client is closed already, the coroutine never runs, and the task ends with
         ClientClosed.
         """
-        if self._closed:
+        if self._closing.is_set():
             # Nobody would cancel it any more.
             work.close()
             work = _refuse()
@@ -118,6 +118,19 @@ class Runtime:
         task.add_done_callback(done)
         return task
 
+    async def pause(self, duration_ms: float) -> None:
+        """Wait for some time.
+
+        Raises:
+            ClientClosed: the client closes; at once.
+        """
+        try:
+            async with asyncio.timeout(duration_ms / 1000):
+                await self._closing.wait()
+        except TimeoutError:
+            return
+        raise ClientClosed("the client is closed")
+
     async def result_of(self, task: asyncio.Task[T]) -> T:
         """Wait for a background task, which goes on if whoever waits is cancelled.
 
@@ -132,8 +145,13 @@ class Runtime:
         return task.result()
 
     async def cancel_all(self) -> None:
-        """Cancel all background tasks, and take no more."""
-        self._closed = True
+        """Cancel all background tasks, and take no more.
+
+        The links are closed: calls that wait for an answer, or pause before they ask again, first
+        hear of that, and say whether what they asked for may have happened.
+        """
+        self._closing.set()
+        await asyncio.sleep(0)
         current = asyncio.current_task()
         tasks = [task for task in self._tasks.values() if task is not current]
         for task in tasks:

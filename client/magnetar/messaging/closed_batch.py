@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from magnetar.link.in_flight import Item
+from magnetar.link.in_flight import EFFECT_UNKNOWN, Item
 from magnetar.messaging.followed_transactions import NOBODY
 from magnetar_core.errors import MagnetarError, OutcomeUnknown
 from magnetar_core.wire import broker_pb2, common_pb2
@@ -60,9 +60,9 @@ def new_receipt(loop: asyncio.AbstractEventLoop) -> Receipt:
 
 def of_all_copies(batch: ClosedBatch, error: MagnetarError) -> MagnetarError:
     """Return what a refusal says of a batch: it speaks of the copy that was sent last."""
-    if not batch.in_doubt or isinstance(error, OutcomeUnknown):
+    if not batch.in_doubt or isinstance(error, EFFECT_UNKNOWN):
         return error
-    doubt = OutcomeUnknown(f"it may be stored yet, by a copy that was not answered: {error}")
+    doubt = OutcomeUnknown(f"it may be stored, by an earlier copy: {error}")
     doubt.__cause__ = error
     return doubt
 

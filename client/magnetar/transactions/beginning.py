@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from typing import NamedTuple
 
+from magnetar.errors import ClientClosed
 from magnetar.link.requests import Requests
 from magnetar.link.runtime import Runtime
 from magnetar.transactions.participants import Participants
@@ -109,6 +110,8 @@ class Beginning:
         partitions, subscriptions = self._participants.partitions, self._participants.subscriptions
         try:
             begun = await self._begin_with(partitions, subscriptions)
+        except ClientClosed:
+            raise
         except MagnetarError as error:
             self._on_failed(error)
         else:

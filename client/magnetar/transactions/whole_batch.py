@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 
+from magnetar.link.in_flight import EFFECT_UNKNOWN
 from magnetar.transactions.writer_protocols import PlainSender, Sender, WholeBatch
 from magnetar_core.errors import OutcomeUnknown
 
@@ -54,5 +55,5 @@ class WholeBatchCommit:
         assert self._batch.receipt is not None
         try:
             await asyncio.shield(self._batch.receipt)
-        except OutcomeUnknown as error:
+        except EFFECT_UNKNOWN as error:
             raise OutcomeUnknown(f"{name} may be committed: {error}") from error

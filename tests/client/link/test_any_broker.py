@@ -13,7 +13,7 @@ from tests.client.several_brokers import FIRST, SECOND, THIRD, SeveralBrokers, r
 from tests.playbook import BREAK, HOLD
 from tests.virtual_loop import VirtualClock
 from tests.virtual_time import time_passes
-from tests.waiting import until
+from tests.waiting import turns, until
 
 from magnetar import Client, blocking
 from magnetar import connect as connect_for_real
@@ -351,3 +351,21 @@ def test_who_finds_no_broker_hears_of_all_of_them() -> None:
         assert all(f"{one}: " in str(refused.value) for one in (FIRST, SECOND, THIRD))
 
     run_with(test, BOTH)
+
+
+@pytest.mark.parametrize("reaction", [HOLD, LogUnavailable("busy")], ids=["waits", "pauses"])
+def test_what_was_asked_of_any_broker_may_have_happened_when_the_client_closes(
+    reaction: object,
+) -> None:
+    """It said that the client is closed, and that nothing had happened."""
+
+    async def test(cluster: SeveralBrokers, client: Client) -> None:
+        cluster.play.when("create_topic").always(reaction)
+        asking = asyncio.ensure_future(client.admin.topics.create("t"))
+        await cluster.play.came("create_topic")
+        await turns()
+        await client.close()
+        with pytest.raises(OutcomeUnknown, match="cannot be sent again to know"):
+            await asking
+
+    run_with(test, BOTH, dataclasses.replace(PATIENT, backoff_ms_min=60_000, backoff_ms_max=60_000))

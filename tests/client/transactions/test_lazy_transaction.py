@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from typing import Any
 
 import pytest
 from tests.client.fakes import FAST, FakeCluster, run
@@ -21,7 +22,7 @@ from magnetar import (
     Transaction,
 )
 from magnetar.enums import TransactionStatus
-from magnetar_core.errors import DiskFull, QuotaExceeded, UnsupportedVersion
+from magnetar_core.errors import DiskFull, InternalError, QuotaExceeded, UnsupportedVersion
 
 IMPATIENT = ClientConfig(commit_timeout_ms=30, request_timeout_ms=20, backoff_ms_max=20)
 # A commit gives up long before its link does.
@@ -303,9 +304,40 @@ def test_a_refusal_does_not_speak_for_a_copy_that_the_deadline_left_under_way() 
             await txn.commit()
         cluster.net.break_links()
         await turns(1)  # The client has heard of it.
-        with pytest.raises(OutcomeUnknown, match="a copy that was not answered"):
+        with pytest.raises(OutcomeUnknown, match="by an earlier copy"):
             await txn.commit()
         cluster.play.release()
+        await txn.commit()
+        assert txn.status is TransactionStatus.COMMITTED
+        assert partition.messages == [b"x"]
+
+    run(test, LASTING_LINK)
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_an_answer_that_does_not_say_whether_it_is_stored_leaves_the_outcome_unknown(
+    stored: bool,
+) -> None:
+    """A bug in the broker counted as an abort, though the messages may be stored."""
+
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        (partition,) = cluster.topic("flights")
+        producer = await client.create_producer("flights", linger_ms=0)
+        txn = await client.begin_transaction(lazy=True)
+        await producer.enqueue(b"x", txn=txn)
+
+        def breaks_down(body: Any) -> InternalError:
+            if stored:
+                cluster.on_send(cluster.net.links[0], body)
+            return InternalError("a bug")
+
+        cluster.play.when("send").in_turn(breaks_down, QuotaExceeded())
+        # What the second copy is refused for says nothing of the first one.
+        for reason in ("may be committed: a bug", "by an earlier copy"):
+            with pytest.raises(OutcomeUnknown, match=reason):
+                await txn.commit()
+            with pytest.raises(OutcomeUnknown, match="may be committed"):
+                await txn.abort()
         await txn.commit()
         assert txn.status is TransactionStatus.COMMITTED
         assert partition.messages == [b"x"]

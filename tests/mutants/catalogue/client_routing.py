@@ -58,7 +58,7 @@ MUTANTS = (
     Mutant(
         name="doubt-forgotten-at-the-next-link",
         file=_REQUESTS,
-        old="            if not in_doubt or type(body) in ASKING_BODIES:\n",
+        old="            if not in_doubt or type(body) in HARMLESS_BODIES:\n",
         new="            if in_doubt or error:\n",
         mistake="A request that may have arrived is said to have had no effect.",
     ),
