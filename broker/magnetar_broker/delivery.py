@@ -61,7 +61,7 @@ class Attachment:
 
     def session_closed(self) -> None:
         """Detach the consumer: its conversation has ended."""
-        self._delivery.close_consumer(self.session, self.consumer.consumer_id)
+        self._delivery.close_consumer(self.session, self.consumer.consumer_id, vanished=True)
 
 
 class Delivery:
@@ -197,11 +197,17 @@ class Delivery:
         self.dispatcher.inherit(previous)
         self._forget_read()
 
-    def close_consumer(self, session: CommandSession | None, consumer_id: int) -> None:
-        """Detach a consumer, if this conversation has attached it."""
+    def close_consumer(
+        self, session: CommandSession | None, consumer_id: int, *, vanished: bool
+    ) -> None:
+        """Detach a consumer, if this conversation has attached it.
+
+        Args:
+            vanished: whether it did not leave in order.
+        """
         attachment = self._attachments.get(consumer_id)
         if attachment is not None and attachment.session is session:
-            self._detach(attachment)
+            self._detach(attachment, vanished=vanished)
             self._tell_active()
             self.wake()
 
@@ -219,11 +225,15 @@ class Delivery:
             attachment.consumer.give_permits(permits, permit_bytes)
             self.wake()
 
-    def nack(self, consumer_id: int, ranges: Iterable[Range]) -> None:
-        """Deliver these messages of a consumer again."""
+    def nack(self, consumer_id: int, ranges: Iterable[Range], redelivery_count: int) -> None:
+        """Deliver these messages of a consumer again.
+
+        Args:
+            redelivery_count: the count with which its application had them.
+        """
         attachment = self._attachments.get(consumer_id)
         if attachment is not None:
-            self.dispatcher.nack(attachment.consumer, ranges)
+            self.dispatcher.nack(attachment.consumer, ranges, redelivery_count)
             self.wake()
 
     def close_consumers(self, error: MagnetarError | None = None) -> None:
@@ -357,10 +367,10 @@ class Delivery:
             sum(len(stored.batch) for stored, _ in parcels),
         )
 
-    def _detach(self, attachment: Attachment) -> None:
+    def _detach(self, attachment: Attachment, *, vanished: bool = True) -> None:
         attachment.session.unlisten(attachment)
         attachment.session.forget(attachment)
-        self.dispatcher.detach(attachment.consumer)
+        self.dispatcher.detach(attachment.consumer, vanished=vanished)
         del self._attachments[attachment.consumer.consumer_id]
 
     def _tell_active(self) -> None:

@@ -81,10 +81,65 @@ class Assignment:
 
 
 class RedeliveryCounts:
-    """Redelivery counts of offsets: level k holds offsets that went out again more than k times."""
+    """How often an application has had messages before, as far as the broker knows.
+
+    A nack and an abort say that the application had them. A consumer that leaves in order, or that
+    attaches again, has given back by nacks what counts: the rest may never have left its queue. Of
+    a consumer that vanished nobody knows, and it may have died of a message. So what it held counts
+    once it goes to another consumer.
+    """
 
     def __init__(self) -> None:
+        # Level k holds the offsets whose count is above k.
         self._levels: list[OffsetSet] = []
+        # Offsets that went back without being counted.
+        self._uncounted = OffsetSet()
+        # The same, by consumers that vanished and are not back: these may still be counted.
+        self._vanished: dict[int, OffsetSet] = {}
+
+    def raise_after(self, offsets: OffsetSet, redelivery_count: int) -> None:
+        """Raise the count of offsets that the application had with this count.
+
+        A higher count says that they have been delivered again since, which it has not seen.
+        """
+        if redelivery_count < len(self._levels):
+            offsets = offsets.copy()
+            offsets.difference_update(self._levels[redelivery_count])
+        self.raise_for(offsets)
+
+    def leave(self, offsets: OffsetSet, vanished_id: int | None) -> None:
+        """Note that a consumer has left, and its messages go back.
+
+        Args:
+            vanished_id: the consumer, if it did not leave in order.
+        """
+        if vanished_id is None:
+            self._uncounted.update(offsets)
+        elif offsets:
+            self._vanished[vanished_id] = offsets.copy()
+
+    def come_back(self, consumer_id: int) -> None:
+        """Note that a consumer attaches again: it knows what its application had."""
+        returned = self._vanished.pop(consumer_id, None)
+        if returned is not None:
+            self._uncounted.update(returned)
+
+    def go_out(self, first: int, wanted: int) -> None:
+        """Count what vanished consumers held, since it goes to another one.
+
+        Args:
+            first, wanted: as of alike().
+        """
+        if not self._vanished:
+            return
+        going = OffsetSet(ranges_of_mask(wanted, first))
+        for consumer_id, offsets in list(self._vanished.items()):
+            counted = offsets.intersection(going)
+            if counted:
+                offsets.difference_update(counted)
+                self.raise_for(counted)
+            if not offsets:
+                del self._vanished[consumer_id]
 
     def raise_for(self, offsets: OffsetSet) -> None:
         """Raise the count of each offset."""
@@ -102,12 +157,19 @@ class RedeliveryCounts:
         """Forget the counts of a range."""
         for level in self._levels:
             level.discard(first, last)
+        if self._uncounted:
+            self._uncounted.discard(first, last)
+        for offsets in self._vanished.values():
+            offsets.discard(first, last)
         while self._levels and not self._levels[-1]:
             self._levels.pop()
 
-    def raised(self, offsets: OffsetSet) -> OffsetSet:
-        """Return the offsets that have a count."""
-        return self._levels[0].intersection(offsets) if self._levels else OffsetSet()
+    def returned(self, offsets: OffsetSet) -> OffsetSet:
+        """Return those of the offsets that were delivered before, counted or not."""
+        returned = OffsetSet()
+        for known in (*self._levels[:1], self._uncounted, *self._vanished.values()):
+            returned.update(known.intersection(offsets))
+        return returned
 
     def alike(self, first: int, wanted: int) -> tuple[int, int]:
         """Return the count of the lowest wanted offset, and the wanted offsets that share it.
@@ -193,15 +255,19 @@ class Dispatcher:
         self.check_attach(subscription_type)
         self.type = subscription_type
         self.consumers.append(consumer)
+        self.redeliveries.come_back(consumer.consumer_id)
         self._choose_active()
 
-    def detach(self, consumer: Consumer) -> None:
-        """Detach a consumer; the messages that it holds go back."""
+    def detach(self, consumer: Consumer, *, vanished: bool = False) -> None:
+        """Detach a consumer; the messages that it holds go back.
+
+        Args:
+            vanished: whether it did not leave in order.
+        """
         if consumer not in self.consumers:
             return
         self.consumers.remove(consumer)
-        self._give_back(consumer.held.copy())
-        consumer.held.clear()
+        self._return(consumer, vanished=vanished)
         self._choose_active()
 
     def acknowledged(self, ranges: Iterable[Range]) -> OffsetSet | None:
@@ -235,12 +301,23 @@ class Dispatcher:
         """Deliver withheld offsets again, if they are still PENDING."""
         released = offsets.intersection(self.withheld)
         self.withheld.difference_update(released)
+        self.redeliveries.raise_for(released)
         self._give_back(released)
 
-    def nack(self, consumer: Consumer, ranges: Iterable[Range]) -> None:
-        """Deliver these offsets again, if the consumer holds them."""
+    def nack(self, consumer: Consumer, ranges: Iterable[Range], redelivery_count: int) -> None:
+        """Deliver these offsets again, if the consumer holds them.
+
+        Those that wait here already came back without it, as after a broken link: they only count.
+
+        Args:
+            redelivery_count: the count with which its application had them.
+        """
+        ranges = list(ranges)
         returned = consumer.held.within(ranges)
         consumer.held.difference_update(returned)
+        had = self.replay.within(ranges)
+        had.update(returned)
+        self.redeliveries.raise_after(had, redelivery_count)
         self._give_back(returned)
 
     def restart(self) -> None:
@@ -328,6 +405,7 @@ class Dispatcher:
             self.read_offset = last + 1
         if not wanted:
             return None
+        self.redeliveries.go_out(first, wanted)
         redelivery_count, alike = self.redeliveries.alike(first, wanted)
         others = wanted & ~alike
         if others and self._is_in_order:
@@ -400,9 +478,7 @@ class Dispatcher:
         active = in_order[self._partition_number % len(in_order)]
         if self.active is not None and self.active is not active:
             # The new active consumer starts after the last offset that the old one acknowledged.
-            held = self.active.held.copy()
-            self.active.held.clear()
-            self._give_back(held)
+            self._return(self.active, vanished=False)
         self.active = active
 
     def _take_out(self, first: int, last: int) -> None:
@@ -411,11 +487,15 @@ class Dispatcher:
         for consumer in self.consumers:
             consumer.held.discard(first, last)
 
+    def _return(self, consumer: Consumer, *, vanished: bool) -> None:
+        """Take from a consumer what it holds."""
+        held = consumer.held.copy()
+        consumer.held.clear()
+        self.redeliveries.leave(held, consumer.consumer_id if vanished else None)
+        self._give_back(held)
+
     def _give_back(self, offsets: OffsetSet) -> None:
         """Deliver PENDING offsets again; those that were not read yet come by themselves."""
-        if not offsets:
-            return
-        self.redeliveries.raise_for(offsets)
         for first, last in offsets.ranges():
             if first < self.read_offset:
                 self.replay.add(first, min(last, self.read_offset - 1))

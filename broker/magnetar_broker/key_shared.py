@@ -130,14 +130,14 @@ class KeySharedDispatcher(Dispatcher):
         self._queues[consumer.consumer_id] = OffsetSet()
         self._route(self._slots)
 
-    def detach(self, consumer: Consumer) -> None:
+    def detach(self, consumer: Consumer, *, vanished: bool = False) -> None:
         """Detach a consumer; its slots get other targets."""
         if consumer not in self.consumers:
             return
         self._targets.remove(consumer.consumer_id)
         del self._queues[consumer.consumer_id]
         self._next_parts.pop(consumer.consumer_id, None)
-        super().detach(consumer)
+        super().detach(consumer, vanished=vanished)
         self._route(self._slots)
 
     def _choose_active(self) -> None:
@@ -246,7 +246,6 @@ class KeySharedDispatcher(Dispatcher):
                     self._known.forget(start)
 
     def _give_back(self, offsets: OffsetSet) -> None:
-        self.redeliveries.raise_for(offsets)
         self._wait(offsets)
         self._count_settled(offsets)
 
@@ -324,6 +323,7 @@ class KeySharedDispatcher(Dispatcher):
         wanted = self._queues[consumer.consumer_id].mask(first, last)
         if not wanted:
             return 0
+        self.redeliveries.go_out(first, wanted)
         _, alike = self.redeliveries.alike(first, wanted)
         others = wanted & ~alike
         return wanted & ((others & -others) - 1) if others else wanted
@@ -479,7 +479,7 @@ class KeySharedDispatcher(Dispatcher):
 
     def _returned_of(self, slot: Slot) -> OffsetSet:
         """Return messages that a consumer had before; they come before all others."""
-        returned = self.redeliveries.raised(slot.waiting)
+        returned = self.redeliveries.returned(slot.waiting)
         never = slot.waiting.copy()
         never.difference_update(returned)
         return returned.within([(0, never.first())]) if never else returned

@@ -140,7 +140,9 @@ class SubscriptionCommands:
         subscription = self._subscription(command.subscription)
         _check_count(len(command.ranges))
         subscription.delivery.nack(
-            command.consumer_id, [(one.first, one.last) for one in command.ranges]
+            command.consumer_id,
+            [(one.first, one.last) for one in command.ranges],
+            command.redelivery_count,
         )
         self._replies.answer(reply, wire.CommandNackResponse())
 
@@ -167,7 +169,7 @@ class SubscriptionCommands:
 
     def _close_consumer(self, command: wire.CommandCloseConsumer, reply: Reply) -> None:
         delivery = self._subscription(command.subscription).delivery
-        delivery.close_consumer(reply.session, command.consumer_id)
+        delivery.close_consumer(reply.session, command.consumer_id, vanished=False)
         self._replies.answer(reply, wire.CommandCloseConsumerResponse())
 
     def _unsubscribe(self, command: wire.CommandUnsubscribe, reply: Reply) -> None:

@@ -390,11 +390,12 @@ def ack(
     )
 
 
-def nack(*ranges: tuple[int, int], consumer: int = 1) -> wire.CommandNack:
+def nack(*ranges: tuple[int, int], consumer: int = 1, count: int = 0) -> wire.CommandNack:
     return wire.CommandNack(
         subscription=subscription(),
         consumer_id=consumer,
         ranges=[common.OffsetRange(first=first, last=last) for first, last in ranges],
+        redelivery_count=count,
     )
 
 

@@ -9,6 +9,7 @@ from tests.broker.harness import (
     ack,
     end,
     flow,
+    messages_of,
     nack,
     run,
     send,
@@ -369,7 +370,57 @@ def test_a_consumer_on_a_newer_link_takes_the_place_of_its_old_self() -> None:
         await old.close()
         await world.settle()
         assert new.offsets() == list(range(10))
-        assert all(batch.redelivery_count == 1 for one in new.delivered for batch in one.batches)
+        # The application has what it received, or never saw it.
+        assert all(batch.redelivery_count == 0 for one in new.delivered for batch in one.batches)
+
+    run(scenario)
+
+
+def test_a_nack_counts_the_delivery_that_it_answers_and_no_other() -> None:
+    """Copies that the client has dropped, and copies of the nack, count nothing."""
+
+    async def scenario(world: World) -> None:
+        client = await ten_messages(world)
+        client.tell(flow())
+        await world.settle()
+        for answered, expected in ((0, 1), (0, 1), (1, 2), (0, 2), (2, 3), (9, 4)):
+            client.delivered.clear()
+            await client.ask(nack((3, 3), count=answered))
+            await world.settle()
+            (delivered,) = (batch for one in client.delivered for batch in one.batches)
+            assert delivered.redelivery_count == expected
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("leaves", ["in order", "vanishes", "vanishes and comes back"])
+def test_what_was_in_the_queue_of_a_consumer_counts_if_it_vanished(leaves: str) -> None:
+    async def scenario(world: World) -> None:
+        first = await ten_messages(world)
+        first.tell(flow())
+        await world.settle()
+        await first.ask(nack((3, 3)))
+        await world.settle()
+        if leaves == "in order":
+            await first.ask(wire.CommandCloseConsumer(subscription=subscription(), consumer_id=1))
+        else:
+            await first.close()
+        second = Client(world)
+        if leaves == "vanishes and comes back":
+            back = Client(world)
+            await back.ask(subscribe(consumer=1, epoch=2))
+            await back.ask(wire.CommandCloseConsumer(subscription=subscription(), consumer_id=1))
+        await second.ask(subscribe(consumer=2))
+        second.tell(flow(consumer=2))
+        await world.settle()
+        counts = {
+            offset: batch.redelivery_count
+            for deliver in second.delivered
+            for batch in deliver.batches
+            for offset, _ in messages_of(batch)
+        }
+        unseen = 1 if leaves == "vanishes" else 0
+        assert counts == {offset: unseen + (offset == 3) for offset in range(10)}
 
     run(scenario)
 
@@ -535,6 +586,6 @@ def test_what_comes_again_keeps_its_order_whatever_its_redelivery_counts(kind: i
         await world.settle()
         assert again.offsets() == list(range(6))
         counts = [one.redelivery_count for deliver in again.delivered for one in deliver.batches]
-        assert counts == [2, 1, 2, 1, 2]
+        assert counts == [1, 0, 1, 0, 1]
 
     run(scenario)

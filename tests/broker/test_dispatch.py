@@ -33,32 +33,33 @@ class DispatchMachine(RuleBasedStateMachine):
         self.dispatcher = Dispatcher(self.cursor, 0)
         self.next_id = 0
         self.counts: dict[int, int] = {}
+        # What consumers held that vanished, and may come back: by offset.
+        self.vanished: dict[int, int] = {}
         self.acks = 0
         self.withheld = OffsetSet()
 
-    @rule()
-    def attach(self) -> None:
+    @rule(comes_back=st.booleans())
+    def attach(self, comes_back: bool) -> None:
         if len(self.dispatcher.consumers) < 3:
-            self.next_id += 1
-            given_back = self.held_by_active()
-            was = self.dispatcher.active
-            consumer = Consumer(self.next_id, str(-self.next_id % 10), 0)
+            attached = {one.consumer_id for one in self.dispatcher.consumers}
+            away = sorted(set(self.vanished.values()) - attached)
+            if comes_back and away:
+                consumer_id = away[0]
+                self.vanished = {o: one for o, one in self.vanished.items() if one != consumer_id}
+            else:
+                self.next_id += 1
+                consumer_id = self.next_id
+            consumer = Consumer(consumer_id, str(-consumer_id % 10), 0)
             self.dispatcher.attach(consumer, self.kind)
-            if self.dispatcher.active is not was:
-                self.count(given_back)
 
     @precondition(lambda self: self.dispatcher.consumers)
-    @rule(which=st.integers(0, 2))
-    def detach(self, which: int) -> None:
+    @rule(which=st.integers(0, 2), vanishes=st.booleans())
+    def detach(self, which: int, vanishes: bool) -> None:
         consumers = self.dispatcher.consumers
         leaving = consumers[which % len(consumers)]
-        given_back = members(leaving.held)
-        was = self.dispatcher.active
-        active_held = self.held_by_active()
-        self.dispatcher.detach(leaving)
-        self.count(given_back)
-        if was is not leaving and self.dispatcher.active is not was:
-            self.count(active_held)
+        if vanishes:
+            self.vanished.update(dict.fromkeys(members(leaving.held), leaving.consumer_id))
+        self.dispatcher.detach(leaving, vanished=vanishes)
         assert not leaving.held
 
     @precondition(lambda self: self.dispatcher.consumers)
@@ -69,6 +70,9 @@ class DispatchMachine(RuleBasedStateMachine):
         while (offset := self.dispatcher.next_offset(END)) is not None:
             first = offset // BATCH * BATCH
             free = self.free()
+            for one in free & self.vanished.keys() & set(range(first, first + BATCH)):
+                del self.vanished[one]
+                self.count({one})
             assignment = self.dispatcher.assign(first, BATCH, BATCH)
             if assignment is None:
                 continue
@@ -90,7 +94,7 @@ class DispatchMachine(RuleBasedStateMachine):
         self.dispatcher.acknowledged(deleted)
         for first, last in deleted:
             for offset in range(first, last + 1):
-                self.counts.pop(offset, None)
+                self.forget(offset)
 
     @rule(one=ranges)
     def pend(self, one: tuple[int, int]) -> None:
@@ -106,7 +110,7 @@ class DispatchMachine(RuleBasedStateMachine):
         self.acks = 0
         self.dispatcher.acknowledged(deleted.ranges())
         for offset in members(deleted):
-            self.counts.pop(offset, None)
+            self.forget(offset)
         self.dispatcher.withhold(released)
         self.withheld.update(released)
 
@@ -117,15 +121,18 @@ class DispatchMachine(RuleBasedStateMachine):
         self.withheld = OffsetSet()
 
     @precondition(lambda self: self.dispatcher.consumers)
-    @rule(which=st.integers(0, 2), one=ranges)
-    def nack(self, which: int, one: tuple[int, int]) -> None:
+    @rule(which=st.integers(0, 2), one=ranges, seen=st.integers(0, 3))
+    def nack(self, which: int, one: tuple[int, int], seen: int) -> None:
         consumers = self.dispatcher.consumers
         consumer = consumers[which % len(consumers)]
-        self.count(members(consumer.held) & set(range(one[0], one[1] + 1)))
-        self.dispatcher.nack(consumer, [one])
+        had = members(consumer.held) | members(self.dispatcher.replay)
+        had &= set(range(one[0], one[1] + 1))
+        self.count({offset for offset in had if self.counts.get(offset, 0) <= seen})
+        self.dispatcher.nack(consumer, [one], seen)
 
-    def held_by_active(self) -> set[int]:
-        return members(self.dispatcher.active.held) if self.dispatcher.active else set()
+    def forget(self, offset: int) -> None:
+        self.counts.pop(offset, None)
+        self.vanished.pop(offset, None)
 
     def count(self, given_back: set[int]) -> None:
         for offset in given_back:

@@ -315,10 +315,10 @@ class KeySharedMachine(RuleBasedStateMachine):
         self.world.pump()
 
     @precondition(lambda self: self.has_begun and self.world.consumers)
-    @rule(place=which, again=st.booleans())
-    def detach(self, place: int, again: bool) -> None:
+    @rule(place=which, again=st.booleans(), vanishes=st.booleans())
+    def detach(self, place: int, again: bool, vanishes: bool) -> None:
         consumer = self.one(place)
-        self.world.dispatcher.detach(consumer)
+        self.world.dispatcher.detach(consumer, vanished=vanishes)
         assert not consumer.held
         if again:
             self.world.attach(consumer.consumer_id, 3)
@@ -361,7 +361,7 @@ class KeySharedMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.has_begun and self.world.consumers)
     @rule(place=which, first=offsets, count=st.integers(0, 20))
     def nack(self, place: int, first: int, count: int) -> None:
-        self.world.dispatcher.nack(self.one(place), [(first, first + count)])
+        self.world.dispatcher.nack(self.one(place), [(first, first + count)], 0)
         self.world.pump()
 
     @precondition(lambda self: self.has_begun)
@@ -549,10 +549,10 @@ def test_what_comes_back_goes_to_the_holder_while_it_holds_more_of_the_slot() ->
     world.pump()
     world.attach(2, permits=100)
     log.add_keys(key)
-    world.dispatcher.nack(first, [(0, 0)])
+    world.dispatcher.nack(first, [(0, 0)], 0)
     world.pump()
     assert offsets_to(world, 1) == [0, 1, 0]
-    world.dispatcher.nack(first, [(0, 1)])
+    world.dispatcher.nack(first, [(0, 1)], 0)
     world.pump()
     assert offsets_to(world, 2) == [0, 1, 2], "nothing is unsettled: it moves, in order"
 
@@ -654,7 +654,7 @@ def test_other_messages_do_not_come_between_the_parts_of_one() -> None:
     world, first = two_consumers(log)
     first.permits = 2
     world.pump()
-    world.dispatcher.nack(first, [(0, 0)])
+    world.dispatcher.nack(first, [(0, 0)], 0)
     first.permits = 100
     world.pump()
     assert [offset for offset, _ in world.history] == [*range(log.end), 0]

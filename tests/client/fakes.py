@@ -289,7 +289,9 @@ class FakeCluster(FakeGroups):
             for offset in range(one.first, one.last + 1):
                 if attachment is not None and offset in attachment.sent:
                     del attachment.sent[offset]
-                    cursor.redelivered[offset] = cursor.redelivered.get(offset, 0) + 1
+                    count = cursor.redelivered.get(offset, 0)
+                    if count <= body.redelivery_count:
+                        cursor.redelivered[offset] = count + 1
         return broker_pb2.CommandNackResponse()
 
     def on_seek(self, link: FakeLink, body: Any) -> Any:
@@ -326,9 +328,7 @@ class FakeCluster(FakeGroups):
         return broker_pb2.CommandCloseConsumerResponse()
 
     def detach(self, cursor: Cursor, consumer_id: int) -> None:
-        attachment = cursor.attached.pop(consumer_id, None)
-        for offset in attachment.sent if attachment is not None else ():
-            cursor.redelivered[offset] = cursor.redelivered.get(offset, 0) + 1
+        cursor.attached.pop(consumer_id, None)
 
     def dispatch(self) -> None:
         for (topic, name, number), cursor in self.cursors.items():

@@ -125,13 +125,12 @@ class AcksInTransactions:
     def _ended(self, number: int, committed: bool) -> None:
         acks = self._acks.pop(number, None)
         wanted = self._unacked.end_transaction(number, committed=committed)
+        self._ask_again(wanted)
         if acks is not None and not committed and self._comes_in_order(acks, wanted):
             # What it acknowledged comes before what lies behind it.
             if self._type is SubscriptionType.EXCLUSIVE:
                 self._note_after(acks)
             self._attach_again()
-        else:
-            self._ask_again(wanted)
         self._on_ended()
 
     def _comes_in_order(self, acks: TransactionAcks, wanted: list[Range]) -> bool:

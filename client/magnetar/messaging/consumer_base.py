@@ -158,9 +158,7 @@ class ConsumerBase(MessageSource):
                 ConsumerConfig, which doubles with each redelivery.
         """
         receiver, first, last = self._place(message)
-        redelivery_count = message.redelivery_count if isinstance(message, Message) else 0
-        delay_ms = None if delay_s is None else delay_s * 1_000
-        receiver.nack([(first, last)], redelivery_count, delay_ms)
+        receiver.nack([(first, last)], None if delay_s is None else delay_s * 1_000)
 
     def nack_many(self, messages: Iterable[Message], *, delay_s: float | None = None) -> None:
         """Give several messages back, as `nack` does for a single message."""

@@ -36,8 +36,10 @@ class DeadLetterPolicy:
     """When a message moves to the topic for dead letters, and which topic that is.
 
     Attributes:
-        redeliveries_max: how often a message is delivered again before it moves. The broker counts
-            in memory, so the count begins again when the broker restarts.
+        redeliveries_max: how often the application is given a message again before it moves: so
+            it is given the message once more than that. A copy that stayed in the queue of a
+            consumer counts only if that consumer vanished. The broker counts in memory, so the
+            count begins again when the broker restarts.
         topic: the topic's name; by default "TOPIC-SUBSCRIPTION-DLQ". If it does not exist, it is
             made with a single partition. Several subscriptions may share it: each moves
             its own copy of a message, once.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from magnetar.config import ConsumerConfig
 from magnetar.link.runtime import Runtime
@@ -23,12 +23,13 @@ class DelayedNacks:
         runtime: Runtime,
         config: ConsumerConfig,
         unacked: UnackedTracker,
-        ask_again: Callable[[list[Range]], None],
+        ask_again: Callable[[Mapping[int, list[Range]]], None],
     ) -> None:
         """No nack waits yet.
 
         Args:
-            ask_again: called with the offsets that are due and were not acknowledged meanwhile.
+            ask_again: called with the offsets that are due and were not acknowledged meanwhile, by
+                their redelivery counts.
         """
         self._runtime = runtime
         self._config = config
@@ -38,22 +39,23 @@ class DelayedNacks:
         self._waiting: dict[int, IntervalSet] = {}
         self._timers: dict[int, asyncio.TimerHandle] = {}
 
-    def add(
-        self, ranges: Iterable[Range], redelivery_count: int, delay_ms: float | None = None
-    ) -> None:
+    def add(self, ranges: Iterable[Range], delay_ms: float | None = None) -> None:
         """Give messages back after a delay, if the application has them.
 
         Args:
             ranges: the offsets.
-            redelivery_count: how often they were delivered before.
             delay_ms: the delay in milliseconds; None: as configured.
         """
         given_back = self._unacked.nack_begins(ranges)
-        if not given_back:
+        if delay_ms is not None:
+            if given_back:
+                self._wait(given_back, delay_ms)
             return
+        for redelivery_count, some in self._unacked.by_count(given_back).items():
+            self._wait(some, self._config.nack_delay_of(redelivery_count))
+
+    def _wait(self, given_back: list[Range], delay_ms: float) -> None:
         now_ms = self._runtime.now_ms()
-        if delay_ms is None:
-            delay_ms = self._config.nack_delay_of(redelivery_count)
         due_ms = now_ms + max(0.0, delay_ms)
         tick = math.ceil(due_ms / NACK_TICK_MS)
         waiting = self._waiting.get(tick)

@@ -248,6 +248,4 @@ class MessageSource:
         async def acknowledge(txn: Transaction) -> None:
             await asyncio.shield(receiver.ack_in_transaction(ranges, txn))
 
-        dead_letters.move(
-            columns, acknowledge, lambda: receiver.nack(ranges, columns.redelivery_count)
-        )
+        dead_letters.move(columns, acknowledge, lambda: receiver.nack(ranges))

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from magnetar.link.runtime import Runtime
 from magnetar.link.session import LinkSession, Result
 from magnetar.messaging.acks import RANGES_PER_COMMAND_MAX, ranges_to_wire
-from magnetar.messaging.interval_set import Range
+from magnetar.messaging.interval_set import IntervalSet, Range
 from magnetar_core.errors import MagnetarError
 from magnetar_core.ids import SubscriptionName
+from magnetar_core.transport import LinkClosed
 from magnetar_core.wire import broker_pb2
 
 log = logging.getLogger("magnetar")
 
 
 class NackRequests:
-    """The nacks of a consumer on a partition."""
+    """The nacks of a consumer on a partition.
+
+    Each attachment brings all unacknowledged messages by itself. So a nack that did not reach the
+    broker is sent after the next one only to be counted.
+    """
 
     def __init__(
         self,
@@ -35,22 +40,37 @@ class NackRequests:
         self._name = name
         self._consumer_id = consumer_id
         self._attached = attached
+        # By redelivery counts: to be sent after the next attachment.
+        self._unsent: dict[int, IntervalSet] = {}
 
-    def ask(self, ranges: list[Range]) -> None:
-        """Send a nack, if the consumer is attached.
+    def ask(self, counts: Mapping[int, list[Range]]) -> None:
+        """Send nacks, now or after the next attachment.
 
-        Otherwise the next attachment brings all unacknowledged messages by itself.
+        Args:
+            counts: the offsets, by the redelivery counts with which the application had them.
         """
+        for redelivery_count, ranges in counts.items():
+            for start in range(0, len(ranges), RANGES_PER_COMMAND_MAX):
+                self._ask(ranges[start : start + RANGES_PER_COMMAND_MAX], redelivery_count)
+
+    def on_attached(self) -> None:
+        """Send what could not be sent."""
+        unsent, self._unsent = self._unsent, {}
+        self.ask({count: list(ranges) for count, ranges in unsent.items()})
+
+    def _ask(self, ranges: list[Range], redelivery_count: int) -> None:
         session = self._attached()
-        if session is None or not ranges:
+        if session is None:
+            self._unsent.setdefault(redelivery_count, IntervalSet()).add_all(ranges)
             return
-        ranges, rest = ranges[:RANGES_PER_COMMAND_MAX], ranges[RANGES_PER_COMMAND_MAX:]
 
         def on_reply(result: Result[broker_pb2.CommandNackResponse]) -> None:
-            if isinstance(result, MagnetarError):
-                if result.retriable and session is self._attached():
+            if isinstance(result, LinkClosed):
+                self._ask(ranges, redelivery_count)
+            elif isinstance(result, MagnetarError):
+                if result.retriable:
                     delay_s = self._runtime.config.backoff_ms_max / 1000
-                    self._runtime.loop.call_later(delay_s, self.ask, ranges)
+                    self._runtime.loop.call_later(delay_s, self._ask, ranges, redelivery_count)
                 else:
                     log.info("%s: a nack failed: %s", self._name, result)
 
@@ -59,7 +79,7 @@ class NackRequests:
                 subscription=self._name.to_wire(),
                 consumer_id=self._consumer_id,
                 ranges=ranges_to_wire(ranges),
+                redelivery_count=redelivery_count,
             ),
             on_reply,
         )
-        self.ask(rest)

@@ -103,8 +103,8 @@ class PartitionReceiver:
         self._last_refusal: MagnetarError | None = None
         self._started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._started.add_done_callback(_retrieve)
-        requests = NackRequests(runtime, self.name, consumer_id, lambda: self._attached)
-        self._nacks = DelayedNacks(runtime, config, self.unacked, requests.ask)
+        self._nack_requests = NackRequests(runtime, self.name, consumer_id, lambda: self._attached)
+        self._nacks = DelayedNacks(runtime, config, self.unacked, self._nack_requests.ask)
         self._closing = False
         self.acks = PlainAcks(
             runtime,
@@ -127,7 +127,7 @@ class PartitionReceiver:
             subscription_type,
             self.member,
             self.unacked,
-            ask_again=requests.ask,
+            ask_again=self._ask_again,
             attach_again=self._detach,
             on_ended=self._tell_settled,
             on_refused=self._tell_lost,
@@ -222,18 +222,19 @@ class PartitionReceiver:
         self.unacked.ack_in_transaction(txn.number, ranges)
         return receipt
 
-    def nack(
-        self, ranges: Iterable[Range], redelivery_count: int, delay_ms: float | None = None
-    ) -> None:
+    def nack(self, ranges: Iterable[Range], delay_ms: float | None = None) -> None:
         """Give messages back after a delay, if the application has them.
 
         Args:
             ranges: the offsets.
-            redelivery_count: how often they were delivered before.
             delay_ms: the delay in milliseconds; None: as configured.
         """
-        self._nacks.add(ranges, redelivery_count, delay_ms)
+        self._nacks.add(ranges, delay_ms)
         self._tell_settled()
+
+    def _ask_again(self, ranges: Iterable[Range]) -> None:
+        """Ask for messages again that the application has had."""
+        self._nack_requests.ask(self.unacked.by_count(ranges))
 
     def reset(self) -> None:
         """Attach again, since earlier deliveries no longer count.
@@ -243,6 +244,8 @@ class PartitionReceiver:
         """
         self.resets += 1
         self.queue.take_back()
+        # What the application has had counts as delivered; what it has not had does not.
+        self._nack_requests.ask(self.unacked.unacknowledged())
         if self._ownership is not None:
             self._acks_in_transactions.reset()
         self.unacked.reset()
@@ -268,6 +271,7 @@ class PartitionReceiver:
     def lose(self, error: MagnetarError) -> None:
         """Note that the partition is lost; acks that are under way will be refused."""
         session = self._attached
+        self._nack_requests.ask(self.unacked.unacknowledged())
         self._stop(error)
         if session is not None:
             # Where the broker does not know that yet, it would keep others from attaching.
@@ -284,6 +288,7 @@ class PartitionReceiver:
         try:
             async with asyncio.timeout(self._runtime.config.close_timeout_ms / 1000):
                 await self.acks.flush()
+                self._nack_requests.ask(self.unacked.unacknowledged())
                 if self._attached is not None:
                     await self._attached.call(self._close_command())
         except (MagnetarError, LinkClosed, TimeoutError) as error:
@@ -425,6 +430,8 @@ class PartitionReceiver:
         self.waiting = reply.waiting
         self._attached = session
         session.on_close(lambda: self._on_session_closed(session))
+        # Before the broker may send: then the messages wait there, and nobody else has them.
+        self._nack_requests.on_attached()
         if not self.stopped:
             self.queue.begin()
 

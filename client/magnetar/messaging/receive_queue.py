@@ -43,14 +43,14 @@ class ReceiveQueue:
         unacked: UnackedTracker,
         *,
         flow: Callable[[int, int], None],
-        give_back: Callable[[list[Range], int], None],
+        give_back: Callable[[list[Range]], None],
     ) -> None:
         """An empty queue.
 
         Args:
             number: the receiver's number, which each delivered batch carries.
             flow: gives the broker more permits: a number of messages, and a number of bytes.
-            give_back: asks for the redelivery of a damaged batch, given its redelivery count.
+            give_back: asks for the redelivery of a damaged batch.
         """
         self.ready: deque[BatchCursor] = deque()
         # One past the last message that the application was given; None before the first.
@@ -122,7 +122,8 @@ class ReceiveQueue:
             self._give_back_damaged(cursor)
             raise
         taken = cursor.take(count_max)
-        self._unacked.hand_out(taken.first_offset, taken.last_offset)
+        count = cursor.batch.redelivery_count
+        self._unacked.hand_out(taken.first_offset, taken.last_offset, count)
         self.given_end = max(self.given_end or 0, taken.last_offset + 1)
         self._permits.use(len(taken) * cursor.batch.permits)
         if not cursor.ranges:
@@ -161,7 +162,7 @@ class ReceiveQueue:
             base = lent.batch.first_offset
             first, last = base + places.start, base + places.stop - 1
             self.ready[0].skip(len(places))
-            self._unacked.hand_out(first, last)
+            self._unacked.hand_out(first, last, lent.batch.redelivery_count)
             self.given_end = max(self.given_end or 0, last + 1)
             self._permits.use(len(places))
 
@@ -253,7 +254,7 @@ class ReceiveQueue:
     def _give_back_damaged(self, cursor: BatchCursor) -> None:
         ranges = cursor.ranges[::-1]
         for first, last in ranges:
-            self._unacked.hand_out(first, last)
+            self._unacked.hand_out(first, last, cursor.batch.redelivery_count)
             self._permits.use((last - first + 1) * cursor.batch.permits)
         self._permits.use_bytes(cursor.batch)
-        self._give_back(ranges, cursor.batch.redelivery_count)
+        self._give_back(ranges)

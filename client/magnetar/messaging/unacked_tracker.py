@@ -33,6 +33,8 @@ class UnackedTracker:
         # Handed out, and neither acknowledged for good nor given back. More than held: what a
         # transaction acknowledged that may still abort, or did.
         self.given = IntervalSet()
+        # Of given: what the application had before, by the redelivery counts with which it has it.
+        self._redelivered: dict[int, IntervalSet] = {}
         # Of held: a plain ack of them is under way.
         self.acking = IntervalSet()
         # Of held: given back, and soon asked for again.
@@ -63,11 +65,48 @@ class UnackedTracker:
         self.queued.add_all(new)
         return list(new)
 
-    def hand_out(self, first: int, last: int) -> None:
-        """Note that the application has received these messages."""
+    def hand_out(self, first: int, last: int, redelivery_count: int) -> None:
+        """Note that the application has received these messages, with this redelivery count."""
         self.queued.remove(first, last)
         self.held.add(first, last)
         self.given.add(first, last)
+        if redelivery_count or self._redelivered:
+            self._forget_counts([(first, last)])
+            if redelivery_count:
+                self._redelivered.setdefault(redelivery_count, IntervalSet()).add(first, last)
+
+    def unacknowledged(self) -> dict[int, list[Range]]:
+        """Return what the application has, without acks under way, as by_count() sorts it."""
+        self._catch_up()
+        free = IntervalSet(self.held)
+        free.remove_all(self.acking)
+        return self.by_count(free)
+
+    def by_count(self, ranges: Iterable[Range]) -> dict[int, list[Range]]:
+        """Sort messages that the application has by the redelivery counts with which it has them.
+
+        A nack names the count. The broker raises it unless it is higher by now: then this client
+        has dropped a later copy, which the application has not seen.
+        """
+        first_time = IntervalSet(ranges)
+        counts: dict[int, list[Range]] = {}
+        for count, redelivered in self._redelivered.items():
+            found = [part for first, last in first_time for part in redelivered.within(first, last)]
+            if found:
+                counts[count] = found
+                first_time.remove_all(found)
+        if first_time:
+            counts[0] = list(first_time)
+        return counts
+
+    def _forget_counts(self, ranges: Iterable[Range]) -> None:
+        if not self._redelivered:
+            return
+        ranges = list(ranges)
+        for count, redelivered in list(self._redelivered.items()):
+            redelivered.remove_all(ranges)
+            if not redelivered:
+                del self._redelivered[count]
 
     def has_queued(self, ranges: Iterable[Range]) -> bool:
         """Whether a message at one of these offsets is queued."""
@@ -142,6 +181,7 @@ class UnackedTracker:
         self._catch_up()
         for known in (self.acking, self.held, self.dropped, self.given):
             known.remove_all(ranges)
+        self._forget_counts(ranges)
 
     def ack_failed(self, ranges: Sequence[Range]) -> None:
         """Note that a plain ack has failed: the application has the messages again."""
@@ -184,6 +224,7 @@ class UnackedTracker:
         if committed:
             self.dropped.remove_all(acked)
             self.given.remove_all(acked)
+            self._forget_counts(acked)
             return []
         wanted = IntervalSet(acked)
         wanted.remove_all(confirmed)
@@ -213,19 +254,24 @@ class UnackedTracker:
         self.nacking.add_all(given_back)
         return list(given_back)
 
-    def nack_due(self, ranges: Iterable[Range]) -> list[Range]:
+    def nack_due(self, ranges: Iterable[Range]) -> dict[int, list[Range]]:
         """Return the offsets of a nack whose time has come, without those acknowledged meanwhile.
 
         A copy that the application received after the nack is another delivery, and is not given
         back.
+
+        Returns:
+            The offsets as by_count() sorts them.
         """
         self._catch_up()
         given_back: list[Range] = []
         for first, last in ranges:
             given_back += self.nacking.within(first, last)
+        counts = self.by_count(given_back)
         for known in (self.nacking, self.held, self.dropped, self.given):
             known.remove_all(given_back)
-        return given_back
+        self._forget_counts(given_back)
+        return counts
 
     def detach(self) -> None:
         """Drop queued messages, since the link broke and they come again."""
@@ -241,3 +287,4 @@ class UnackedTracker:
         self.acking.clear()
         self.nacking.clear()
         self.dropped.clear()
+        self._redelivered.clear()

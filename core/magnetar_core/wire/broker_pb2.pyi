@@ -429,14 +429,16 @@ class CommandAckResponse(_message.Message):
     def __init__(self, consumer_id: _Optional[int] = ..., txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ...) -> None: ...
 
 class CommandNack(_requests.Request[CommandNackResponse]):
-    __slots__ = ("subscription", "consumer_id", "ranges")
+    __slots__ = ("subscription", "consumer_id", "ranges", "redelivery_count")
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     CONSUMER_ID_FIELD_NUMBER: _ClassVar[int]
     RANGES_FIELD_NUMBER: _ClassVar[int]
+    REDELIVERY_COUNT_FIELD_NUMBER: _ClassVar[int]
     subscription: _common_pb2.Subscription
     consumer_id: int
     ranges: _containers.RepeatedCompositeFieldContainer[_common_pb2.OffsetRange]
-    def __init__(self, subscription: _Optional[_Union[_common_pb2.Subscription, _Mapping]] = ..., consumer_id: _Optional[int] = ..., ranges: _Optional[_Iterable[_Union[_common_pb2.OffsetRange, _Mapping]]] = ...) -> None: ...
+    redelivery_count: int
+    def __init__(self, subscription: _Optional[_Union[_common_pb2.Subscription, _Mapping]] = ..., consumer_id: _Optional[int] = ..., ranges: _Optional[_Iterable[_Union[_common_pb2.OffsetRange, _Mapping]]] = ..., redelivery_count: _Optional[int] = ...) -> None: ...
 
 class CommandNackResponse(_message.Message):
     __slots__ = ()

@@ -37,7 +37,7 @@ class Partition:
             config,
             self.unacked,
             flow=lambda count, byte_count: self.flows.append((count, byte_count)),
-            give_back=lambda ranges, count: None,
+            give_back=lambda ranges: None,
         )
         self.run = AckRun()
         self.lent = NOTHING_LENT

@@ -11,7 +11,7 @@ TXN, OTHER = 1, 2
 def holding(*ranges: tuple[int, int]) -> UnackedTracker:
     unacked = UnackedTracker()
     for first, last in unacked.arrive(ranges):
-        unacked.hand_out(first, last)
+        unacked.hand_out(first, last, 0)
     return unacked
 
 
@@ -72,7 +72,7 @@ def test_only_what_is_held_and_not_being_acknowledged_is_given_back() -> None:
     assert unacked.nack_begins([(0, 9)]) == [(0, 1), (3, 3)]
     assert unacked.nack_begins([(0, 9)]) == []
     assert unacked.arrive([(3, 3)]) == []
-    assert unacked.nack_due([(0, 1), (3, 3)]) == [(0, 1), (3, 3)]
+    assert unacked.nack_due([(0, 1), (3, 3)]) == {0: [(0, 1), (3, 3)]}
     assert list(unacked.held) == [(2, 2)]
 
 
@@ -83,8 +83,8 @@ def test_a_nack_of_an_earlier_copy_does_not_give_back_a_later_one() -> None:
     unacked.ack_in_transaction_confirmed(TXN, [(0, 0)])
     assert unacked.end_transaction(TXN, committed=False) == []
     unacked.arrive([(0, 0)])
-    unacked.hand_out(0, 0)
-    assert unacked.nack_due([(0, 0)]) == []
+    unacked.hand_out(0, 0, 1)
+    assert unacked.nack_due([(0, 0)]) == {}
     assert list(unacked.held) == [(0, 0)]
 
 
@@ -94,3 +94,33 @@ def test_an_ack_of_an_earlier_copy_takes_the_queued_one_along() -> None:
     assert unacked.claim([(3, 9)]) == [(3, 4)]
     assert list(unacked.queued) == [(0, 2)]
     assert list(unacked.held) == [(3, 4)]
+
+
+def test_what_the_application_has_bears_the_count_of_the_copy_that_it_has() -> None:
+    unacked = UnackedTracker()
+    unacked.arrive([(0, 9)])
+    unacked.hand_out(0, 4, 0)
+    unacked.hand_out(5, 7, 2)
+    # Of these the application sees nothing.
+    assert unacked.arrive([(3, 6)]) == []
+    unacked.ack_begins([(5, 5)])
+    assert unacked.unacknowledged() == {2: [(6, 7)], 0: [(0, 4)]}
+    assert unacked.by_count([(4, 6)]) == {2: [(5, 6)], 0: [(4, 4)]}
+    assert unacked.nack_begins([(3, 6)]) == [(3, 4), (6, 6)]
+    assert unacked.nack_due([(3, 6)]) == {2: [(6, 6)], 0: [(3, 4)]}
+    unacked.arrive([(3, 6)])
+    unacked.hand_out(3, 4, 1)
+    assert unacked.unacknowledged() == {2: [(7, 7)], 1: [(3, 4)], 0: [(0, 2)]}
+
+
+def test_a_message_that_is_settled_leaves_its_count_behind() -> None:
+    unacked = UnackedTracker()
+    unacked.arrive([(0, 9)])
+    unacked.hand_out(0, 9, 3)
+    unacked.ack_begins([(0, 1)])
+    unacked.ack_confirmed([(0, 1)])
+    unacked.ack_in_transaction(TXN, [(2, 3)])
+    unacked.end_transaction(TXN, committed=True)
+    assert unacked.by_count([(0, 4)]) == {3: [(4, 4)], 0: [(0, 3)]}
+    unacked.reset()
+    assert unacked.by_count([(4, 9)]) == {0: [(4, 9)]}

@@ -51,8 +51,8 @@ MUTANTS = (
     Mutant(
         name="held-lost-with-consumer",
         file=_DISPATCH,
-        old="        self._give_back(consumer.held.copy())\n        consumer.held.clear()",
-        new="        consumer.held.clear()",
+        old="        self._return(consumer, vanished=vanished)\n",
+        new="        consumer.held.clear()\n",
         mistake="What a consumer held when it left is delivered to nobody.",
     ),
     Mutant(
@@ -72,15 +72,15 @@ MUTANTS = (
     Mutant(
         name="failover-forgets-what-is-held",
         file=_DISPATCH,
-        old="            self.active.held.clear()\n            self._give_back(held)",
+        old="            self._return(self.active, vanished=False)",
         new="            self.active.held.clear()",
         mistake="When another consumer becomes active, it does not get what the last one held.",
     ),
     Mutant(
         name="nack-of-others",
         file=_DISPATCH,
-        old="        consumer.held.difference_update(returned)\n        self._give_back(returned)",
-        new="        self._give_back(returned)",
+        old="        consumer.held.difference_update(returned)\n        had =",
+        new="        had =",
         mistake="What a consumer gave back still counts as held by it.",
     ),
     Mutant(
@@ -93,12 +93,23 @@ MUTANTS = (
     Mutant(
         name="redeliveries-not-counted",
         file=_DISPATCH,
-        old=(
-            "        self.redeliveries.raise_for(offsets)\n"
-            "        for first, last in offsets.ranges():"
-        ),
-        new="        for first, last in offsets.ranges():",
-        mistake="Nothing counts how often a message came again: no dead letter ever moves.",
+        old="        self.redeliveries.raise_after(had, redelivery_count)\n",
+        new="",
+        mistake="No nack counts: no dead letter ever moves.",
+    ),
+    Mutant(
+        name="nack-counts-always",
+        file=_DISPATCH,
+        old="            offsets.difference_update(self._levels[redelivery_count])\n",
+        new="",
+        mistake="A nack of a message that came again meanwhile counts once more.",
+    ),
+    Mutant(
+        name="queued-copies-count",
+        file=_DISPATCH,
+        old="        self.redeliveries.leave(held, consumer.consumer_id if vanished else None)\n",
+        new="        self.redeliveries.raise_for(held)\n",
+        mistake="What stays in the queue of a consumer that leaves counts as delivered.",
     ),
     Mutant(
         name="parts-to-different-consumers",
@@ -146,9 +157,12 @@ MUTANTS = (
         file=_DELIVERY,
         old=(
             "        if attachment is not None and attachment.session is session:\n"
-            "            self._detach(attachment)"
+            "            self._detach(attachment, vanished=vanished)"
         ),
-        new="        if attachment is not None:\n            self._detach(attachment)",
+        new=(
+            "        if attachment is not None:\n"
+            "            self._detach(attachment, vanished=vanished)"
+        ),
         mistake="The end of an old link detaches the consumer that has attached on a new one.",
     ),
     Mutant(

@@ -93,11 +93,9 @@ MUTANTS = (
         name="commit-forgets-nothing",
         file=_HOLDINGS,
         old=(
-            "            self.dropped.remove_all(acked)\n"
-            "            self.given.remove_all(acked)\n"
-            "            return []"
+            "            self.dropped.remove_all(acked)\n            self.given.remove_all(acked)\n"
         ),
-        new="            self.dropped.remove_all(acked)\n            return []",
+        new="            self.dropped.remove_all(acked)\n",
         mistake="What a commit has settled still counts as given: a cumulative ack takes it again.",
     ),
     Mutant(
@@ -233,8 +231,8 @@ MUTANTS = (
     Mutant(
         name="refused-nack-lost",
         file=_NACKS,
-        old="                if result.retriable and session is self._attached():",
-        new="                if result.retriable and session is not self._attached():",
+        old="                if result.retriable:\n",
+        new="                if not result.retriable:\n",
         mistake="A nack that is refused for a moment is not tried again.",
     ),
     # Groups
