@@ -77,7 +77,8 @@ class PlainAcks:
         self._up_to: int | None = None
         self._up_to_ranges: list[Range] = []
         self._receipt: Receipt | None = None
-        self._awaited = False
+        # Whether some of what has gathered is waited for by flush() alone.
+        self._unawaited = False
         self._linger: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
         self._failure: MagnetarError | None = None
@@ -85,6 +86,7 @@ class PlainAcks:
     def add(self, ranges: Sequence[Range]) -> None:
         """Acknowledge offsets soon; flush() raises if that fails."""
         self._pending.add_all(ranges)
+        self._unawaited = True
         if self._linger_ms == 0:
             self._start()
         elif self._linger is None and self._task is None:
@@ -125,7 +127,6 @@ class PlainAcks:
         if self._receipt is None:
             self._receipt = asyncio.get_running_loop().create_future()
             self._receipt.add_done_callback(_retrieve)
-        self._awaited = True
         receipt = self._receipt
         self._start()
         await asyncio.shield(receipt)
@@ -164,7 +165,7 @@ class PlainAcks:
         up_to, self._up_to = self._up_to, None
         up_to_ranges, self._up_to_ranges = self._up_to_ranges, []
         receipt, self._receipt = self._receipt, None
-        awaited, self._awaited = self._awaited, False
+        unawaited, self._unawaited = self._unawaited, False
         try:
             if up_to is not None:
                 await self._request(CUMULATIVE, [(0, up_to)])
@@ -178,7 +179,7 @@ class PlainAcks:
         except MagnetarError as error:
             log.info("%s: an ack failed: %s", self._name, error)
             self._on_failed([*ranges, *up_to_ranges], error)
-            if not awaited and self._failure is None:
+            if unawaited and self._failure is None:
                 self._failure = error
             if receipt is not None and not receipt.done():
                 receipt.set_exception(error)

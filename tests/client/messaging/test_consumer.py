@@ -411,14 +411,15 @@ def test_acks_without_an_answer_end_when_the_client_closes(another_is_under_way:
 
     async def test(cluster: FakeCluster, client: Client) -> None:
         cluster.topic("flights")
-        cluster.publish("flights", [b"a", b"b"])
+        cluster.publish("flights", [b"a", b"b", b"c"])
         consumer = await client.subscribe("flights", "s", initial_position="earliest")
-        first, second = await consumer.receive_batch(2)
+        first, second, third = await consumer.receive_batch(3)
         cluster.play.when("ack").always(HOLD)
         if another_is_under_way:
             early = asyncio.ensure_future(consumer.ack(first))
             await cluster.play.holds()
         late = asyncio.ensure_future(consumer.ack(second))
+        consumer.ack_nowait(third)
         flush = asyncio.ensure_future(consumer.flush_acks())
         if another_is_under_way:
             await turns()
@@ -428,6 +429,7 @@ def test_acks_without_an_answer_end_when_the_client_closes(another_is_under_way:
                 await early
         else:
             # As the close does in the end: here, in the turn of the loop in which the ack begins.
+            client._cluster.close()
             await asyncio.ensure_future(client._runtime.cancel_all())
         with pytest.raises(ClientClosed):
             await late
