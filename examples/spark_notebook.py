@@ -76,15 +76,13 @@ except MagnetarError as error:
 for topic in (ORDERS, BILLS, CUPS):
     client.admin.topics.create(topic, partitions=2)
 
-producer = client.create_producer(ORDERS)
-
 
 def sell(day: int) -> None:
     with client.transaction() as txn:
         for number in range(day * ORDERS_A_DAY, (day + 1) * ORDERS_A_DAY):
             order = {"number": number, "tea": tea(number), "cups": 1 + number % 2}
             customer = f"table {number % 7}"
-            producer.enqueue(json.dumps(order).encode(), customer.encode(), txn=txn)
+            txn.enqueue(ORDERS, json.dumps(order).encode(), customer.encode())
         if day == DAYS:
             raise RuntimeError("the till broke")
 

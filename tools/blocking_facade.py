@@ -39,8 +39,10 @@ INTERNAL = {
         "add_acks",
         "add_sender",
         "begin",
+        "block",
         "begin_soon",
         "close",
+        "cover",
         "doom",
         "doubt",
         "has_ended",
@@ -52,6 +54,7 @@ INTERNAL = {
         "prepare",
         "require_open",
     },
+    "TransactionScope": {"block"},
 }
 
 # Instance attributes: type and docstring.
@@ -92,8 +95,20 @@ RECEIVE = """
 """
 ACK_NOWAIT = """
     self._loop.check()
-    if txn is not None or not self.inner.extend_acks(messages):
+    if isinstance(txn, Transaction) or not self.inner.extend_acks(messages):
         self._loop.call(lambda: self.inner.ack_nowait(messages, txn=inner_of(txn)))
+"""
+
+ENTER_BLOCK = """
+transaction = self._loop.wait(self.inner.__aenter__())
+transaction.block.join()
+return Transaction(self._loop, transaction)
+"""
+LEAVE_BLOCK = """
+try:
+    self._loop.wait(self.inner.__aexit__(kind, error, traceback))
+finally:
+    self.inner.block.leave()
 """
 
 # What is said otherwise than by the rules.
@@ -371,21 +386,18 @@ class _Module:
         if not hasattr(kind, "__aenter__"):
             return
         closes = "close" in {name for name, _, _ in public_members(pair)}
-        enters = pair.name
-        entered = "return self"
-        if pair.name == "TransactionScope":
-            enters = "Transaction"
-            entered = "return Transaction(self._loop, self._loop.wait(self.inner.__aenter__()))"
-        yield f"    def __enter__(self) -> {enters}:\n        {entered}\n"
+        enters, entered = pair.name, "return self"
+        left = "self._loop.wait(self.inner.__aexit__(kind, error, traceback))"
+        if closes:
+            left = "self.close()"
+        elif pair.name in ("Transaction", "TransactionScope"):
+            # The client's thread begins and ends the block, and this thread is in it.
+            enters, entered, left = "Transaction", ENTER_BLOCK, LEAVE_BLOCK
         self._imports.add("types", "TracebackType")
-        left = (
-            "self.close()"
-            if closes
-            else "self._loop.wait(self.inner.__aexit__(kind, error, traceback))"
-        )
+        yield f"    def __enter__(self) -> {enters}:\n{textwrap.indent(entered, ' ' * 8)}\n"
         yield (
             "    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,"
-            f" traceback: TracebackType | None) -> None:\n        {left}\n"
+            f" traceback: TracebackType | None) -> None:\n{textwrap.indent(left, ' ' * 8)}\n"
         )
 
 

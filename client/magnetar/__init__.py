@@ -69,6 +69,7 @@ from magnetar.topic_partition import TopicPartition
 from magnetar.transactions.participants import TransactionPart
 from magnetar.transactions.producer_identity import PreparedTxnState
 from magnetar.transactions.transaction import Transaction
+from magnetar.transactions.transaction_block import NotGiven
 from magnetar.transactions.transactional_producer import TransactionalProducer
 from magnetar.transactions.txn_send import TxnSend
 from magnetar_core.batch import Codec
@@ -167,6 +168,7 @@ __all__ = [
     "MessageId",
     "MessageTooLarge",
     "NameDescription",
+    "NotGiven",
     "OffsetReset",
     "OutOfRange",
     "OutcomeUnknown",

@@ -46,7 +46,11 @@ class Client(Readings):
 
     def __init__(self, addresses: Sequence[str], runtime: Runtime) -> None:
         super().__init__(Cluster(addresses, runtime))
-        self._transactions = OpenTransactions(self._cluster)
+        self._transactions = OpenTransactions(
+            self._cluster,
+            self.create_producer,
+            lambda consumer_id: self._consumers.find(consumer_id),
+        )
         self._producers = OpenProducers(self._cluster, self._transactions.begin)
         self._consumers = OpenConsumers(self._cluster, self._transactions, self._producers.budget)
         self.admin = AdminClient(self._cluster)
@@ -334,9 +338,12 @@ class Client(Readings):
         """Begin a transaction with `async with`; it commits on exit, and aborts on an exception.
 
             async with client.transaction(timeout_s=60) as txn:
-                await producer.send(b"invoice", txn=txn)
+                await txn.send("invoices", b"invoice 7")
+                await txn.ack(message)
 
-        The arguments and errors are those of begin_transaction() and Transaction.commit().
+        Inside, a send or an ack of this client has to say `txn=None` to be no part of it; see
+        Transaction. The arguments and errors are those of begin_transaction() and
+        Transaction.commit().
         """
         return TransactionScope(lambda: self.begin_transaction(timeout_s, lazy=lazy))
 

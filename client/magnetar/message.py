@@ -31,6 +31,7 @@ class ReceivedBatch:
         "_values",
         "append_time_ms",
         "body_bytes_max",
+        "consumer_id",
         "data",
         "entry_id",
         "first_index",
@@ -50,6 +51,7 @@ class ReceivedBatch:
         ledger_id: int,
         wire: broker_pb2.DeliveredBatch,
         receiver: int = 0,
+        consumer_id: int = 0,
         message_bytes_max: int = MESSAGE_BYTES_MAX_DEFAULT,
     ) -> None:
         """A batch as a broker delivered it.
@@ -57,9 +59,12 @@ class ReceivedBatch:
         Args:
             receiver: the number of the receiver that got the batch; only that receiver may
                 acknowledge its messages.
+            consumer_id: the id of the Consumer or GroupConsumer that received the batch; 0: a
+                reader did.
             message_bytes_max: the largest message that may be opened, in bytes.
         """
         self.receiver = receiver
+        self.consumer_id = consumer_id
         # What opening it may take, whatever it declares.
         self.body_bytes_max = max(message_bytes_max, BODY_BYTES_MAX)
         self.topic = topic
@@ -167,6 +172,7 @@ class AssembledBatch(ReceivedBatch):
         first = parts[0]
         self.body_bytes_max = message_bytes_max + ONE_MESSAGE_OVERHEAD_BYTES
         self.receiver = first.receiver
+        self.consumer_id = first.consumer_id
         self.topic = first.topic
         self.partition = first.partition
         self.ledger_id = first.ledger_id

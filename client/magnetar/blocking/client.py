@@ -326,9 +326,12 @@ class Client(Facade[AsyncClient]):
         """Begin a transaction with `with`; it commits on exit, and aborts on an exception.
 
             with client.transaction(timeout_s=60) as txn:
-                producer.send(b"invoice", txn=txn)
+                txn.send("invoices", b"invoice 7")
+                txn.ack(message)
 
-        The arguments and errors are those of begin_transaction() and Transaction.commit().
+        Inside, a send or an ack of this client has to say `txn=None` to be no part of it; see
+        Transaction. The arguments and errors are those of begin_transaction() and
+        Transaction.commit().
         """
         return TransactionScope(
             self._loop, self._loop.call(lambda: self.inner.transaction(timeout_s, lazy=lazy))

@@ -12,6 +12,7 @@ from magnetar.errors import ClientClosed
 from magnetar.message import Message, MessageColumns
 from magnetar.messaging.consumer import Consumer as AsyncConsumer
 from magnetar.messaging.consumer_base import Acknowledged
+from magnetar.transactions.transaction_block import NOT_GIVEN, NotGiven
 from magnetar_core.ids import MessageId
 
 
@@ -94,17 +95,20 @@ class Consumer(Facade[AsyncConsumer]):
         """Confirm pending acks and leave the subscription."""
         self._loop.wait(self.inner.close())
 
-    def ack(self, message: Acknowledged, *, txn: Transaction | None = None) -> None:
+    def ack(self, message: Acknowledged, *, txn: Transaction | NotGiven | None = NOT_GIVEN) -> None:
         """Acknowledge a message, and wait for the broker's confirmation.
 
         Args:
             message: the message, or its id.
             txn: the message counts as consumed if this transaction commits, and comes again if it
-                aborts.
+                aborts. None: it counts at once. `txn` must be given inside of the block of a
+                transaction of this client.
         Raises:
             TransactionConflict: another transaction has acknowledged the message, or it is
                 acknowledged already. The transaction has failed; abort it.
             InvalidTxnState: the transaction has ended, or failed. No effect.
+            InvalidArgument: `txn` is not given, inside of the block of a transaction, which has
+                failed now. No effect.
             IllegalGeneration: the group has given the partition to another member. The transaction,
                 if there is one, has failed; drop the message.
             OutcomeUnknown: no answer came in time. Acknowledging again is harmless.
@@ -112,7 +116,10 @@ class Consumer(Facade[AsyncConsumer]):
         self._loop.wait(self.inner.ack(message, txn=inner_of(txn)))
 
     def ack_many(
-        self, messages: Iterable[Acknowledged] | MessageColumns, *, txn: Transaction | None = None
+        self,
+        messages: Iterable[Acknowledged] | MessageColumns,
+        *,
+        txn: Transaction | NotGiven | None = NOT_GIVEN,
     ) -> None:
         """Acknowledge many messages, with a single command for each partition.
 
@@ -128,7 +135,7 @@ class Consumer(Facade[AsyncConsumer]):
         self,
         messages: Acknowledged | Iterable[Acknowledged] | MessageColumns,
         *,
-        txn: Transaction | None = None,
+        txn: Transaction | NotGiven | None = NOT_GIVEN,
     ) -> None:
         """Acknowledge messages without waiting for the confirmation.
 
@@ -142,10 +149,12 @@ class Consumer(Facade[AsyncConsumer]):
             IllegalGeneration: as ack.
         """
         self._loop.check()
-        if txn is not None or not self.inner.extend_acks(messages):
+        if isinstance(txn, Transaction) or not self.inner.extend_acks(messages):
             self._loop.call(lambda: self.inner.ack_nowait(messages, txn=inner_of(txn)))
 
-    def ack_cumulative(self, message: Acknowledged, *, txn: Transaction | None = None) -> None:
+    def ack_cumulative(
+        self, message: Acknowledged, *, txn: Transaction | NotGiven | None = NOT_GIVEN
+    ) -> None:
         """Acknowledge a message and all messages before it in its partition.
 
         In a transaction, this acknowledges the messages that this consumer has received and not

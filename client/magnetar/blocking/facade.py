@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Generic, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Generic, ParamSpec, Self, TypeVar, overload
 
 from magnetar.blocking.loop_thread import LoopThread
 from magnetar.groups import settings
 from magnetar.moved_names import missing
 from magnetar.topic_partition import TopicPartition
+from magnetar.transactions.transaction_block import NotGiven
 
 Inner = TypeVar("Inner")
 P = ParamSpec("P")
@@ -44,9 +45,17 @@ class Facade(Generic[Inner]):
         return f"<blocking {self.inner!r}>"
 
 
-def inner_of(facade: Facade[Inner] | None) -> Inner | None:
-    """Return the asyncio object, if there is one."""
-    return None if facade is None else facade.inner
+@overload
+def inner_of(facade: Facade[Inner] | None) -> Inner | None: ...
+
+
+@overload
+def inner_of(facade: Facade[Inner] | NotGiven | None) -> Inner | NotGiven | None: ...
+
+
+def inner_of(facade: Facade[Inner] | NotGiven | None) -> Inner | NotGiven | None:
+    """Return the asyncio object; what is none stays as it is."""
+    return facade.inner if isinstance(facade, Facade) else facade
 
 
 def on_a_thread(callback: OnPartitions | None) -> settings.OnPartitions | None:

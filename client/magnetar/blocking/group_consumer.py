@@ -13,6 +13,7 @@ from magnetar.groups.group_consumer import GroupConsumer as AsyncGroupConsumer
 from magnetar.message import Message, MessageColumns
 from magnetar.messaging.consumer_base import Acknowledged
 from magnetar.topic_partition import TopicPartition
+from magnetar.transactions.transaction_block import NOT_GIVEN, NotGiven
 from magnetar_core.ids import MessageId
 
 
@@ -96,7 +97,10 @@ class GroupConsumer(Facade[AsyncGroupConsumer]):
         return self._loop.wait(self.inner.poll(timeout_s, max_messages))
 
     def ack_offsets(
-        self, offsets: Mapping[TopicPartition, int], *, txn: Transaction | None = None
+        self,
+        offsets: Mapping[TopicPartition, int],
+        *,
+        txn: Transaction | NotGiven | None = NOT_GIVEN,
     ) -> None:
         """Acknowledge all messages that this consumer has received below offsets.
 
@@ -183,17 +187,20 @@ class GroupConsumer(Facade[AsyncGroupConsumer]):
         """
         self._loop.wait(self.inner.close(leave=leave))
 
-    def ack(self, message: Acknowledged, *, txn: Transaction | None = None) -> None:
+    def ack(self, message: Acknowledged, *, txn: Transaction | NotGiven | None = NOT_GIVEN) -> None:
         """Acknowledge a message, and wait for the broker's confirmation.
 
         Args:
             message: the message, or its id.
             txn: the message counts as consumed if this transaction commits, and comes again if it
-                aborts.
+                aborts. None: it counts at once. `txn` must be given inside of the block of a
+                transaction of this client.
         Raises:
             TransactionConflict: another transaction has acknowledged the message, or it is
                 acknowledged already. The transaction has failed; abort it.
             InvalidTxnState: the transaction has ended, or failed. No effect.
+            InvalidArgument: `txn` is not given, inside of the block of a transaction, which has
+                failed now. No effect.
             IllegalGeneration: the group has given the partition to another member. The transaction,
                 if there is one, has failed; drop the message.
             OutcomeUnknown: no answer came in time. Acknowledging again is harmless.
@@ -201,7 +208,10 @@ class GroupConsumer(Facade[AsyncGroupConsumer]):
         self._loop.wait(self.inner.ack(message, txn=inner_of(txn)))
 
     def ack_many(
-        self, messages: Iterable[Acknowledged] | MessageColumns, *, txn: Transaction | None = None
+        self,
+        messages: Iterable[Acknowledged] | MessageColumns,
+        *,
+        txn: Transaction | NotGiven | None = NOT_GIVEN,
     ) -> None:
         """Acknowledge many messages, with a single command for each partition.
 
@@ -217,7 +227,7 @@ class GroupConsumer(Facade[AsyncGroupConsumer]):
         self,
         messages: Acknowledged | Iterable[Acknowledged] | MessageColumns,
         *,
-        txn: Transaction | None = None,
+        txn: Transaction | NotGiven | None = NOT_GIVEN,
     ) -> None:
         """Acknowledge messages without waiting for the confirmation.
 
@@ -231,10 +241,12 @@ class GroupConsumer(Facade[AsyncGroupConsumer]):
             IllegalGeneration: as ack.
         """
         self._loop.check()
-        if txn is not None or not self.inner.extend_acks(messages):
+        if isinstance(txn, Transaction) or not self.inner.extend_acks(messages):
             self._loop.call(lambda: self.inner.ack_nowait(messages, txn=inner_of(txn)))
 
-    def ack_cumulative(self, message: Acknowledged, *, txn: Transaction | None = None) -> None:
+    def ack_cumulative(
+        self, message: Acknowledged, *, txn: Transaction | NotGiven | None = NOT_GIVEN
+    ) -> None:
         """Acknowledge a message and all messages before it in its partition.
 
         In a transaction, this acknowledges the messages that this consumer has received and not

@@ -10,6 +10,7 @@ from magnetar.blocking.transaction import Transaction
 from magnetar.column_batch import ColumnBatch
 from magnetar.messaging.batching import Properties
 from magnetar.messaging.producer import Producer as AsyncProducer
+from magnetar.transactions.transaction_block import NOT_GIVEN, NotGiven
 from magnetar.transactions.txn_send import TxnSend
 from magnetar_core.ids import MessageId
 
@@ -47,7 +48,7 @@ class Producer(Facade[AsyncProducer]):
         properties: Properties | None = None,
         event_time_ms: int | None = None,
         partition: int | None = None,
-        txn: Transaction | None = None,
+        txn: Transaction | NotGiven | None = NOT_GIVEN,
     ) -> MessageId | TxnSend:
         """Send a message and wait until the broker has stored it durably.
 
@@ -60,7 +61,8 @@ class Producer(Facade[AsyncProducer]):
             properties: names and texts that travel with the message.
             event_time_ms: the application's own time, in milliseconds since the Unix epoch.
             partition: the partition's number; by default the key decides.
-            txn: the transaction to which the message belongs.
+            txn: the transaction to which the message belongs; None: none. It must be given inside
+                of the block of a transaction of this client.
         Returns:
             The id of the message. A message of a transaction has no id before the commit, so the
             result is a TxnSend then, and also for a message that was sent in parts.
@@ -68,6 +70,8 @@ class Producer(Facade[AsyncProducer]):
             MessageTooLarge: the message exceeds message_bytes_max. No effect.
             OutcomeUnknown: no answer came in time; the message may be stored.
             InvalidTxnState: the transaction has ended, or failed. No effect.
+            InvalidArgument: `txn` is not given, inside of the block of a transaction, which has
+                failed now. No effect.
             MagnetarError: the broker refused the message.
         """
         return self._loop.wait(
@@ -89,7 +93,7 @@ class Producer(Facade[AsyncProducer]):
         properties: Properties | None = None,
         event_time_ms: int | None = None,
         partition: int | None = None,
-        txn: Transaction | None = None,
+        txn: Transaction | NotGiven | None = NOT_GIVEN,
     ) -> None:
         """Add a message to a batch and return at once.
 
@@ -121,7 +125,7 @@ class Producer(Facade[AsyncProducer]):
         properties: Properties | None = None,
         event_time_ms: int | None = None,
         partition: int | None = None,
-        txn: Transaction | None = None,
+        txn: Transaction | NotGiven | None = NOT_GIVEN,
     ) -> None:
         """Add a message to a batch, and wait while too many messages are unacknowledged.
 
@@ -150,7 +154,7 @@ class Producer(Facade[AsyncProducer]):
         keys: Sequence[bytes] | None = None,
         *,
         partition: int | None = None,
-        txn: Transaction | None = None,
+        txn: Transaction | NotGiven | None = NOT_GIVEN,
     ) -> None:
         """Enqueue many messages at once, which is the fastest way to send messages.
 
@@ -160,7 +164,7 @@ class Producer(Facade[AsyncProducer]):
             values: the contents of the messages.
             keys: the keys, as many as values.
             partition: the partition's number for all of them; by default the keys decide.
-            txn: the transaction to which the messages belong.
+            txn: as for send.
         Raises:
             InvalidArgument: a value or key is not bytes, or the numbers of values and keys differ.
                 No effect.
@@ -173,7 +177,7 @@ class Producer(Facade[AsyncProducer]):
         batches: Iterable[ColumnBatch],
         *,
         partition: int | None = None,
-        txn: Transaction | None = None,
+        txn: Transaction | NotGiven | None = NOT_GIVEN,
     ) -> None:
         """Enqueue batches that consist of columns. Keys do not determine the partition.
 
@@ -183,7 +187,7 @@ class Producer(Facade[AsyncProducer]):
             batches: each is sent as it is.
             partition: the partition's number for all of them; by default each batch goes to the
                 next partition.
-            txn: the transaction to which the messages belong.
+            txn: as for send.
         Raises:
             MessageTooLarge: a batch exceeds the broker's limit, or a message exceeds
                 message_bytes_max. The batches before it are enqueued.

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 
 from magnetar.blocking.facade import Facade
 from magnetar.enums import TransactionStatus
+from magnetar.message import Message, MessageColumns
 from magnetar.transactions.participants import TransactionPart
 from magnetar.transactions.transaction import Transaction as AsyncTransaction
 from magnetar.transactions.transaction_scope import TransactionScope as AsyncTransactionScope
+from magnetar.transactions.txn_send import TxnSend
 from magnetar_core.errors import MagnetarError
 from magnetar_core.ids import TxnID
 
@@ -19,8 +22,14 @@ class Transaction(Facade[AsyncTransaction]):
     As a context manager it commits on exit, and aborts on an exception.
 
         with client.transaction(timeout_s=60) as txn:
-            producer.send(b"invoice", txn=txn)
-            consumer.ack(message, txn=txn)
+            txn.send("invoices", b"invoice 7")
+            txn.ack(message)
+
+    Inside of such a block, a send or an ack of the same client that is given no `txn` raises
+    InvalidArgument, and the transaction fails: it would stay if the transaction aborts. Whoever
+    means that says `txn=None`. The block covers the task that opened it, and the tasks that this
+    task starts inside, until the block is left. Transactions do not nest: an inner block is a
+    transaction of its own, which commits or aborts by itself.
 
     A lazy transaction begins at its coordinator only when it has to: with its second partition, its
     first acknowledgement, or with more messages than fit a batch. Otherwise its messages travel as
@@ -59,6 +68,114 @@ class Transaction(Facade[AsyncTransaction]):
     def failure(self) -> MagnetarError | None:
         """The error of the first send or ack that failed; then only abort() is possible."""
         return self.inner.failure
+
+    def send(
+        self,
+        topic: str,
+        value: bytes,
+        key: bytes | None = None,
+        *,
+        properties: Mapping[str, str] | None = None,
+        event_time_ms: int | None = None,
+        partition: int | None = None,
+    ) -> TxnSend:
+        """Send a message in the transaction, and wait until the broker has stored it durably.
+
+        The client has a producer with default settings for each topic, which all transactions
+        share. For other settings, or to keep the order with the sends of a producer of your own,
+        use `producer.send(..., txn=txn)`.
+
+        Args:
+            topic: the topic's name.
+            value: the content of the message.
+            key: messages with the same key go to the same partition, and stay in order.
+            properties: names and texts that travel with the message.
+            event_time_ms: the application's own time, in milliseconds since the Unix epoch.
+            partition: the partition's number; by default the key decides.
+        Raises:
+            InvalidTxnState: the transaction has ended, or failed. No effect.
+            TopicNotFound: there is no such topic. The transaction has failed.
+            MagnetarError: as Producer.send. The transaction has failed.
+        """
+        return self._loop.wait(
+            self.inner.send(
+                topic,
+                value,
+                key,
+                properties=properties,
+                event_time_ms=event_time_ms,
+                partition=partition,
+            )
+        )
+
+    def enqueue(
+        self,
+        topic: str,
+        value: bytes,
+        key: bytes | None = None,
+        *,
+        properties: Mapping[str, str] | None = None,
+        event_time_ms: int | None = None,
+        partition: int | None = None,
+    ) -> None:
+        """Send a message in the transaction without waiting; commit() raises if it fails.
+
+        The arguments are those of `send`.
+
+        Raises:
+            InvalidTxnState: the transaction has ended, or failed. No effect.
+            MagnetarError: as Producer.enqueue. The transaction has failed.
+        """
+        self._loop.wait(
+            self.inner.enqueue(
+                topic,
+                value,
+                key,
+                properties=properties,
+                event_time_ms=event_time_ms,
+                partition=partition,
+            )
+        )
+
+    def ack(self, message: Message) -> None:
+        """Acknowledge a message in the transaction, at the consumer that received it.
+
+        The message counts as consumed if the transaction commits, and comes again if it aborts.
+        There is no `nack` in a transaction: give a message back with the consumer's `nack`, or
+        abort.
+
+        Args:
+            message: a message that a consumer of this client has received.
+        Raises:
+            InvalidTxnState: the transaction has ended, or failed. No effect.
+            InvalidArgument: no open consumer of this client has received the message. The
+                transaction has failed.
+            TransactionConflict: another transaction has acknowledged the message, or it is
+                acknowledged already. The transaction has failed; abort it.
+            MagnetarError: as Consumer.ack.
+        """
+        self._loop.wait(self.inner.ack(message))
+
+    def ack_many(self, messages: Iterable[Message] | MessageColumns) -> None:
+        """Acknowledge messages in the transaction, with a single command for each partition.
+
+        Args:
+            messages: messages of one consumer, or of several.
+        Raises:
+            MagnetarError: as ack.
+        """
+        self._loop.wait(self.inner.ack_many(messages))
+
+    def ack_cumulative(self, message: Message) -> None:
+        """Acknowledge in the transaction what its consumer received of a partition up to a message.
+
+        Args:
+            message: the last message to acknowledge.
+        Raises:
+            InvalidArgument: the subscription is SHARED or KEY_SHARED.
+            MagnetarError: as ack.
+        """
+        self._loop.wait(self.inner.ack_cumulative(message))
 
     def commit(self, *, wait_finished: bool = False, fingerprint: str = "") -> None:
         """Commit the transaction: all of its messages and acks count, or none of them.
@@ -122,7 +239,10 @@ class Transaction(Facade[AsyncTransaction]):
         self._loop.wait(self.inner.abort())
 
     def __enter__(self) -> Transaction:
-        return self
+
+        transaction = self._loop.wait(self.inner.__aenter__())
+        transaction.block.join()
+        return Transaction(self._loop, transaction)
 
     def __exit__(
         self,
@@ -130,14 +250,21 @@ class Transaction(Facade[AsyncTransaction]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._loop.wait(self.inner.__aexit__(kind, error, traceback))
+
+        try:
+            self._loop.wait(self.inner.__aexit__(kind, error, traceback))
+        finally:
+            self.inner.block.leave()
 
 
 class TransactionScope(Facade[AsyncTransactionScope]):
     """Begins a transaction on entry. Commits on exit, and aborts on an exception."""
 
     def __enter__(self) -> Transaction:
-        return Transaction(self._loop, self._loop.wait(self.inner.__aenter__()))
+
+        transaction = self._loop.wait(self.inner.__aenter__())
+        transaction.block.join()
+        return Transaction(self._loop, transaction)
 
     def __exit__(
         self,
@@ -145,4 +272,8 @@ class TransactionScope(Facade[AsyncTransactionScope]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._loop.wait(self.inner.__aexit__(kind, error, traceback))
+
+        try:
+            self._loop.wait(self.inner.__aexit__(kind, error, traceback))
+        finally:
+            self.inner.block.leave()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import Any
 
 from magnetar.blocking.consumer import Consumer
 from magnetar.blocking.facade import Facade
@@ -17,7 +16,6 @@ from magnetar.transactions.transactional_producer import (
     TransactionalProducer as AsyncTransactionalProducer,
 )
 from magnetar.transactions.txn_send import TxnSend
-from magnetar_core.ids import MessageId
 
 
 class TransactionalProducer(Facade[AsyncTransactionalProducer]):
@@ -31,6 +29,9 @@ class TransactionalProducer(Facade[AsyncTransactionalProducer]):
         producer.begin()
         producer.send("invoices", b"invoice 7")
         producer.commit()
+
+    Between begin() and commit() there is no block as that of `Client.transaction`: sends and acks
+    by other objects of the client are plain, unless they are given `txn=producer.transaction`.
     """
 
     @property
@@ -96,27 +97,67 @@ class TransactionalProducer(Facade[AsyncTransactionalProducer]):
         self._loop.wait(self.inner.begin())
 
     def send(
-        self, topic: str, value: bytes, key: bytes | None = None, **options: Any
-    ) -> TxnSend | MessageId:
+        self,
+        topic: str,
+        value: bytes,
+        key: bytes | None = None,
+        *,
+        properties: Mapping[str, str] | None = None,
+        event_time_ms: int | None = None,
+        partition: int | None = None,
+    ) -> TxnSend:
         """Send a message in the transaction, and wait until the broker has stored it durably.
 
         Args:
             topic: the topic's name.
             value: the content of the message.
-            key: messages with the same key go to the same partition.
-            options: further arguments of Producer.send, except txn.
+            key: messages with the same key go to the same partition, and stay in order.
+            properties: names and texts that travel with the message.
+            event_time_ms: the application's own time, in milliseconds since the Unix epoch.
+            partition: the partition's number; by default the key decides.
         Raises:
             InvalidTxnState: no transaction is open.
-            MagnetarError: as Producer.send.
+            MagnetarError: as Transaction.send.
         """
-        return self._loop.wait(self.inner.send(topic, value, key, **options))
+        return self._loop.wait(
+            self.inner.send(
+                topic,
+                value,
+                key,
+                properties=properties,
+                event_time_ms=event_time_ms,
+                partition=partition,
+            )
+        )
 
-    def enqueue(self, topic: str, value: bytes, key: bytes | None = None, **options: Any) -> None:
+    def enqueue(
+        self,
+        topic: str,
+        value: bytes,
+        key: bytes | None = None,
+        *,
+        properties: Mapping[str, str] | None = None,
+        event_time_ms: int | None = None,
+        partition: int | None = None,
+    ) -> None:
         """Send a message in the transaction without waiting; commit() raises if it fails.
 
         The arguments are those of `send`.
+
+        Raises:
+            InvalidTxnState: no transaction is open.
+            MagnetarError: as Transaction.enqueue.
         """
-        self._loop.wait(self.inner.enqueue(topic, value, key, **options))
+        self._loop.wait(
+            self.inner.enqueue(
+                topic,
+                value,
+                key,
+                properties=properties,
+                event_time_ms=event_time_ms,
+                partition=partition,
+            )
+        )
 
     def acknowledge(self, consumer: Consumer | GroupConsumer, messages: Iterable[Message]) -> None:
         """Acknowledge messages in the transaction.

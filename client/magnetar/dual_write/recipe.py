@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from magnetar.blocking.transactional_producer import TransactionalProducer
 from magnetar.transactions.producer_identity import PreparedTxnState
+from magnetar.transactions.transaction_block import TransactionBlock
 from magnetar_core.errors import InvalidTxnState, ProducerFenced, TxnForgotten
 
 log = logging.getLogger("magnetar")
@@ -103,16 +104,34 @@ class Unit(Generic[Store]):
         self.store = store
         self._producer = producer
 
-    def send(self, topic: str, value: bytes, key: bytes | None = None, **options: Any) -> None:
+    def send(
+        self,
+        topic: str,
+        value: bytes,
+        key: bytes | None = None,
+        *,
+        properties: Mapping[str, str] | None = None,
+        event_time_ms: int | None = None,
+        partition: int | None = None,
+    ) -> None:
         """Send a message, which becomes visible when the unit commits.
 
         Args:
             topic: the topic's name.
             value: the content of the message.
-            key: messages with the same key go to the same partition.
-            options: further arguments of Producer.enqueue, except txn.
+            key: messages with the same key go to the same partition, and stay in order.
+            properties: names and texts that travel with the message.
+            event_time_ms: the application's own time, in milliseconds since the Unix epoch.
+            partition: the partition's number; by default the key decides.
         """
-        self._producer.enqueue(topic, value, key, **options)
+        self._producer.enqueue(
+            topic,
+            value,
+            key,
+            properties=properties,
+            event_time_ms=event_time_ms,
+            partition=partition,
+        )
 
 
 class DualWriter(Generic[Store]):
@@ -193,7 +212,8 @@ class DualWriter(Generic[Store]):
             self._on_step(Step.BEGIN)
             self._producer.begin()
             self._on_step(Step.SEND)
-            yield Unit(self._store, self._producer)
+            with self._covered():
+                yield Unit(self._store, self._producer)
             self._on_step(Step.PREPARE)
             prepared = self._producer.prepare()
             self._on_step(Step.UPDATE_STATE)
@@ -256,6 +276,12 @@ class DualWriter(Generic[Store]):
             self._producer.check_outcome(prepared)
         except TxnForgotten as error:
             log.warning("the database has committed %s last: %s", prepared, error)
+
+    def _covered(self) -> TransactionBlock:
+        """Return a block in which a send that is no part of the unit is a mistake."""
+        transaction = self._producer.inner.transaction
+        assert transaction is not None
+        return transaction.cover("send with unit.send()")
 
     def _write_state(self, prepared: PreparedTxnState) -> None:
         transactional_id = self._producer.identity.transactional_id

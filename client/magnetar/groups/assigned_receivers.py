@@ -34,13 +34,17 @@ class AssignedReceivers:
         consumer_name: str,
         order: list[PartitionReceiver],
         on_change: Callable[[], None],
+        *,
+        received_by: int,
     ) -> None:
         """No partition is assigned yet.
 
         Args:
             order: those that are received from; one that is forgotten leaves it.
             on_change: something can be received now, or never again.
+            received_by: the id of the consumer that the application has.
         """
+        self._received_by = received_by
         self._runtime = runtime
         self._cluster = cluster
         self._settings = settings
@@ -130,6 +134,7 @@ class AssignedReceivers:
             self._config,
             self._on_change,
             ownership,
+            received_by=self._received_by,
         )
         self._by_name[name] = receiver
         self._by_number[receiver.number] = receiver

@@ -30,6 +30,7 @@ from magnetar.messaging.partition_ownership import Ownership
 from magnetar.messaging.partition_receiver import PartitionReceiver
 from magnetar.topic_partition import TopicPartition
 from magnetar.transactions.transaction import Transaction
+from magnetar.transactions.transaction_block import NOT_GIVEN, NotGiven
 from magnetar_core.errors import IllegalGeneration, InvalidArgument, MagnetarError
 from magnetar_core.ids import MessageId, PartitionName
 
@@ -87,6 +88,7 @@ class GroupConsumer(ConsumerBase):
             settings.instance_id or self.member_id,
             self._order,
             self._note_change,
+            received_by=self.consumer_id,
         )
         self._settled = asyncio.Event()
         self._memberships = Memberships(
@@ -161,7 +163,10 @@ class GroupConsumer(ConsumerBase):
         return await self.receive_batch(max_messages, timeout_s)
 
     async def ack_offsets(
-        self, offsets: Mapping[TopicPartition, int], *, txn: Transaction | None = None
+        self,
+        offsets: Mapping[TopicPartition, int],
+        *,
+        txn: Transaction | NotGiven | None = NOT_GIVEN,
     ) -> None:
         """Acknowledge all messages that this consumer has received below offsets.
 
@@ -175,6 +180,7 @@ class GroupConsumer(ConsumerBase):
                 since it was assigned again. The transaction, if there is one, has failed.
             TransactionConflict: as ack.
         """
+        txn = self._given(txn)
         self._require_usable()
         found: list[tuple[PartitionReceiver, list[Range]]] = []
         for place, offset in offsets.items():

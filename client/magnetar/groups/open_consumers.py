@@ -95,6 +95,10 @@ class OpenConsumers:
         await self._start(consumer)
         return consumer
 
+    def find(self, consumer_id: int) -> Consumer | GroupConsumer | None:
+        """Return the open consumer of an id; None: there is none."""
+        return self._open.get(consumer_id)
+
     async def close_all(self) -> None:
         """Close every consumer that is open."""
         for consumer in list(self._open.values()):

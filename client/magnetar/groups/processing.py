@@ -242,14 +242,16 @@ class _Processing:
         producer = self._producer
         sent_count = dead_count = 0
         await producer.begin()
-        for message in messages:
-            outputs = await self._outputs_of(message)
-            if outputs is None:
-                dead_count += 1
-                continue
-            sent_count += len(outputs)
-            for one in outputs:
-                await producer.enqueue(one.topic, one.value, one.key, properties=one.properties)
+        assert producer.transaction is not None
+        with producer.transaction.cover("return what is to be sent from transform(), as an Output"):
+            for message in messages:
+                outputs = await self._outputs_of(message)
+                if outputs is None:
+                    dead_count += 1
+                    continue
+                sent_count += len(outputs)
+                for one in outputs:
+                    await producer.enqueue(one.topic, one.value, one.key, properties=one.properties)
         self._consumer.ack_nowait(messages, txn=producer.transaction)
         await self._commit()
         return sent_count, dead_count

@@ -56,6 +56,8 @@ class Runtime:
         # The highest stamp of a commit that this client has heard of: its own commits get higher
         # ones.
         self.seen_stamp = 0
+        # Blocks of transactions that have not ended: see magnetar.transactions.transaction_block.
+        self.open_blocks: set[object] = set()
         # In order of start: cancelled in that order too.
         self._tasks: dict[int, asyncio.Task[Any]] = {}
         self._task_count = 0

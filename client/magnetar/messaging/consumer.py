@@ -59,6 +59,7 @@ class Consumer(ConsumerBase):
                 initial_position,
                 config,
                 self._note_change,
+                received_by=self.consumer_id,
             )
             for partition in partitions
         }

@@ -18,6 +18,7 @@ from magnetar.messaging.message_source import MessageSource
 from magnetar.messaging.partition_receiver import PartitionReceiver
 from magnetar.messaging.seeking import seek_command
 from magnetar.transactions.transaction import Transaction
+from magnetar.transactions.transaction_block import NOT_GIVEN, NotGiven, require_outside
 from magnetar_core.errors import IllegalGeneration, InvalidArgument, MagnetarError
 from magnetar_core.ids import MessageId
 
@@ -28,17 +29,22 @@ Place = tuple[PartitionReceiver, int, int]
 class ConsumerBase(MessageSource):
     """Acknowledges what it receives at the receiver that a subclass names."""
 
-    async def ack(self, message: Acknowledged, *, txn: Transaction | None = None) -> None:
+    async def ack(
+        self, message: Acknowledged, *, txn: Transaction | NotGiven | None = NOT_GIVEN
+    ) -> None:
         """Acknowledge a message, and wait for the broker's confirmation.
 
         Args:
             message: the message, or its id.
             txn: the message counts as consumed if this transaction commits, and comes again if it
-                aborts.
+                aborts. None: it counts at once. `txn` must be given inside of the block of a
+                transaction of this client.
         Raises:
             TransactionConflict: another transaction has acknowledged the message, or it is
                 acknowledged already. The transaction has failed; abort it.
             InvalidTxnState: the transaction has ended, or failed. No effect.
+            InvalidArgument: `txn` is not given, inside of the block of a transaction, which has
+                failed now. No effect.
             IllegalGeneration: the group has given the partition to another member. The transaction,
                 if there is one, has failed; drop the message.
             OutcomeUnknown: no answer came in time. Acknowledging again is harmless.
@@ -49,7 +55,7 @@ class ConsumerBase(MessageSource):
         self,
         messages: Iterable[Acknowledged] | MessageColumns,
         *,
-        txn: Transaction | None = None,
+        txn: Transaction | NotGiven | None = NOT_GIVEN,
     ) -> None:
         """Acknowledge many messages, with a single command for each partition.
 
@@ -59,6 +65,7 @@ class ConsumerBase(MessageSource):
         Raises:
             MagnetarError: as ack.
         """
+        txn = self._given(txn)
         by_receiver = self._by_receiver(messages, txn)
         if txn is not None:
             await self._ack_in_transaction(by_receiver, txn)
@@ -72,7 +79,7 @@ class ConsumerBase(MessageSource):
         self,
         messages: Acknowledged | Iterable[Acknowledged] | MessageColumns,
         *,
-        txn: Transaction | None = None,
+        txn: Transaction | NotGiven | None = NOT_GIVEN,
     ) -> None:
         """Acknowledge messages without waiting for the confirmation.
 
@@ -85,6 +92,11 @@ class ConsumerBase(MessageSource):
             InvalidTxnState: the transaction has ended, or failed. No effect.
             IllegalGeneration: as ack.
         """
+        # As _given, which would be a call more for each message.
+        if txn is NOT_GIVEN:
+            if self._runtime.open_blocks:
+                require_outside(self._runtime, "ack")
+            txn = None
         if txn is None and isinstance(messages, Message):
             run = self._ack_run
             if messages.batch is run.batch and messages.place == run.next_place < run.stop_place:
@@ -107,10 +119,12 @@ class ConsumerBase(MessageSource):
         Returns:
             Whether it was acknowledged.
         """
-        return isinstance(message, Message) and self._ack_run.extend(message)
+        if self._runtime.open_blocks or not isinstance(message, Message):
+            return False
+        return self._ack_run.extend(message)
 
     async def ack_cumulative(
-        self, message: Acknowledged, *, txn: Transaction | None = None
+        self, message: Acknowledged, *, txn: Transaction | NotGiven | None = NOT_GIVEN
     ) -> None:
         """Acknowledge a message and all messages before it in its partition.
 
@@ -125,6 +139,7 @@ class ConsumerBase(MessageSource):
                 messages in between.
             MagnetarError: as ack.
         """
+        txn = self._given(txn)
         if self._type in (SubscriptionType.SHARED, SubscriptionType.KEY_SHARED):
             raise InvalidArgument("a shared subscription has no cumulative acks")
         receiver, first, last = self._place_for(message, txn)
@@ -226,6 +241,18 @@ class ConsumerBase(MessageSource):
         if isinstance(message, Message):
             return receiver, offset, message.last_offset
         return receiver, offset, receiver.queue.last_offset_of(offset)
+
+    def _given(self, txn: Transaction | NotGiven | None) -> Transaction | None:
+        """Return the transaction of an ack.
+
+        Raises:
+            InvalidArgument: `txn` has to be given inside of the block of a transaction.
+        """
+        if txn is not NOT_GIVEN:
+            return txn
+        if self._runtime.open_blocks:
+            require_outside(self._runtime, "ack")
+        return None
 
     def _place_for(self, message: Acknowledged, txn: Transaction | None) -> Place:
         """Do the same as _place. If the partition was given away, the transaction fails."""

@@ -60,10 +60,14 @@ class PartitionReceiver:
         config: ConsumerConfig,
         on_change: Callable[[], None],
         ownership: Ownership | None = None,
+        *,
+        received_by: int,
     ) -> None:
         """A receiver that has not subscribed yet.
 
         Args:
+            consumer_id: under which brokers know the receiver.
+            received_by: the id of the consumer that the application has.
             on_change: called when a message can be received, and when none ever will be.
             ownership: who owns the partition, if a group has assigned it.
         """
@@ -98,7 +102,13 @@ class PartitionReceiver:
         # What the broker says that attaching again will not help against.
         self._closed_by: MagnetarError | None = None
         self.queue = ReceiveQueue(
-            self.name, self.number, config, self.unacked, flow=self._flow, give_back=self.nack
+            self.name,
+            self.number,
+            received_by,
+            config,
+            self.unacked,
+            flow=self._flow,
+            give_back=self.nack,
         )
         self._last_refusal: MagnetarError | None = None
         self._started: asyncio.Future[None] = asyncio.get_running_loop().create_future()

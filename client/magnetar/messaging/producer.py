@@ -17,6 +17,7 @@ from magnetar.messaging.backpressure import PendingBudget
 from magnetar.messaging.batching import Properties, partition_of_key
 from magnetar.messaging.message_sizes import as_bytes
 from magnetar.messaging.partition_sender import PartitionSender
+from magnetar.transactions.transaction_block import NOT_GIVEN, NotGiven, require_outside
 from magnetar.transactions.txn_send import TxnSend
 from magnetar_core.errors import InvalidArgument, MagnetarError, OutcomeUnknown, QuotaExceeded
 from magnetar_core.ids import MessageId
@@ -57,6 +58,7 @@ class Producer:
         self._budget = budget
         self._begin = begin
         self._on_close = on_close
+        self._open_blocks = runtime.open_blocks
         self._closed = False
         self._plain: list[PartitionSender] = [
             PartitionSender(
@@ -95,7 +97,7 @@ class Producer:
         properties: Properties | None = None,
         event_time_ms: int | None = None,
         partition: int | None = None,
-        txn: Transaction | None = None,
+        txn: Transaction | NotGiven | None = NOT_GIVEN,
     ) -> MessageId | TxnSend:
         """Send a message and wait until the broker has stored it durably.
 
@@ -108,7 +110,8 @@ class Producer:
             properties: names and texts that travel with the message.
             event_time_ms: the application's own time, in milliseconds since the Unix epoch.
             partition: the partition's number; by default the key decides.
-            txn: the transaction to which the message belongs.
+            txn: the transaction to which the message belongs; None: none. It must be given inside
+                of the block of a transaction of this client.
         Returns:
             The id of the message. A message of a transaction has no id before the commit, so the
             result is a TxnSend then, and also for a message that was sent in parts.
@@ -116,8 +119,14 @@ class Producer:
             MessageTooLarge: the message exceeds message_bytes_max. No effect.
             OutcomeUnknown: no answer came in time; the message may be stored.
             InvalidTxnState: the transaction has ended, or failed. No effect.
+            InvalidArgument: `txn` is not given, inside of the block of a transaction, which has
+                failed now. No effect.
             MagnetarError: the broker refused the message.
         """
+        if txn is NOT_GIVEN:
+            if self._open_blocks:
+                require_outside(self._runtime, "send")
+            txn = None
         if self._budget.full:
             await self._budget.room()
         sender = self._sender(key, partition, txn)
@@ -154,7 +163,7 @@ class Producer:
         properties: Properties | None = None,
         event_time_ms: int | None = None,
         partition: int | None = None,
-        txn: Transaction | None = None,
+        txn: Transaction | NotGiven | None = NOT_GIVEN,
     ) -> None:
         """Add a message to a batch and return at once.
 
@@ -167,6 +176,10 @@ class Producer:
             MessageTooLarge: the message has to be sent in parts, which takes a transaction. No
                 effect; use `send` or `enqueue`, or give a transaction.
         """
+        if txn is NOT_GIVEN:
+            if self._open_blocks:
+                require_outside(self._runtime, "send")
+            txn = None
         if self._budget.full:
             raise QuotaExceeded(
                 "too much is unacknowledged: pending_bytes_max or pending_messages_max"
@@ -192,7 +205,7 @@ class Producer:
         properties: Properties | None = None,
         event_time_ms: int | None = None,
         partition: int | None = None,
-        txn: Transaction | None = None,
+        txn: Transaction | NotGiven | None = NOT_GIVEN,
     ) -> None:
         """Add a message to a batch, and wait while too many messages are unacknowledged.
 
@@ -204,6 +217,10 @@ class Producer:
             MessageTooLarge: the message exceeds message_bytes_max. No effect.
             InvalidTxnState: the transaction has ended, or failed. No effect.
         """
+        if txn is NOT_GIVEN:
+            if self._open_blocks:
+                require_outside(self._runtime, "send")
+            txn = None
         if self._budget.full:
             await self._budget.room()
         if (
@@ -224,6 +241,7 @@ class Producer:
                 properties=properties,
                 event_time_ms=event_time_ms,
                 partition=sender.name.partition,
+                txn=None,
             )
             return
         sender.add(value, key, properties, event_time_ms)
@@ -237,7 +255,7 @@ class Producer:
         keys: Sequence[bytes] | None = None,
         *,
         partition: int | None = None,
-        txn: Transaction | None = None,
+        txn: Transaction | NotGiven | None = NOT_GIVEN,
     ) -> None:
         """Enqueue many messages at once, which is the fastest way to send messages.
 
@@ -247,12 +265,16 @@ class Producer:
             values: the contents of the messages.
             keys: the keys, as many as values.
             partition: the partition's number for all of them; by default the keys decide.
-            txn: the transaction to which the messages belong.
+            txn: as for send.
         Raises:
             InvalidArgument: a value or key is not bytes, or the numbers of values and keys differ.
                 No effect.
             MessageTooLarge: a message is too large. The messages before it are enqueued.
         """
+        if txn is NOT_GIVEN:
+            if self._open_blocks:
+                require_outside(self._runtime, "send")
+            txn = None
         for column in (values, keys):
             if column is not None and not set(map(type, column)) <= {bytes}:
                 raise InvalidArgument("values and keys must be bytes")
@@ -281,7 +303,7 @@ class Producer:
         batches: Iterable[ColumnBatch],
         *,
         partition: int | None = None,
-        txn: Transaction | None = None,
+        txn: Transaction | NotGiven | None = NOT_GIVEN,
     ) -> None:
         """Enqueue batches that consist of columns. Keys do not determine the partition.
 
@@ -291,12 +313,16 @@ class Producer:
             batches: each is sent as it is.
             partition: the partition's number for all of them; by default each batch goes to the
                 next partition.
-            txn: the transaction to which the messages belong.
+            txn: as for send.
         Raises:
             MessageTooLarge: a batch exceeds the broker's limit, or a message exceeds
                 message_bytes_max. The batches before it are enqueued.
             MagnetarError: the transaction failed before.
         """
+        if txn is NOT_GIVEN:
+            if self._open_blocks:
+                require_outside(self._runtime, "send")
+            txn = None
         for batch in batches:
             if self._budget.full:
                 await self._budget.room()

@@ -39,6 +39,7 @@ class ReceiveQueue:
         self,
         name: SubscriptionName,
         number: int,
+        consumer_id: int,
         config: ConsumerConfig,
         unacked: UnackedTracker,
         *,
@@ -48,7 +49,8 @@ class ReceiveQueue:
         """An empty queue.
 
         Args:
-            number: the receiver's number, which each delivered batch carries.
+            number, consumer_id: the receiver's number, and the id of the consumer that the
+                application has: each delivered batch carries both.
             flow: gives the broker more permits: a number of messages, and a number of bytes.
             give_back: asks for the redelivery of a damaged batch.
         """
@@ -57,6 +59,7 @@ class ReceiveQueue:
         self.given_end: int | None = None
         self._name = name
         self._number = number
+        self._consumer_id = consumer_id
         self._unacked = unacked
         self._permits = Permits(config, flow)
         self._give_back = give_back
@@ -95,6 +98,7 @@ class ReceiveQueue:
                 ledger_id,
                 wire,
                 self._number,
+                self._consumer_id,
                 self._message_bytes_max,
             )
             if part_of(batch.data):

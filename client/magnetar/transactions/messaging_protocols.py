@@ -1,43 +1,12 @@
-"""What a transactional producer needs of producers and consumers."""
+"""What a transactional producer needs of the consumer of a group."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Mapping
 from typing import Protocol
 
-from magnetar.message import Message
 from magnetar.topic_partition import TopicPartition
 from magnetar.transactions.transaction import Transaction
-from magnetar.transactions.txn_send import TxnSend
-from magnetar_core.ids import MessageId
-
-
-class PlainProducer(Protocol):
-    """Sends to a topic: magnetar.Producer."""
-
-    @property
-    def send(self) -> Callable[..., Awaitable[TxnSend | MessageId]]:
-        """Send a message; see Producer.send."""
-        ...
-
-    @property
-    def enqueue(self) -> Callable[..., Awaitable[None]]:
-        """Send a message without waiting; see Producer.enqueue."""
-        ...
-
-    async def close(self) -> None:
-        """Close the producer."""
-        ...
-
-
-class Acknowledging(Protocol):
-    """A consumer: magnetar.Consumer, or magnetar.GroupConsumer."""
-
-    async def ack_many(
-        self, messages: Iterable[Message], *, txn: Transaction | None = None
-    ) -> None:
-        """Acknowledge messages; see Consumer.ack_many."""
-        ...
 
 
 class Member(Protocol):
@@ -51,8 +20,6 @@ class Member(Protocol):
         """Let messages come again; see GroupConsumer.redeliver."""
         ...
 
-    async def ack_offsets(
-        self, offsets: Mapping[TopicPartition, int], *, txn: Transaction | None = None
-    ) -> None:
+    async def ack_offsets(self, offsets: Mapping[TopicPartition, int], *, txn: Transaction) -> None:
         """Acknowledge up to offsets; see GroupConsumer.ack_offsets."""
         ...

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
 
 from magnetar.config import ClientConfig
@@ -17,8 +17,10 @@ from magnetar.transactions.coordinator_choice import CoordinatorChoice
 from magnetar.transactions.participants import TransactionPart, commit_parts
 from magnetar.transactions.prepared_outcome import outcome_of_prepared
 from magnetar.transactions.producer_identity import PreparedTxnState, ProducerIdentity
-from magnetar.transactions.transaction import Transaction
+from magnetar.transactions.topic_producers import TopicProducers
+from magnetar.transactions.transaction import ConsumerOf, Transaction
 from magnetar.transactions.transaction_span import TransactionSpan
+from magnetar.transactions.writer_protocols import TopicProducer
 from magnetar_core.errors import MagnetarError, SequenceCommitted
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 from magnetar_core.wire import transaction_pb2
@@ -32,9 +34,22 @@ CLOSING_ABORTS_MAX = 256
 class OpenTransactions:
     """Begins transactions, and knows those that have not ended. Belongs to one client."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        make_producer: Callable[[str], Awaitable[TopicProducer]],
+        consumer_of: ConsumerOf,
+    ) -> None:
+        """No transaction is open yet.
+
+        Args:
+            make_producer: makes a producer of a topic, with default settings.
+            consumer_of: returns the client's open consumer of this id; None: there is none.
+        """
         self._cluster = cluster
         self._runtime = cluster.runtime
+        self._producers = TopicProducers(self._runtime, make_producer)
+        self._consumer_of = consumer_of
         self._open: dict[int, Transaction] = {}
         # Spans of these, if the client makes traces.
         self._spans: dict[int, TransactionSpan] = {}
@@ -60,9 +75,21 @@ class OpenTransactions:
         """Ask for the status of a transaction that a database has committed."""
         return await outcome_of_prepared(self._cluster, transactional_id, prepared)
 
-    async def begin(self, timeout_s: float = 60.0, *, lazy: bool = False) -> Transaction:
-        """Open a transaction at any live coordinator: see Client.begin_transaction."""
-        return await self._open_one(partial(self._new_txn, int(timeout_s * 1000)), lazy=lazy)
+    async def begin(
+        self,
+        timeout_s: float = 60.0,
+        *,
+        lazy: bool = False,
+        producers: TopicProducers | None = None,
+    ) -> Transaction:
+        """Open a transaction at any live coordinator: see Client.begin_transaction.
+
+        Args:
+            producers: those with which the transaction sends to topics by name; None: those that
+                all transactions of the client share.
+        """
+        begin = partial(self._new_txn, int(timeout_s * 1000))
+        return await self._open_one(begin, lazy=lazy, producers=producers)
 
     async def begin_named(
         self, name: str, sequence: int, run_token: str, timeout_s: float, fingerprint: str
@@ -80,14 +107,19 @@ class OpenTransactions:
             self._runtime.saw(int(error.details.get("stamp", 0)))
             raise
 
-    async def begin_as(self, identity: ProducerIdentity, coordinator: Requests) -> Transaction:
+    async def begin_as(
+        self, identity: ProducerIdentity, coordinator: Requests, producers: TopicProducers
+    ) -> Transaction:
         """Open the transaction of a transactional producer.
 
+        Args:
+            producers: those with which the transaction sends to topics by name.
         Raises:
             ProducerFenced: another instance has taken over the transactional id.
             InvalidTxnState: the details have the identity's next pair, if it is not this one.
         """
-        return await self._open_one(partial(self._new_txn_at, coordinator, 0, identity, None))
+        begin = partial(self._new_txn_at, coordinator, 0, identity, None)
+        return await self._open_one(begin, producers=producers)
 
     async def commit_parts(
         self, parts: Sequence[TransactionPart], wait_finished: bool, fingerprint: str
@@ -119,17 +151,23 @@ class OpenTransactions:
         except (MagnetarError, TimeoutError) as error:
             log.info("closing: %r was not aborted: %s", txn, error)
 
-    async def _open_one(self, begin: Begin, *, lazy: bool = False) -> Transaction:
+    async def _open_one(
+        self, begin: Begin, *, lazy: bool = False, producers: TopicProducers | None = None
+    ) -> Transaction:
+        producers = producers or self._producers
         if self._runtime.traces is not None:
-            return await self._open_traced(TransactionSpan(self._runtime.traces), begin, lazy)
-        txn = Transaction(self._runtime, begin, self._forget)
+            span = TransactionSpan(self._runtime.traces)
+            return await self._open_traced(span, begin, lazy, producers)
+        txn = self._made(begin, producers)
         if not lazy:
             await txn.begin()
         self._open[txn.number] = txn
         return txn
 
-    async def _open_traced(self, span: TransactionSpan, begin: Begin, lazy: bool) -> Transaction:
-        txn = Transaction(self._runtime, span.around(begin), self._forget)
+    async def _open_traced(
+        self, span: TransactionSpan, begin: Begin, lazy: bool, producers: TopicProducers
+    ) -> Transaction:
+        txn = self._made(span.around(begin), producers)
         try:
             if not lazy:
                 await txn.begin()
@@ -139,6 +177,15 @@ class OpenTransactions:
         self._spans[txn.number] = span
         self._open[txn.number] = txn
         return txn
+
+    def _made(self, begin: Begin, producers: TopicProducers) -> Transaction:
+        return Transaction(
+            self._runtime,
+            begin,
+            self._forget,
+            producers=producers,
+            consumer_of=self._consumer_of,
+        )
 
     def _forget(self, txn: Transaction) -> None:
         self._open.pop(txn.number, None)

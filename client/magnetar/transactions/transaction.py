@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
 from types import TracebackType
 from typing import Any
@@ -16,11 +16,14 @@ from typing import Any
 from magnetar.enums import TransactionStatus
 from magnetar.errors import ClientClosed, CommitRefused
 from magnetar.link.runtime import Runtime
+from magnetar.message import Message, MessageColumns
 from magnetar.transactions.beginning import Begin, Beginning, Begun
 from magnetar.transactions.end_requests import EndRequests
 from magnetar.transactions.outcome_inquiry import OutcomeInquiry
 from magnetar.transactions.participants import Participants, TransactionPart
 from magnetar.transactions.producer_identity import ProducerIdentity
+from magnetar.transactions.topic_producers import TopicProducers
+from magnetar.transactions.transaction_block import TransactionBlock
 from magnetar.transactions.transaction_state import (
     COMMIT_WAS_ASKED,
     DECIDED_ABORT,
@@ -34,12 +37,16 @@ from magnetar.transactions.transaction_state import (
     Phase,
     next_phase,
 )
+from magnetar.transactions.txn_send import TxnSend
 from magnetar.transactions.whole_batch import WholeBatchCommit
-from magnetar.transactions.writer_protocols import Acks, Sender
+from magnetar.transactions.writer_protocols import Acknowledging, Acks, Sender, TopicProducer
 from magnetar_core.errors import (
+    Gone,
+    InvalidArgument,
     InvalidTxnState,
     MagnetarError,
     OutcomeUnknown,
+    TopicNotFound,
     TxnForgotten,
     TxnNotFound,
 )
@@ -48,6 +55,11 @@ from magnetar_core.wire import transaction_pb2
 
 log = logging.getLogger("magnetar")
 
+BLOCK_REMEDY = "send with txn.send(), acknowledge with txn.ack(), or give txn=txn"
+
+# Finds the client's open consumer of an id; None: there is none.
+ConsumerOf = Callable[[int], Acknowledging | None]
+
 
 class Transaction:
     """A transaction. `Client.transaction` or `Client.begin_transaction` makes it.
@@ -55,8 +67,14 @@ class Transaction:
     As a context manager it commits on exit, and aborts on an exception.
 
         async with client.transaction(timeout_s=60) as txn:
-            await producer.send(b"invoice", txn=txn)
-            await consumer.ack(message, txn=txn)
+            await txn.send("invoices", b"invoice 7")
+            await txn.ack(message)
+
+    Inside of such a block, a send or an ack of the same client that is given no `txn` raises
+    InvalidArgument, and the transaction fails: it would stay if the transaction aborts. Whoever
+    means that says `txn=None`. The block covers the task that opened it, and the tasks that this
+    task starts inside, until the block is left. Transactions do not nest: an inner block is a
+    transaction of its own, which commits or aborts by itself.
 
     A lazy transaction begins at its coordinator only when it has to: with its second partition, its
     first acknowledgement, or with more messages than fit a batch. Otherwise its messages travel as
@@ -69,8 +87,19 @@ class Transaction:
         runtime: Runtime,
         begin: Begin,
         on_ended: Callable[[Transaction], None],
+        *,
+        producers: TopicProducers,
+        consumer_of: ConsumerOf,
     ) -> None:
-        """A transaction that has not written anything yet."""
+        """A transaction that has not written anything yet.
+
+        Args:
+            producers: those with which it sends to topics by name.
+            consumer_of: returns the client's open consumer of an id; None: there is none.
+        """
+        self._producers = producers
+        self._consumer_of = consumer_of
+        self._block: TransactionBlock | None = None
         self.number = runtime.next_number()
         self._runtime = runtime
         self._on_ended = on_ended
@@ -107,6 +136,20 @@ class Transaction:
         if self._beginning.begun is None:
             raise InvalidTxnState("this lazy transaction has not begun, and has no TxnID")
         return self._beginning.begun.txn_id
+
+    @property
+    def block(self) -> TransactionBlock:
+        """The block that `async with` opens; there is none before."""
+        assert self._block is not None
+        return self._block
+
+    def cover(self, remedy: str) -> TransactionBlock:
+        """Return a block in which sends and acks without `txn` make the transaction fail.
+
+        Args:
+            remedy: how a send or an ack becomes a part of the transaction, for people.
+        """
+        return TransactionBlock(self._runtime, self, remedy)
 
     @property
     def has_begun(self) -> bool:
@@ -158,6 +201,155 @@ class Transaction:
         # Asked for each message: a call less.
         if self._failure is not None:
             self._require_sound()
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes,
+        key: bytes | None = None,
+        *,
+        properties: Mapping[str, str] | None = None,
+        event_time_ms: int | None = None,
+        partition: int | None = None,
+    ) -> TxnSend:
+        """Send a message in the transaction, and wait until the broker has stored it durably.
+
+        The client has a producer with default settings for each topic, which all transactions
+        share. For other settings, or to keep the order with the sends of a producer of your own,
+        use `producer.send(..., txn=txn)`.
+
+        Args:
+            topic: the topic's name.
+            value: the content of the message.
+            key: messages with the same key go to the same partition, and stay in order.
+            properties: names and texts that travel with the message.
+            event_time_ms: the application's own time, in milliseconds since the Unix epoch.
+            partition: the partition's number; by default the key decides.
+        Raises:
+            InvalidTxnState: the transaction has ended, or failed. No effect.
+            TopicNotFound: there is no such topic. The transaction has failed.
+            MagnetarError: as Producer.send. The transaction has failed.
+        """
+        producer = await self._producer(topic)
+        sent = await producer.send(
+            value,
+            key,
+            properties=properties,
+            event_time_ms=event_time_ms,
+            partition=partition,
+            txn=self,
+        )
+        assert isinstance(sent, TxnSend)
+        return sent
+
+    async def enqueue(
+        self,
+        topic: str,
+        value: bytes,
+        key: bytes | None = None,
+        *,
+        properties: Mapping[str, str] | None = None,
+        event_time_ms: int | None = None,
+        partition: int | None = None,
+    ) -> None:
+        """Send a message in the transaction without waiting; commit() raises if it fails.
+
+        The arguments are those of `send`.
+
+        Raises:
+            InvalidTxnState: the transaction has ended, or failed. No effect.
+            MagnetarError: as Producer.enqueue. The transaction has failed.
+        """
+        producer = await self._producer(topic)
+        await producer.enqueue(
+            value,
+            key,
+            properties=properties,
+            event_time_ms=event_time_ms,
+            partition=partition,
+            txn=self,
+        )
+
+    async def ack(self, message: Message) -> None:
+        """Acknowledge a message in the transaction, at the consumer that received it.
+
+        The message counts as consumed if the transaction commits, and comes again if it aborts.
+        There is no `nack` in a transaction: give a message back with the consumer's `nack`, or
+        abort.
+
+        Args:
+            message: a message that a consumer of this client has received.
+        Raises:
+            InvalidTxnState: the transaction has ended, or failed. No effect.
+            InvalidArgument: no open consumer of this client has received the message. The
+                transaction has failed.
+            TransactionConflict: another transaction has acknowledged the message, or it is
+                acknowledged already. The transaction has failed; abort it.
+            MagnetarError: as Consumer.ack.
+        """
+        await self.ack_many((message,))
+
+    async def ack_many(self, messages: Iterable[Message] | MessageColumns) -> None:
+        """Acknowledge messages in the transaction, with a single command for each partition.
+
+        Args:
+            messages: messages of one consumer, or of several.
+        Raises:
+            MagnetarError: as ack.
+        """
+        self.require_open()
+        if isinstance(messages, MessageColumns):
+            consumer = self._consumer(Message(messages.batch, messages.start))
+            await consumer.ack_many(messages, txn=self)
+            return
+        by_consumer: dict[Acknowledging, list[Message]] = {}
+        for message in messages:
+            by_consumer.setdefault(self._consumer(message), []).append(message)
+        for consumer, its_messages in by_consumer.items():
+            await consumer.ack_many(its_messages, txn=self)
+
+    async def ack_cumulative(self, message: Message) -> None:
+        """Acknowledge in the transaction what its consumer received of a partition up to a message.
+
+        Args:
+            message: the last message to acknowledge.
+        Raises:
+            InvalidArgument: the subscription is SHARED or KEY_SHARED.
+            MagnetarError: as ack.
+        """
+        self.require_open()
+        await self._consumer(message).ack_cumulative(message, txn=self)
+
+    async def _producer(self, topic: str) -> TopicProducer:
+        self.require_open()
+        try:
+            return await self._producers.of(topic)
+        except MagnetarError as error:
+            self.doom(error)
+            raise
+
+    def _consumer(self, message: object) -> Acknowledging:
+        """Return the consumer that has received a message.
+
+        Raises:
+            InvalidArgument: it is not known, or not open. The transaction has failed.
+        """
+        error: InvalidArgument
+        if isinstance(message, Message):
+            consumer = self._consumer_of(message.batch.consumer_id)
+            if consumer is not None:
+                return consumer
+            error = InvalidArgument(
+                f"{message!r} was received by a reader, by another client, or by a consumer that"
+                " is closed: only a consumer of the transaction's client acknowledges"
+            )
+        else:
+            error = InvalidArgument(
+                f"{message!r} is no message, and does not say which consumer has received it:"
+                " give the message, or use consumer.ack(..., txn=txn)"
+            )
+        self.doom(error)
+        raise error
 
     async def begin(self) -> None:
         """Begin the transaction at a coordinator now.
@@ -229,6 +421,9 @@ class Transaction:
         if self._failure is None:
             self._failure = error
             log.info("transaction %s failed: %s", self._name, error)
+            for sender in self._participants.senders:
+                if isinstance(sender.failure, Gone | TopicNotFound):
+                    self._producers.forget(sender.name.topic)
             self._participants.abandon(error)
             if isinstance(error, InvalidTxnState) and self._phase in UNDECIDED:
                 self.doubt()
@@ -357,6 +552,9 @@ class Transaction:
                 await self._abort()
 
     async def __aenter__(self) -> Transaction:
+        if self._block is None:
+            self._block = self.cover(BLOCK_REMEDY)
+            self._block.open()
         return self
 
     async def __aexit__(
@@ -365,6 +563,12 @@ class Transaction:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        try:
+            await self._end_block(error)
+        finally:
+            self.block.end()
+
+    async def _end_block(self, error: BaseException | None) -> None:
         if error is None:
             # When somebody else has aborted it, commit() says so: the application must not go on as
             # if its block had been committed.

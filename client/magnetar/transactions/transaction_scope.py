@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 
 from magnetar.transactions.transaction import Transaction
+from magnetar.transactions.transaction_block import TransactionBlock
 
 
 class TransactionScope:
@@ -15,9 +16,15 @@ class TransactionScope:
         self._begin = begin
         self._transaction: Transaction | None = None
 
+    @property
+    def block(self) -> TransactionBlock:
+        """The block that is covered; only after entry."""
+        assert self._transaction is not None
+        return self._transaction.block
+
     async def __aenter__(self) -> Transaction:
         self._transaction = await self._begin()
-        return self._transaction
+        return await self._transaction.__aenter__()
 
     async def __aexit__(
         self,

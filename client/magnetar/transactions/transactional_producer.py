@@ -9,20 +9,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any
 
 from magnetar.enums import TransactionStatus
 from magnetar.link.requests import Requests
 from magnetar.message import Message
 from magnetar.topic_partition import TopicPartition
-from magnetar.transactions.messaging_protocols import Acknowledging, Member, PlainProducer
+from magnetar.transactions.messaging_protocols import Member
 from magnetar.transactions.open_transactions import OpenTransactions
 from magnetar.transactions.producer_identity import PreparedTxnState, ProducerIdentity
 from magnetar.transactions.producer_state import ProducerEvent as Event
 from magnetar.transactions.producer_state import ProducerState as State
 from magnetar.transactions.producer_state import next_state, require_call
+from magnetar.transactions.topic_producers import TopicProducers
 from magnetar.transactions.transaction import Transaction
 from magnetar.transactions.txn_send import TxnSend
+from magnetar.transactions.writer_protocols import Acknowledging, TopicProducer
 from magnetar_core.errors import (
     InvalidArgument,
     InvalidTxnState,
@@ -31,7 +32,7 @@ from magnetar_core.errors import (
     TxnForgotten,
     TxnNotFound,
 )
-from magnetar_core.ids import MessageId, TxnID
+from magnetar_core.ids import TxnID
 from magnetar_core.wire import common_pb2, transaction_pb2
 
 log = logging.getLogger("magnetar")
@@ -50,12 +51,15 @@ class TransactionalProducer:
         await producer.begin()
         await producer.send("invoices", b"invoice 7")
         await producer.commit()
+
+    Between begin() and commit() there is no block as that of `Client.transaction`: sends and acks
+    by other objects of the client are plain, unless they are given `txn=producer.transaction`.
     """
 
     def __init__(
         self,
         transactions: OpenTransactions,
-        create_producer: Callable[[str], Awaitable[PlainProducer]],
+        make_producer: Callable[[str], Awaitable[TopicProducer]],
         transactional_id: str | None,
         *,
         two_phase_commit: bool,
@@ -72,7 +76,8 @@ class TransactionalProducer:
         self.transactional_id = transactional_id
         self.two_phase_commit = two_phase_commit
         self._transactions = transactions
-        self._create_producer = create_producer
+        # Of its own: its transactions follow each other, and no others.
+        self._producers = TopicProducers(transactions.runtime, make_producer)
         self._timeout_s = timeout_s
         # Without an id there is nothing to take over.
         self._state = State.NEW if transactional_id else State.READY
@@ -82,7 +87,6 @@ class TransactionalProducer:
         self._transaction: Transaction | None = None
         # The prepared transaction, of this instance or of the instance before.
         self._prepared = PreparedTxnState()
-        self._producers: dict[str, PlainProducer] = {}
 
     @property
     def identity(self) -> ProducerIdentity:
@@ -189,7 +193,8 @@ class TransactionalProducer:
         self._require("begin")
         if self.transactional_id is None:
             self._transaction = await self._transactions.begin(
-                TIMEOUT_S_DEFAULT if self._timeout_s is None else self._timeout_s
+                TIMEOUT_S_DEFAULT if self._timeout_s is None else self._timeout_s,
+                producers=self._producers,
             )
             self._move(Event.BEGUN)
             return
@@ -209,7 +214,9 @@ class TransactionalProducer:
         assert self._coordinator is not None
         while True:
             try:
-                return await self._transactions.begin_as(self._identity, self._coordinator)
+                return await self._transactions.begin_as(
+                    self._identity, self._coordinator, self._producers
+                )
             except InvalidTxnState as error:
                 following = self._identity.next_in(error.details)
                 if following is None:
@@ -217,33 +224,63 @@ class TransactionalProducer:
                 self._identity = following
 
     async def send(
-        self, topic: str, value: bytes, key: bytes | None = None, **options: Any
-    ) -> TxnSend | MessageId:
+        self,
+        topic: str,
+        value: bytes,
+        key: bytes | None = None,
+        *,
+        properties: Mapping[str, str] | None = None,
+        event_time_ms: int | None = None,
+        partition: int | None = None,
+    ) -> TxnSend:
         """Send a message in the transaction, and wait until the broker has stored it durably.
 
         Args:
             topic: the topic's name.
             value: the content of the message.
-            key: messages with the same key go to the same partition.
-            options: further arguments of Producer.send, except txn.
+            key: messages with the same key go to the same partition, and stay in order.
+            properties: names and texts that travel with the message.
+            event_time_ms: the application's own time, in milliseconds since the Unix epoch.
+            partition: the partition's number; by default the key decides.
         Raises:
             InvalidTxnState: no transaction is open.
-            MagnetarError: as Producer.send.
+            MagnetarError: as Transaction.send.
         """
-        self._require("send")
-        producer = await self._producer(topic)
-        return await producer.send(value, key, txn=self._transaction, **options)
+        return await self._open_transaction("send").send(
+            topic,
+            value,
+            key,
+            properties=properties,
+            event_time_ms=event_time_ms,
+            partition=partition,
+        )
 
     async def enqueue(
-        self, topic: str, value: bytes, key: bytes | None = None, **options: Any
+        self,
+        topic: str,
+        value: bytes,
+        key: bytes | None = None,
+        *,
+        properties: Mapping[str, str] | None = None,
+        event_time_ms: int | None = None,
+        partition: int | None = None,
     ) -> None:
         """Send a message in the transaction without waiting; commit() raises if it fails.
 
         The arguments are those of `send`.
+
+        Raises:
+            InvalidTxnState: no transaction is open.
+            MagnetarError: as Transaction.enqueue.
         """
-        self._require("send")
-        producer = await self._producer(topic)
-        await producer.enqueue(value, key, txn=self._transaction, **options)
+        await self._open_transaction("send").enqueue(
+            topic,
+            value,
+            key,
+            properties=properties,
+            event_time_ms=event_time_ms,
+            partition=partition,
+        )
 
     async def acknowledge(self, consumer: Acknowledging, messages: Iterable[Message]) -> None:
         """Acknowledge messages in the transaction.
@@ -255,8 +292,7 @@ class TransactionalProducer:
             InvalidTxnState: no transaction is open.
             MagnetarError: as Consumer.ack.
         """
-        self._require("acknowledge")
-        await consumer.ack_many(messages, txn=self._transaction)
+        await consumer.ack_many(messages, txn=self._open_transaction("acknowledge"))
 
     async def send_offsets_to_transaction(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Acknowledge in the transaction all messages that the consumer received below offsets.
@@ -271,10 +307,10 @@ class TransactionalProducer:
             TransactionConflict: a message is acknowledged already. Abort.
         Source: KIP-447, sendOffsetsToTransaction.
         """
-        self._require("send_offsets_to_transaction")
+        transaction = self._open_transaction("send_offsets_to_transaction")
         if self._consumer is None:
             raise InvalidTxnState("call init_transactions(consumer) first")
-        await self._consumer.ack_offsets(offsets, txn=self._transaction)
+        await self._consumer.ack_offsets(offsets, txn=transaction)
 
     async def prepare(self) -> PreparedTxnState:
         """Confirm all sends and acks. After that only commit, abort and complete are allowed.
@@ -383,8 +419,7 @@ class TransactionalProducer:
                 await self.abort()
         finally:
             self._move(Event.CLOSED)
-            for producer in self._producers.values():
-                await producer.close()
+            await self._producers.close()
 
     async def __aenter__(self) -> TransactionalProducer:
         return self
@@ -452,11 +487,15 @@ class TransactionalProducer:
         self._transactions.runtime.saw(reply.stamp)
         self._identity = ProducerIdentity.from_wire(reply.identity)
 
-    async def _producer(self, topic: str) -> PlainProducer:
-        producer = self._producers.get(topic)
-        if producer is None:
-            producer = self._producers[topic] = await self._create_producer(topic)
-        return producer
+    def _open_transaction(self, call: str) -> Transaction:
+        """Return the open transaction, for a call.
+
+        Raises:
+            InvalidTxnState: there is none.
+        """
+        self._require(call)
+        assert self._transaction is not None
+        return self._transaction
 
     def _require(self, call: str) -> None:
         require_call(self._state, call, self._name)

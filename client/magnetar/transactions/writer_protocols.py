@@ -6,11 +6,59 @@ Producers and consumers know transactions. A transaction knows of them only thes
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable, Mapping
 from typing import Any, Protocol
 
+from magnetar.message import Message, MessageColumns
+from magnetar.transactions.txn_send import TxnSend
 from magnetar_core.errors import MagnetarError
-from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
+from magnetar_core.ids import MessageId, PartitionName, SubscriptionName, TxnID
+
+
+class TopicProducer(Protocol):
+    """Sends to a topic: magnetar.Producer."""
+
+    async def send(
+        self,
+        value: bytes,
+        key: bytes | None = None,
+        *,
+        properties: Mapping[str, str] | None = None,
+        event_time_ms: int | None = None,
+        partition: int | None = None,
+        txn: Any,
+    ) -> TxnSend | MessageId:
+        """Send a message; see Producer.send."""
+        ...
+
+    async def enqueue(
+        self,
+        value: bytes,
+        key: bytes | None = None,
+        *,
+        properties: Mapping[str, str] | None = None,
+        event_time_ms: int | None = None,
+        partition: int | None = None,
+        txn: Any,
+    ) -> None:
+        """Send a message without waiting; see Producer.enqueue."""
+        ...
+
+    async def close(self) -> None:
+        """Close the producer."""
+        ...
+
+
+class Acknowledging(Protocol):
+    """A consumer: magnetar.Consumer, or magnetar.GroupConsumer."""
+
+    async def ack_many(self, messages: Iterable[Message] | MessageColumns, *, txn: Any) -> None:
+        """Acknowledge messages; see Consumer.ack_many."""
+        ...
+
+    async def ack_cumulative(self, message: Message, *, txn: Any) -> None:
+        """Acknowledge a message and all messages before it; see Consumer.ack_cumulative."""
+        ...
 
 
 class WholeBatch(Protocol):

@@ -34,6 +34,7 @@ class Partition:
         self.queue = ReceiveQueue(
             NAME,
             1,
+            2,
             config,
             self.unacked,
             flow=lambda count, byte_count: self.flows.append((count, byte_count)),

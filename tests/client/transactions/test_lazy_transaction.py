@@ -64,7 +64,7 @@ def test_its_batch_keeps_its_place_among_the_plain_sends() -> None:
         await producer.enqueue(b"before")
         async with client.transaction(lazy=True) as txn:
             await producer.enqueue(b"inside", txn=txn)
-            await producer.enqueue(b"meanwhile")
+            await producer.enqueue(b"meanwhile", txn=None)
         await producer.enqueue(b"after")
         await producer.flush()
         assert partition.messages == [b"before", b"meanwhile", b"inside", b"after"]

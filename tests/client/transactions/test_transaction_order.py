@@ -166,7 +166,7 @@ def test_plain_sends_before_a_commit_come_before_its_marker() -> None:
         (partition,) = cluster.topic("flights")
         producer = await client.create_producer("flights", linger_ms=60_000)
         async with client.transaction() as txn:
-            producer.send_nowait(b"plain")
+            producer.send_nowait(b"plain", txn=None)
             producer.send_nowait(b"transactional", txn=txn)
         assert partition.messages == [b"plain", b"transactional"]
 

@@ -1,0 +1,56 @@
+"""The producers with which transactions send to topics by name: one for each topic."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from magnetar.link.runtime import Runtime
+from magnetar.transactions.writer_protocols import TopicProducer
+
+
+class TopicProducers:
+    """Producers with default settings, each made with the first message to its topic."""
+
+    def __init__(self, runtime: Runtime, make: Callable[[str], Awaitable[TopicProducer]]) -> None:
+        """No producer has been made yet.
+
+        Args:
+            make: makes the producer of a topic, or raises TopicNotFound.
+        """
+        self._runtime = runtime
+        self._make = make
+        self._by_topic: dict[str, TopicProducer] = {}
+
+    async def of(self, topic: str) -> TopicProducer:
+        """Return the producer of a topic.
+
+        Raises:
+            TopicNotFound: there is no such topic.
+            MagnetarError: as Client.create_producer.
+        """
+        producer = self._by_topic.get(topic)
+        if producer is None:
+            made = await self._make(topic)
+            # Another task may have been faster. All messages to a topic go through one producer:
+            # otherwise they would have no order.
+            producer = self._by_topic.setdefault(topic, made)
+            if producer is not made:
+                await made.close()
+        return producer
+
+    def forget(self, topic: str) -> None:
+        """Make another producer for the next message to a topic, since the topic was deleted."""
+        producer = self._by_topic.pop(topic, None)
+        if producer is not None:
+            self._runtime.spawn(producer.close(), f"close a producer of {topic}")
+
+    async def close(self) -> None:
+        """Close all producers.
+
+        Raises:
+            MagnetarError: as Producer.close.
+        """
+        producers = list(self._by_topic.values())
+        self._by_topic.clear()
+        for producer in producers:
+            await producer.close()
