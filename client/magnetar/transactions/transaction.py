@@ -55,7 +55,7 @@ from magnetar_core.wire import transaction_pb2
 
 log = logging.getLogger("magnetar")
 
-BLOCK_REMEDY = "send with txn.send(), acknowledge with txn.ack(), or give txn=txn"
+BLOCK_REMEDY = "use txn.send(), txn.ack(), or txn=txn"
 
 # Finds the client's open consumer of an id; None: there is none.
 ConsumerOf = Callable[[int], Acknowledging | None]
@@ -147,7 +147,7 @@ class Transaction:
         """Return a block in which sends and acks without `txn` make the transaction fail.
 
         Args:
-            remedy: how a send or an ack becomes a part of the transaction, for people.
+            remedy: how to send or acknowledge in the transaction, for people.
         """
         return TransactionBlock(self._runtime, self, remedy)
 

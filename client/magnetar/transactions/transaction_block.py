@@ -50,7 +50,7 @@ class TransactionBlock:
 
         Args:
             runtime: of the client whose sends and acks are covered.
-            remedy: how a send or an ack becomes a part of the transaction, for people.
+            remedy: how to send or acknowledge in the transaction, for people.
         """
         self._runtime = runtime
         # None once the block has ended: tasks that it started may keep the block for long.
@@ -90,8 +90,9 @@ class TransactionBlock:
 
     def _refuse(self, call: str) -> InvalidArgument:
         error = InvalidArgument(
-            f"{call} without txn inside of the block of a transaction would not be a part of it:"
-            f" {self._remedy}, or say txn=None for a {call} that stays if the transaction aborts"
+            f"a {call} without txn is refused in the block of a transaction, since it would stay if"
+            f" the transaction aborted: {self._remedy}, or say txn=None if that is meant. The"
+            " transaction has failed"
         )
         if self._transaction is not None:
             self._transaction.doom(error)

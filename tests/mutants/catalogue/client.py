@@ -12,6 +12,7 @@ _SENDER = "client/magnetar/messaging/partition_sender.py"
 _DELIVERY = "client/magnetar/messaging/batch_delivery.py"
 _FOLLOWED = "client/magnetar/messaging/followed_transactions.py"
 _PIPELINE = "client/magnetar/link/in_flight.py"
+_BLOCK = "client/magnetar/transactions/transaction_block.py"
 _PRODUCER = "client/magnetar/transactions/transactional_producer.py"
 
 MUTANTS = (
@@ -411,6 +412,21 @@ MUTANTS = (
         old="                if following is None:\n                    raise\n",
         new="                if following:\n                    raise\n",
         mistake="After an end that nobody answered, a producer cannot begin again.",
+    ),
+    # Blocks
+    Mutant(
+        name="forgotten-txn-forgiven",
+        file=_BLOCK,
+        old="            self._transaction.doom(error)\n",
+        new="            pass\n",
+        mistake="Who catches the error of a forgotten txn commits without that message.",
+    ),
+    Mutant(
+        name="block-covers-all-clients",
+        file=_BLOCK,
+        old="        return self._transaction is not None and self._runtime is runtime",
+        new="        return self._transaction is not None",
+        mistake="Sends of another client are refused in the block of a transaction.",
     ),
     # Transactional producers
     Mutant(
