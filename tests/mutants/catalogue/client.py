@@ -360,7 +360,7 @@ MUTANTS = (
     Mutant(
         name="whole-batch-refusal-is-final",
         file=_CLOSED_BATCH,
-        old="    if not batch.in_doubt or isinstance(error, OutcomeUnknown):",
+        old="    if not batch.in_doubt or isinstance(error, EFFECT_UNKNOWN):",
         new="    if True:",
         mistake=(
             "A lazy commit, or a plain send, whose earlier copy may still be under way is said to"

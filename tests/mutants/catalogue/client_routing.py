@@ -30,8 +30,8 @@ MUTANTS = (
     Mutant(
         name="stranger-answers-for-the-cluster",
         file=_ANY_BROKER,
-        old=" or isinstance(error, STRANGERS)",
-        new="",
+        old="isinstance(error, (*STRANGERS, ClientClosed))",
+        new="isinstance(error, ClientClosed)",
         mistake="A server of another cluster among the addresses keeps the client from ours.",
     ),
     Mutant(
