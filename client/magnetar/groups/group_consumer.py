@@ -30,7 +30,7 @@ from magnetar.messaging.partition_ownership import Ownership
 from magnetar.messaging.partition_receiver import PartitionReceiver
 from magnetar.topic_partition import TopicPartition
 from magnetar.transactions.transaction import Transaction
-from magnetar.transactions.transaction_block import NOT_GIVEN, NotGiven
+from magnetar.transactions.transaction_block import NOT_GIVEN, NotGiven, given
 from magnetar_core.errors import IllegalGeneration, InvalidArgument, MagnetarError
 from magnetar_core.ids import MessageId, PartitionName
 
@@ -180,7 +180,7 @@ class GroupConsumer(ConsumerBase):
                 since it was assigned again. The transaction, if there is one, has failed.
             TransactionConflict: as ack.
         """
-        txn = self._given(txn)
+        txn = given(txn, self._runtime, "ack")
         self._require_usable()
         found: list[tuple[PartitionReceiver, list[Range]]] = []
         for place, offset in offsets.items():

@@ -18,7 +18,12 @@ from magnetar.messaging.message_source import MessageSource
 from magnetar.messaging.partition_receiver import PartitionReceiver
 from magnetar.messaging.seeking import seek_command
 from magnetar.transactions.transaction import Transaction
-from magnetar.transactions.transaction_block import NOT_GIVEN, NotGiven, require_outside
+from magnetar.transactions.transaction_block import (
+    NOT_GIVEN,
+    NotGiven,
+    given,
+    require_outside,
+)
 from magnetar_core.errors import IllegalGeneration, InvalidArgument, MagnetarError
 from magnetar_core.ids import MessageId
 
@@ -65,7 +70,7 @@ class ConsumerBase(MessageSource):
         Raises:
             MagnetarError: as ack.
         """
-        txn = self._given(txn)
+        txn = given(txn, self._runtime, "ack")
         by_receiver = self._by_receiver(messages, txn)
         if txn is not None:
             await self._ack_in_transaction(by_receiver, txn)
@@ -92,7 +97,7 @@ class ConsumerBase(MessageSource):
             InvalidTxnState: the transaction has ended, or failed. No effect.
             IllegalGeneration: as ack.
         """
-        # As _given, which would be a call more for each message.
+        # As given(), which would be a call more for each message.
         if txn is NOT_GIVEN:
             if self._runtime.open_blocks:
                 require_outside(self._runtime, "ack")
@@ -139,7 +144,7 @@ class ConsumerBase(MessageSource):
                 messages in between.
             MagnetarError: as ack.
         """
-        txn = self._given(txn)
+        txn = given(txn, self._runtime, "ack")
         if self._type in (SubscriptionType.SHARED, SubscriptionType.KEY_SHARED):
             raise InvalidArgument("a shared subscription has no cumulative acks")
         receiver, first, last = self._place_for(message, txn)
@@ -241,18 +246,6 @@ class ConsumerBase(MessageSource):
         if isinstance(message, Message):
             return receiver, offset, message.last_offset
         return receiver, offset, receiver.queue.last_offset_of(offset)
-
-    def _given(self, txn: Transaction | NotGiven | None) -> Transaction | None:
-        """Return the transaction of an ack.
-
-        Raises:
-            InvalidArgument: `txn` has to be given inside of the block of a transaction.
-        """
-        if txn is not NOT_GIVEN:
-            return txn
-        if self._runtime.open_blocks:
-            require_outside(self._runtime, "ack")
-        return None
 
     def _place_for(self, message: Acknowledged, txn: Transaction | None) -> Place:
         """Do the same as _place. If the partition was given away, the transaction fails."""

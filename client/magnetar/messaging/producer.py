@@ -17,7 +17,12 @@ from magnetar.messaging.backpressure import PendingBudget
 from magnetar.messaging.batching import Properties, partition_of_key
 from magnetar.messaging.message_sizes import as_bytes
 from magnetar.messaging.partition_sender import PartitionSender
-from magnetar.transactions.transaction_block import NOT_GIVEN, NotGiven, require_outside
+from magnetar.transactions.transaction_block import (
+    NOT_GIVEN,
+    NotGiven,
+    given,
+    require_outside,
+)
 from magnetar.transactions.txn_send import TxnSend
 from magnetar_core.errors import InvalidArgument, MagnetarError, OutcomeUnknown, QuotaExceeded
 from magnetar_core.ids import MessageId
@@ -123,10 +128,7 @@ class Producer:
                 failed now. No effect.
             MagnetarError: the broker refused the message.
         """
-        if txn is NOT_GIVEN:
-            if self._open_blocks:
-                require_outside(self._runtime, "send")
-            txn = None
+        txn = given(txn, self._runtime, "send")
         if self._budget.full:
             await self._budget.room()
         sender = self._sender(key, partition, txn)
@@ -176,6 +178,7 @@ class Producer:
             MessageTooLarge: the message has to be sent in parts, which takes a transaction. No
                 effect; use `send` or `enqueue`, or give a transaction.
         """
+        # As given(), which would be a call more for each message; also in `enqueue`.
         if txn is NOT_GIVEN:
             if self._open_blocks:
                 require_outside(self._runtime, "send")
@@ -271,10 +274,7 @@ class Producer:
                 No effect.
             MessageTooLarge: a message is too large. The messages before it are enqueued.
         """
-        if txn is NOT_GIVEN:
-            if self._open_blocks:
-                require_outside(self._runtime, "send")
-            txn = None
+        txn = given(txn, self._runtime, "send")
         for column in (values, keys):
             if column is not None and not set(map(type, column)) <= {bytes}:
                 raise InvalidArgument("values and keys must be bytes")
@@ -319,10 +319,7 @@ class Producer:
                 message_bytes_max. The batches before it are enqueued.
             MagnetarError: the transaction failed before.
         """
-        if txn is NOT_GIVEN:
-            if self._open_blocks:
-                require_outside(self._runtime, "send")
-            txn = None
+        txn = given(txn, self._runtime, "send")
         for batch in batches:
             if self._budget.full:
                 await self._budget.room()

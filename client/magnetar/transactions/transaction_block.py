@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from contextvars import ContextVar
 from enum import Enum
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from magnetar.link.runtime import Runtime
 from magnetar_core.errors import InvalidArgument, MagnetarError
@@ -30,6 +30,8 @@ class NotGiven(Enum):
 
 
 NOT_GIVEN: Final = NotGiven.NOT_GIVEN
+
+TransactionT = TypeVar("TransactionT")
 
 
 class Doomed(Protocol):
@@ -117,3 +119,19 @@ def require_outside(runtime: Runtime, call: str) -> None:
         if block._covers(runtime):
             raise block._refuse(call)
         block = block._outer
+
+
+def given(txn: TransactionT | NotGiven | None, runtime: Runtime, call: str) -> TransactionT | None:
+    """Return the transaction of a send or an ack; None: it is plain.
+
+    Args:
+        txn: what the caller was given.
+        call: "send" or "ack", for people.
+    Raises:
+        InvalidArgument: as require_outside.
+    """
+    if not isinstance(txn, NotGiven):
+        return txn
+    if runtime.open_blocks:
+        require_outside(runtime, call)
+    return None

@@ -7,6 +7,7 @@ import sqlite3
 import threading
 from array import array
 from collections.abc import Awaitable, Callable, Iterator
+from typing import assert_type
 
 import pytest
 from tests.client.fakes import BROKER_ADDRESS, FAST, FakeCluster, connect, run
@@ -25,6 +26,7 @@ from magnetar import (
     Message,
     MessageColumns,
     MessageId,
+    NotGiven,
     Output,
     Producer,
     TopicNotFound,
@@ -34,7 +36,7 @@ from magnetar import (
     offsets,
     process,
 )
-from magnetar.dual_write import DbApiStore, DualWriter
+from magnetar.dual_write import DbApiStore, DualWriter, Unit
 from magnetar_core.wire import topic_pb2
 
 
@@ -558,6 +560,29 @@ def test_what_no_consumer_of_the_client_received_cannot_be_acknowledged(whose: s
         assert not scene.acked
 
     scene(test)
+
+
+async def _mistakes(
+    client: Client, unit: Unit[DbApiStore], blocking_client: blocking.Client, message: Message
+) -> None:
+    """Never called: mypy reads it, and says where a mistake is not found any more."""
+    producer = client.transactional_producer("app")
+    await producer.send("t", b"x", partitin=0)  # type: ignore[call-arg]
+    await producer.enqueue("t", b"x", event_time="now")  # type: ignore[call-arg]
+    unit.send("t", b"x", txn=None)  # type: ignore[call-arg]
+    assert_type(await producer.send("t", b"x"), TxnSend)
+    plain = await client.create_producer("t")
+    async with client.transaction() as txn:
+        await txn.send("t", "text")  # type: ignore[arg-type]
+        await txn.ack(message.message_id)  # type: ignore[arg-type]
+        await plain.send(b"x", txn="txn")  # type: ignore[arg-type]
+        await plain.send(b"x", txn=None)
+        await plain.send(b"x", txn=txn)
+        await plain.send(b"x", txn=NotGiven.NOT_GIVEN)
+    with blocking_client.transaction() as blocking_txn:
+        assert_type(blocking_txn.send("t", b"x"), TxnSend)
+        blocking_txn.send("t", b"x", partitin=0)  # type: ignore[call-arg]
+        blocking_client.create_producer("t").send(b"x", txn=txn)  # type: ignore[arg-type]
 
 
 # Without asyncio.
