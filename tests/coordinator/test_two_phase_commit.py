@@ -581,7 +581,7 @@ def test_by_its_txn_id_alone_it_ends_as_expiry_could_end_it(two_phase: bool) -> 
         pair = await app.init(two_phase=two_phase)
         txn_id = await app.begin(pair, P0)
 
-        async def refused_end(action: pb.TxnAction) -> str:
+        async def refused_end(action: common.TxnAction) -> str:
             command = pb.CommandEndTxn(txn_id=txn_id.to_wire(), txn_action=action)
             error = await refused(world.client.ask(command), InvalidTxnState)
             assert error.details["transactional_id"] == "app"

@@ -323,7 +323,7 @@ async def forgotten(scene: Scene) -> None:
 
 
 async def terminated_by_administrator(scene: Scene) -> None:
-    await scene.client.admin.transactional_ids.force_terminate(ID)
+    await scene.client.admin.transactional_ids.force_terminate(ID, abort_prepared=True)
     with pytest.raises(ProducerFenced):
         await scene.producer.commit()
 
