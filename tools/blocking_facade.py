@@ -95,8 +95,8 @@ RECEIVE = """
 """
 ACK_NOWAIT = """
     self._loop.check()
-    if isinstance(txn, Transaction) or not self.inner.extend_acks(messages):
-        self._loop.call(lambda: self.inner.ack_nowait(messages, txn=inner_of(txn)))
+    if txn not in (None, NOT_GIVEN) or not self.inner.extend_acks(messages):
+        self._loop.call(lambda: self.inner.ack_nowait(messages, txn=inner_if_given(txn)))
 """
 
 ENTER_BLOCK = """
@@ -351,9 +351,7 @@ class _Module:
         elif annotation.startswith("Callable["):
             return f"calls.here({name})"
         elif _facade_in(annotation) is not None:
-            if "None" not in annotation:
-                return f"{name}.inner"
-            helper = "inner_of"
+            helper = "inner_if_given" if "None" in annotation else "inner_of"
         if not helper:
             return name
         self._imports.add("magnetar.blocking.facade", helper)

@@ -167,13 +167,13 @@ class SendCommands:
                 f"{len(messages)} messages exceed {limit}", batch_messages_max=limit
             )
         has_keys = any(message.key for message in messages)
-        has_times = any(message.event_time_ms for message in messages)
-        has_properties = any(message.properties for message in messages)
+        has_times = any(message.HasField("event_time_ms") for message in messages)
+        properties = [columnar.encoded_properties(message.properties) for message in messages]
         batch = columnar.encode(
             [message.value for message in messages],
             [message.key for message in messages] if has_keys else None,
-            event_times_ms=[one.event_time_ms for one in messages] if has_times else None,
-            properties=[dict(one.properties) for one in messages] if has_properties else None,
+            event_times_ms=[_event_time_of(one) for one in messages] if has_times else None,
+            properties=properties if any(properties) else None,
         )
         self._send(
             wire.CommandSend(
@@ -186,3 +186,7 @@ class SendCommands:
             ),
             reply,
         )
+
+
+def _event_time_of(message: wire.Message) -> int:
+    return message.event_time_ms if message.HasField("event_time_ms") else columnar.NO_EVENT_TIME_MS

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from magnetar.admin.admin_client import AdminClient
+from magnetar.arguments import checked
 from magnetar.config import (
     Batching,
     ClientConfig,
@@ -65,6 +66,7 @@ class Client(Readings):
         def __getattr__(self, name: str) -> object:
             raise missing(self, name)
 
+    @checked
     async def create_producer(
         self,
         topic: str,
@@ -102,6 +104,7 @@ class Client(Readings):
         )
         return await self._producers.make(topic, config)
 
+    @checked
     async def subscribe(
         self,
         topic: str,
@@ -155,6 +158,7 @@ class Client(Readings):
             dead_letter,
         )
 
+    @checked
     async def consumer_group(
         self,
         group: str,
@@ -227,6 +231,7 @@ class Client(Readings):
         callbacks = Callbacks(on_assigned, on_revoked, on_lost)
         return await self._consumers.join(settings, callbacks, config, dead_letter)
 
+    @checked
     async def begin_transaction(
         self, timeout_s: float = 60.0, *, lazy: bool = False
     ) -> Transaction:
@@ -247,6 +252,7 @@ class Client(Readings):
         self._require_open()
         return await self._transactions.begin(timeout_s, lazy=lazy)
 
+    @checked
     async def begin_named_transaction(
         self,
         name: str,
@@ -284,6 +290,7 @@ class Client(Readings):
             name, sequence, run_token, timeout_s, fingerprint
         )
 
+    @checked
     async def commit_parts(
         self,
         parts: Sequence[TransactionPart],
@@ -306,6 +313,7 @@ class Client(Readings):
         self._require_open()
         return await self._transactions.commit_parts(parts, wait_finished, fingerprint)
 
+    @checked
     def transactional_producer(
         self,
         transactional_id: str | None = None,
@@ -334,6 +342,7 @@ class Client(Readings):
             timeout_s=timeout_s,
         )
 
+    @checked
     def transaction(self, timeout_s: float = 60.0, *, lazy: bool = False) -> TransactionScope:
         """Begin a transaction with `async with`; it commits on exit, and aborts on an exception.
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from operator import sub
 from typing import NamedTuple
 
+from magnetar.arguments import check_fields
 from magnetar_core.batch import Codec, buffer_bytes, encode_columns
 from magnetar_core.errors import InvalidArgument, MessageTooLarge
 
@@ -35,11 +36,12 @@ class ColumnBatch:
         count: the number of messages.
         values: the values.
         keys: the keys; an empty key means that the message has no key.
-        event_times_ms: count times int64, milliseconds since the Unix epoch; 0 means no event time.
+        event_times_ms: count times int64, milliseconds since the Unix epoch; the lowest int64 means
+            that the message has no event time.
         properties: for each message a JSON object of texts, or an empty text.
         key_hash: the CRC-32C of the key, if all messages have the same key; otherwise 0.
     Raises:
-        InvalidArgument: a column has another number of messages.
+        InvalidArgument: a column has another number of messages, or another type.
     """
 
     count: int
@@ -50,6 +52,7 @@ class ColumnBatch:
     key_hash: int = 0
 
     def __post_init__(self) -> None:
+        check_fields(self)
         for column in (self.values, self.keys, self.properties):
             if column is not None and buffer_bytes(column.offsets) != 4 * (self.count + 1):
                 raise InvalidArgument(f"a column's offsets are not those of {self.count} messages")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
 
+from magnetar.arguments import check_fields
 from magnetar_core.batch import Codec
 from magnetar_core.config import wrong_number
 from magnetar_core.errors import InvalidArgument
@@ -22,7 +23,8 @@ def require(condition: bool, complaint: str) -> None:
         raise InvalidArgument(complaint)
 
 
-def _require_numbers(settings: object, *, may_be_zero: Collection[str] = ()) -> None:
+def _check_settings(settings: object, *, may_be_zero: Collection[str] = ()) -> None:
+    check_fields(settings)
     complaint = wrong_number(settings, may_be_zero=may_be_zero)
     require(complaint is None, complaint or "")
 
@@ -76,7 +78,7 @@ class ClientConfig:
     pending_messages_max: int = 1 << 20
 
     def __post_init__(self) -> None:
-        _require_numbers(self)
+        _check_settings(self)
         require(
             self.backoff_ms_min <= self.backoff_ms_max,
             "backoff_ms_min must not exceed backoff_ms_max",
@@ -133,7 +135,7 @@ class ProducerConfig:
     message_bytes_max: int = 256 << 20
 
     def __post_init__(self) -> None:
-        _require_numbers(self, may_be_zero=("linger_ms",))
+        _check_settings(self, may_be_zero=("linger_ms",))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +164,7 @@ class ConsumerConfig:
     nack_delay_ms_max: float = 60_000
 
     def __post_init__(self) -> None:
-        _require_numbers(self, may_be_zero=("ack_linger_ms", "nack_delay_ms", "nack_delay_ms_max"))
+        _check_settings(self, may_be_zero=("ack_linger_ms", "nack_delay_ms", "nack_delay_ms_max"))
         require(
             self.nack_delay_ms <= self.nack_delay_ms_max,
             "nack_delay_ms must not exceed nack_delay_ms_max",

@@ -230,8 +230,7 @@ class Message:
     @property
     def event_time_ms(self) -> int | None:
         """The time that the producer gave, in milliseconds since the Unix epoch; None without."""
-        times = self.batch.columns.event_times_ms
-        return None if times is None else times[self.place] or None
+        return self.batch.columns.event_time_ms(self.place)
 
     @property
     def append_time_ms(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
+from magnetar.arguments import checked
 from magnetar.cuts.cut import Cut, range_of
 from magnetar.cuts.taking import CutTaker
 from magnetar.errors import ClientClosed
@@ -29,6 +30,7 @@ class Readings:
         if self._closed:
             raise ClientClosed("the client is closed")
 
+    @checked
     async def read(
         self,
         topic: str,
@@ -68,6 +70,7 @@ class Readings:
                 for message in columns:
                     yield message
 
+    @checked
     async def read_columns(
         self,
         topic: str,
@@ -107,6 +110,7 @@ class Readings:
             async for columns in pieces:
                 yield columns
 
+    @checked
     async def read_ahead(
         self,
         topic: str,
@@ -134,6 +138,7 @@ class Readings:
             async for columns in pieces:
                 yield columns
 
+    @checked
     async def cut(self, topics: str | Sequence[str], *, timeout_s: float = 60.0) -> Cut:
         """Take a consistent cut: one moment over all partitions of topics.
 

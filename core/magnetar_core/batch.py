@@ -7,7 +7,9 @@
 
     body     flags 4, then for values, and for keys when present:
              offsets, count + 1 times int32, and a run of bytes;
-             then, when present, event times, count times int64; properties, as offsets and bytes.
+             then, when present, event times, count times int64, NO_EVENT_TIME_MS for a message
+             without one; properties, as offsets and bytes: for each message a JSON object of texts
+             in UTF-8, or no bytes.
 
 A message that is too large for a batch travels as parts: its batch, made as above, is cut into
 pieces, and each piece is the body of a batch of its own that says which part it is.
@@ -27,6 +29,7 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from io import BytesIO
 from itertools import accumulate
+from json.encoder import encode_basestring as _quoted
 from operator import le, sub
 from typing import NamedTuple
 
@@ -61,6 +64,9 @@ _EXPANSION_SLACK_BYTES = 1 << 10
 HAS_KEYS = 1
 HAS_EVENT_TIMES = 2
 HAS_PROPERTIES = 4
+
+# The event time of a message that has none. Any other int64 is a time, 0 as well.
+NO_EVENT_TIME_MS = -(1 << 63)
 
 if sys.byteorder != "little":  # pragma: no cover
     raise ImportError("Magnetar's batches are little-endian, and this machine is not")
@@ -111,11 +117,11 @@ _KINDS = {codec.value: (Part.WHOLE, codec) for codec in Codec} | {
 
 
 class Row(NamedTuple):
-    """A message of a decoded batch; fields that the message does not have are empty."""
+    """A message of a decoded batch; fields that the message does not have are empty, or None."""
 
     key: bytes
     value: bytes
-    event_time_ms: int
+    event_time_ms: int | None
     properties: dict[str, str]
 
 
@@ -157,12 +163,19 @@ class Columns(NamedTuple):
             return None
         return list(map(_parsed, _slices(self.property_offsets, bytes(self.property_bytes), 0)))
 
+    def event_time_ms(self, place: int) -> int | None:
+        """Return the event time of a message; None if it has none."""
+        if self.event_times_ms is None:
+            return None
+        time_ms = self.event_times_ms[place]
+        return None if time_ms == NO_EVENT_TIME_MS else time_ms
+
     def row(self, place: int) -> Row:
         """Return a single message, without reading the others."""
         return Row(
             _slice(self.key_offsets, self.key_bytes, place),
             _slice(self.value_offsets, self.value_bytes, place),
-            self.event_times_ms[place] if self.event_times_ms is not None else 0,
+            self.event_time_ms(place),
             _parsed(_slice(self.property_offsets, self.property_bytes, place)),
         )
 
@@ -182,11 +195,14 @@ def encode(
     keys: Sequence[bytes] | None = None,
     *,
     event_times_ms: Sequence[int] | None = None,
-    properties: Sequence[Mapping[str, str] | None] | None = None,
+    properties: Sequence[bytes] | None = None,
     codec: Codec = Codec.NONE,
 ) -> bytes:
     """Build a batch of len(values) messages. Each other column, if given, has as many entries.
 
+    Args:
+        event_times_ms: NO_EVENT_TIME_MS for a message without one.
+        properties: as encoded_properties() returns them.
     Raises:
         InvalidArgument: no messages, columns of unequal length, or over 2 GiB in a column.
     """
@@ -209,9 +225,23 @@ def encode(
         parts.append(array("q", event_times_ms).tobytes())
     if properties is not None:
         flags |= HAS_PROPERTIES
-        parts += _column([json.dumps(dict(one)).encode() if one else b"" for one in properties])
+        parts += _column(properties)
     parts[0] = FLAGS.pack(flags)
     return _built(count, parts, key_hash, codec)
+
+
+def encoded_properties(properties: Mapping[str, str]) -> bytes:
+    """Return a message's properties as a batch stores them; no bytes for no properties.
+
+    Raises:
+        TypeError: a name or a value is no text.
+        UnicodeEncodeError: a text has a lone surrogate.
+    """
+    if not properties:
+        return b""
+    # A dumped dict would take anything for a value that JSON can write.
+    quoted = [f"{_quoted(name)}: {_quoted(text)}" for name, text in properties.items()]
+    return f"{{{', '.join(quoted)}}}".encode()
 
 
 def encode_columns(

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from magnetar.column_batch import BytesColumn, ColumnBatch
+from magnetar_core.batch import NO_EVENT_TIME_MS, encoded_properties
 from magnetar_spark.content import Content, binary_offsets, content_of
 from magnetar_spark.errors import SinkError
 
@@ -240,9 +241,13 @@ class Rows:
         return LargeMessage(
             self.values[at].as_py(),
             None if self.keys is None else self.keys[at].as_py() or None,
-            None if self.times_ms is None else self.times_ms[at].as_py() or None,
+            self._time_ms(at),
             json.loads(properties) if properties else None,
         )
+
+    def _time_ms(self, at: int) -> int | None:
+        time_ms = NO_EVENT_TIME_MS if self.times_ms is None else self.times_ms[at].as_py()
+        return None if time_ms == NO_EVENT_TIME_MS else time_ms
 
 
 def _binary(array: pa.Array) -> pa.Array:
@@ -286,7 +291,7 @@ def _keys(given: pa.Array | None) -> pa.Array | None:
 
 
 def times_ms(batch: pa.RecordBatch) -> pa.Array | None:
-    """Return the event times in milliseconds; 0 means none.
+    """Return the event times in milliseconds; NO_EVENT_TIME_MS means none.
 
     Raises:
         SinkError: a message cannot hold a time.
@@ -297,18 +302,14 @@ def times_ms(batch: pa.RecordBatch) -> pa.Array | None:
         return None
     times = given[0] if len(given) == 1 else pc.coalesce(*given)
     us = times.cast(pa.timestamp("us", times.type.tz)).view(pa.int64())
-    numbers = us.fill_null(0).to_numpy()
-    if (numbers % 1000).any():
+    ms, rest = np.divmod(us.fill_null(0).to_numpy(), 1000)
+    if rest.any():
         raise SinkError(
             "a row's event time has microseconds, and a message keeps milliseconds: say"
             " date_trunc('millisecond', event_time), or of 'timestamp' where that is the column"
         )
-    if us.null_count < np.count_nonzero(numbers == 0):
-        raise SinkError(
-            "a row's event time is 1970-01-01 00:00:00 UTC, which says of a message that it has"
-            " none: make it null, or another time"
-        )
-    return pa.array(numbers // 1000)
+    ms[us.is_null().to_numpy(zero_copy_only=False)] = NO_EVENT_TIME_MS
+    return pa.array(ms)
 
 
 def _properties(headers: pa.Array) -> pa.Array:
@@ -340,5 +341,5 @@ def _properties(headers: pa.Array) -> pa.Array:
                 raise SinkError(
                     f"the header {one['key']!r} is no UTF-8: a message's properties are texts"
                 ) from error
-        texts.append(json.dumps(named).encode())
+        texts.append(encoded_properties(named))
     return pa.array(texts, type=pa.binary())

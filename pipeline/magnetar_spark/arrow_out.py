@@ -18,6 +18,7 @@ from magnetar_core.batch import (
     HAS_EVENT_TIMES,
     HAS_KEYS,
     HAS_PROPERTIES,
+    NO_EVENT_TIME_MS,
     open_body,
 )
 from magnetar_core.errors import InvalidArgument
@@ -114,8 +115,8 @@ class RecordBatches:
     def _event_times(self, columns: MessageColumns, body: _Body) -> pa.Array:
         if body.event_times_ms is None:
             return self._nulls["event_time"].of(len(columns))
-        # 0: none was given.
-        times = pa.array(body.event_times_ms * 1000, mask=body.event_times_ms == 0)
+        absent = body.event_times_ms == NO_EVENT_TIME_MS
+        times = pa.array(body.event_times_ms * 1000, mask=absent)
         return _wanted(times.view(self._types["event_time"]), columns)
 
     def _txn_ids_of(self, columns: MessageColumns, body: _Body) -> pa.Array:

@@ -16,6 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from magnetar_core.batch import NO_EVENT_TIME_MS
+
 Hashes = npt.NDArray[np.uint64]
 
 # Rows are hashed together, as many as stay within a processor's cache.
@@ -73,7 +75,7 @@ def content_of(
         values: binary, without nulls.
         keys: binary, without nulls.
         partitions: the partitions that rows give, and null elsewhere.
-        times_ms: the event times in milliseconds.
+        times_ms: the event times in milliseconds; NO_EVENT_TIME_MS: none.
         properties: binary, without nulls.
     """
     count = len(values)
@@ -82,7 +84,7 @@ def content_of(
     for column in (values, keys, properties):
         state = _mixed(state * _COLUMN + (_no_bytes() if column is None else hashes(column)))
         size += 0 if column is None else _byte_count(column)
-    for numbers, absent in ((partitions, -1), (times_ms, 0)):
+    for numbers, absent in ((partitions, -1), (times_ms, NO_EVENT_TIME_MS)):
         state = _mixed(state * _COLUMN + _numbers(numbers, absent))
     return Content(count, size, int(state.sum(dtype=np.uint64)))
 

@@ -27,14 +27,14 @@ from magnetar_cli.message_lines import (
     encode_values,
     encoder_of_keys,
 )
-from magnetar_core.batch import encode
+from magnetar_core.batch import NO_EVENT_TIME_MS, encode, encoded_properties
 from magnetar_core.errors import InvalidArgument
 from magnetar_core.wire import broker_pb2
 
 TEXT = st.text()
 # What the log stores as none is none for who reads it.
 KEYS = st.none() | st.binary(min_size=1)
-EVENT_TIMES_MS = st.none() | st.integers(1, (1 << 63) - 1) | st.integers(-(1 << 63), -1)
+EVENT_TIMES_MS = st.none() | st.integers(NO_EVENT_TIME_MS + 1, (1 << 63) - 1)
 MESSAGES = st.lists(
     st.tuples(
         st.binary() | TEXT.map(str.encode), KEYS, st.dictionaries(TEXT, TEXT), EVENT_TIMES_MS
@@ -50,8 +50,10 @@ def received(messages: Sequence[Content]) -> MessageColumns:
     batch = encode(
         [value for value, *_ in messages],
         [key or b"" for _, key, *_ in messages],
-        event_times_ms=[time_ms or 0 for *_, time_ms in messages],
-        properties=[properties for _, _, properties, _ in messages],
+        event_times_ms=[
+            NO_EVENT_TIME_MS if time_ms is None else time_ms for *_, time_ms in messages
+        ],
+        properties=[encoded_properties(properties) for _, _, properties, _ in messages],
     )
     wire = broker_pb2.DeliveredBatch(entry_id=5, num_messages=len(messages), batch=batch)
     return MessageColumns(ReceivedBatch("orders", 3, 1, wire), 0, len(messages))

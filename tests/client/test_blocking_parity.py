@@ -11,6 +11,7 @@ from typing import Any
 import blocking_facade
 import pytest
 from blocking_facade import INTERNAL, PAIRS, Pair, plain
+from tests.client.every_object import every_object
 from tests.client.fakes import BROKER_ADDRESS, FAST, FakeCluster, run
 
 import magnetar
@@ -119,24 +120,7 @@ def test_objects_have_the_same_attributes() -> None:
     """What __init__ sets shows only in an object."""
 
     async def test(cluster: FakeCluster, client: magnetar.Client) -> None:
-        cluster.topic("t")
-        made = {
-            "Client": client,
-            "AdminClient": client.admin,
-            "Producer": await client.create_producer("t"),
-            "Consumer": await client.subscribe("t", "s"),
-            "GroupConsumer": await client.consumer_group("g", "t"),
-            "Transaction": await client.begin_transaction(),
-            "TransactionScope": client.transaction(),
-            "TransactionalProducer": client.transactional_producer("id"),
-            "TopicAdmin": client.admin.topics,
-            "SubscriptionAdmin": client.admin.subscriptions,
-            "GroupAdmin": client.admin.groups,
-            "TransactionAdmin": client.admin.transactions,
-            "TransactionalIdAdmin": client.admin.transactional_ids,
-            "NamedSequenceAdmin": client.admin.named_sequences,
-        }
-        assert made.keys() == {pair.name for pair in PAIRS}
+        made = await every_object(cluster, client)
         for name, one in made.items():
             attributes = {each for each in vars(one) if not each.startswith("_")}
             has = set(blocking_facade.ATTRIBUTES.get(name, {}))

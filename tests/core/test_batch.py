@@ -42,7 +42,7 @@ def test_what_goes_in_comes_out(
         values,
         keys if with_keys else None,
         event_times_ms=times if with_times else None,
-        properties=properties if with_properties else None,
+        properties=list(map(batch.encoded_properties, properties)) if with_properties else None,
         codec=codec,
     )
     columns = batch.decode(encoded)
@@ -103,7 +103,13 @@ def test_damage_under_a_right_checksum_raises_nothing_else(
     """A client may build what it likes and sign it; readers get an error, never a crash."""
     values, keys, times, properties = (list(column) for column in zip(*rows, strict=True))
     encoded = bytearray(
-        batch.encode(values, keys, event_times_ms=times, properties=properties, codec=codec)
+        batch.encode(
+            values,
+            keys,
+            event_times_ms=times,
+            properties=list(map(batch.encoded_properties, properties)),
+            codec=codec,
+        )
     )
     for _ in range(data.draw(st.integers(1, 4))):
         place = data.draw(st.integers(4, len(encoded) - batch.CHECKSUM.size - 1))
@@ -117,7 +123,7 @@ def test_damage_under_a_right_checksum_raises_nothing_else(
 
 
 def test_properties_that_cannot_be_read_are_an_error_of_ours() -> None:
-    encoded = batch.encode([b"value"], properties=[{"name": "text"}])
+    encoded = batch.encode([b"value"], properties=[b'{"name": "text"}'])
     damaged = encoded.replace(b'{"name": "text"}', b'{"name": \xff text}')
     with pytest.raises(MagnetarError):
         batch.decode(damaged, verify=False).properties()

@@ -12,6 +12,7 @@ from magnetar.admin.group_descriptions import (
     OffsetReset,
 )
 from magnetar.admin.merged_groups import merge_descriptions, merge_lists
+from magnetar.arguments import checked
 from magnetar.enums import InitialPosition
 from magnetar.link.cluster import Cluster
 from magnetar.messaging.seeking import seek_command
@@ -40,6 +41,7 @@ class GroupAdmin:
             [GroupSummary.from_wire(one) for one in reply.groups] for reply in replies
         )
 
+    @checked
     async def describe(self, group: str) -> GroupDescription:
         """Describe a group's members and partitions.
 
@@ -52,6 +54,7 @@ class GroupAdmin:
         )
         return merge_descriptions([GroupDescription.from_wire(reply) for reply in replies])
 
+    @checked
     async def delete(self, group: str) -> None:
         """Delete a group and its cursors.
 
@@ -78,6 +81,7 @@ class GroupAdmin:
             )
         await ask_all_brokers(self._cluster, lambda: group_pb2.CommandDeleteGroup(group=group))
 
+    @checked
     async def reset_offsets(
         self,
         group: str,

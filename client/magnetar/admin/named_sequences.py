@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from magnetar.admin.producer_descriptions import NameDescription
+from magnetar.arguments import checked
 from magnetar.link.cluster import Cluster
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import transaction_pb2
@@ -14,6 +15,7 @@ class NamedSequenceAdmin:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
+    @checked
     async def describe(self, name: str) -> NameDescription:
         """Describe a name: its last committed sequence and its open transaction."""
         coordinator = await self._cluster.coordinator_for(name)
@@ -26,6 +28,7 @@ class NamedSequenceAdmin:
             reply.committed_fingerprint or None,
         )
 
+    @checked
     async def remove(self, name: str) -> None:
         """Remove a name. Its sequences can then be committed again.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from magnetar.admin.forced_aborts import ForcedAborts
+from magnetar.arguments import checked
 from magnetar.enums import InitialPosition, SubscriptionType
 from magnetar.link.cluster import Cluster
 from magnetar.messaging.seeking import seek_command
@@ -16,6 +17,7 @@ class SubscriptionAdmin:
         self._cluster = cluster
         self._forced = forced
 
+    @checked
     async def create(
         self,
         topic: str,
@@ -47,6 +49,7 @@ class SubscriptionAdmin:
                 )
             )
 
+    @checked
     async def delete(self, topic: str, subscription: str, *, force: bool = False) -> None:
         """Delete a subscription on all partitions of a topic.
 
@@ -75,6 +78,7 @@ class SubscriptionAdmin:
                 partitions=(partition,),
             )
 
+    @checked
     async def seek(
         self,
         topic: str,

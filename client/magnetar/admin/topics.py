@@ -14,6 +14,7 @@ from magnetar.admin.topic_descriptions import (
     UncommittedMessage,
 )
 from magnetar.admin.transaction_descriptions import StoredTransactions
+from magnetar.arguments import checked
 from magnetar.link.cluster import Cluster
 from magnetar.link.whole_topics import ask_partitions
 from magnetar_core.errors import Gone
@@ -33,6 +34,7 @@ class TopicAdmin:
         self._cluster = cluster
         self._forced = forced
 
+    @checked
     async def create(
         self,
         topic: str,
@@ -75,6 +77,7 @@ class TopicAdmin:
         reply = await self._cluster.any_broker.request(topic_pb2.CommandListTopics())
         return [TopicSummary(one.topic, one.topic_id, one.partitions) for one in reply.topics]
 
+    @checked
     async def describe(self, topic: str) -> TopicDescription:
         """Describe a topic's partitions and their subscriptions.
 
@@ -84,6 +87,7 @@ class TopicAdmin:
         """
         return await describe_topic(self._cluster, topic)
 
+    @checked
     async def delete(self, topic: str, *, force: bool = False, topic_id: int = 0) -> None:
         """Delete a topic with all its messages and subscriptions.
 
@@ -103,6 +107,7 @@ class TopicAdmin:
             lambda: self._cluster.any_broker.request(command), topic, None, force=force
         )
 
+    @checked
     async def list_offsets(
         self,
         topic: str,
@@ -152,6 +157,7 @@ class TopicAdmin:
             ),
         )
 
+    @checked
     async def skip_damaged(
         self, topic: str, partition: int = 0, *, dry_run: bool = False
     ) -> OffsetRanges:
@@ -182,6 +188,7 @@ class TopicAdmin:
             if next_offset >= reply.end_offset:
                 return damaged
 
+    @checked
     async def peek_uncommitted(
         self,
         topic: str,
@@ -220,11 +227,12 @@ class TopicAdmin:
                 one.value,
                 one.key or None,
                 dict(one.properties),
-                one.event_time_ms or None,
+                one.event_time_ms if one.HasField("event_time_ms") else None,
             )
             for one in reply.messages
         ]
 
+    @checked
     async def stored_transactions(
         self,
         topic: str,

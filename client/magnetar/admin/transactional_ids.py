@@ -6,6 +6,7 @@ import logging
 from typing import Final, TypeAlias
 
 from magnetar.admin.producer_descriptions import TransactionalIdDescription
+from magnetar.arguments import checked
 from magnetar.enums import TransactionAction, TransactionalState, TransactionStatus
 from magnetar.link.cluster import Cluster
 from magnetar.link.requests import Requests
@@ -30,6 +31,7 @@ class TransactionalIdAdmin:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
+    @checked
     async def list(self, pattern: str = "", *, limit: int = 1_000) -> TransactionalIds:
         """List the transactional ids of all coordinators.
 
@@ -44,6 +46,7 @@ class TransactionalIdAdmin:
             found += [TransactionalIdDescription.from_wire(one) for one in reply.descriptions]
         return found
 
+    @checked
     async def describe(self, transactional_id: str) -> TransactionalIdDescription:
         """Describe a transactional id: its producer id, its epoch, its latest transaction.
 
@@ -54,6 +57,7 @@ class TransactionalIdAdmin:
         coordinator = await self._cluster.coordinator_for(transactional_id)
         return await self._describe(coordinator, transactional_id)
 
+    @checked
     async def complete(self, transactional_id: str, prepared: PreparedTxnState) -> bool:
         """Commit the prepared transaction that a database has committed; never abort anything.
 
@@ -126,6 +130,7 @@ class TransactionalIdAdmin:
         await self._end(coordinator, transactional_id, taken, TransactionAction.COMMIT)
         return True
 
+    @checked
     async def force_terminate(self, transactional_id: str, *, abort_prepared: bool = False) -> None:
         """Abort the open transaction of a transactional id, and fence its producer.
 

@@ -13,6 +13,7 @@ from google.protobuf.message import Message
 
 from magnetar.admin.producer_descriptions import HangingTransaction, ProducerDescription
 from magnetar.admin.transaction_descriptions import TransactionDescription
+from magnetar.arguments import checked
 from magnetar.enums import TransactionAction, TransactionStatus
 from magnetar.link.cluster import Cluster
 from magnetar.link.requests import Requests
@@ -52,6 +53,7 @@ class TransactionAdmin:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
+    @checked
     async def list(
         self,
         statuses: Iterable[TransactionStatus] = (),
@@ -139,6 +141,7 @@ class TransactionAdmin:
             if reply is not None
         }
 
+    @checked
     async def describe(self, txn_id: TxnID) -> TransactionDescription:
         """Describe a transaction as its coordinator knows it.
 
@@ -153,6 +156,7 @@ class TransactionAdmin:
         self._cluster.runtime.saw(reply.transaction.stamp)
         return TransactionDescription.from_wire(reply.transaction)
 
+    @checked
     async def statuses(self, txn_ids: Sequence[TxnID]) -> TransactionStatuses:
         """Return the status of each transaction, in order; None: its coordinator does not know it.
 
@@ -170,6 +174,7 @@ class TransactionAdmin:
 
         return await asyncio.gather(*(status(one) for one in txn_ids))
 
+    @checked
     async def end(
         self, txn_id: TxnID, action: TransactionAction, *, wait_finished: bool = True
     ) -> TransactionStatus:
@@ -203,6 +208,7 @@ class TransactionAdmin:
         self._cluster.runtime.saw(reply.stamp)
         return TransactionStatus(reply.status)
 
+    @checked
     async def accept_loss(self, txn_id: TxnID) -> None:
         """Let a commit go on without the data that a participant has lost (TxnIncomplete).
 
@@ -213,6 +219,7 @@ class TransactionAdmin:
         coordinator = await self._cluster.coordinator_of(txn_id)
         await coordinator.request(transaction_pb2.CommandAcceptTxnLoss(txn_id=txn_id.to_wire()))
 
+    @checked
     async def describe_producers(self, topic: str, partition: int) -> Producers:
         """Describe the producers of a partition, and the transactions open there.
 
@@ -231,6 +238,7 @@ class TransactionAdmin:
         name = route.partition_name(partition)
         return [ProducerDescription.from_wire(name, one) for one in reply.producers]
 
+    @checked
     async def find_hanging(
         self, topic: str | None = None, partition: int | None = None, *, age_ms_min: int = 0
     ) -> HangingOnes:
@@ -262,6 +270,7 @@ class TransactionAdmin:
                 found += some
         return found
 
+    @checked
     async def hanging_among(
         self, producers: Iterable[ProducerDescription], *, age_ms_min: int = 0
     ) -> HangingOnes:
@@ -309,6 +318,7 @@ class TransactionAdmin:
             return f"its coordinator has it {known.status.name} without this participant"
         return ""
 
+    @checked
     async def abort_hanging(self, hanging: ProducerDescription) -> None:
         """Abort a hanging transaction at its participant.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from types import TracebackType
 
-from magnetar.blocking.facade import Facade, inner_of
+from magnetar.blocking.facade import Facade, inner_if_given
 from magnetar.blocking.transaction import Transaction
 from magnetar.enums import InitialPosition
 from magnetar.errors import ClientClosed
@@ -113,7 +113,7 @@ class Consumer(Facade[AsyncConsumer]):
                 if there is one, has failed; drop the message.
             OutcomeUnknown: no answer came in time. Acknowledging again is harmless.
         """
-        self._loop.wait(self.inner.ack(message, txn=inner_of(txn)))
+        self._loop.wait(self.inner.ack(message, txn=inner_if_given(txn)))
 
     def ack_many(
         self,
@@ -129,7 +129,7 @@ class Consumer(Facade[AsyncConsumer]):
         Raises:
             MagnetarError: as ack.
         """
-        self._loop.wait(self.inner.ack_many(messages, txn=inner_of(txn)))
+        self._loop.wait(self.inner.ack_many(messages, txn=inner_if_given(txn)))
 
     def ack_nowait(
         self,
@@ -149,8 +149,8 @@ class Consumer(Facade[AsyncConsumer]):
             IllegalGeneration: as ack.
         """
         self._loop.check()
-        if isinstance(txn, Transaction) or not self.inner.extend_acks(messages):
-            self._loop.call(lambda: self.inner.ack_nowait(messages, txn=inner_of(txn)))
+        if txn not in (None, NOT_GIVEN) or not self.inner.extend_acks(messages):
+            self._loop.call(lambda: self.inner.ack_nowait(messages, txn=inner_if_given(txn)))
 
     def ack_cumulative(
         self, message: Acknowledged, *, txn: Transaction | NotGiven | None = NOT_GIVEN
@@ -168,7 +168,7 @@ class Consumer(Facade[AsyncConsumer]):
                 messages in between.
             MagnetarError: as ack.
         """
-        self._loop.wait(self.inner.ack_cumulative(message, txn=inner_of(txn)))
+        self._loop.wait(self.inner.ack_cumulative(message, txn=inner_if_given(txn)))
 
     def flush_acks(self) -> None:
         """Wait until all acks outside of transactions are confirmed.

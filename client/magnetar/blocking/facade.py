@@ -13,8 +13,10 @@ from magnetar.groups import settings
 from magnetar.moved_names import missing
 from magnetar.topic_partition import TopicPartition
 from magnetar.transactions.transaction_block import NotGiven
+from magnetar_core.errors import InvalidArgument
 
-Inner = TypeVar("Inner")
+Inner = TypeVar("Inner", covariant=True)
+T = TypeVar("T")
 P = ParamSpec("P")
 
 OnPartitions = Callable[[list[TopicPartition]], object]
@@ -45,17 +47,30 @@ class Facade(Generic[Inner]):
         return f"<blocking {self.inner!r}>"
 
 
-@overload
-def inner_of(facade: Facade[Inner] | None) -> Inner | None: ...
+def inner_of(facade: Facade[T]) -> T:
+    """Return the asyncio object.
+
+    Raises:
+        InvalidArgument: it is no object of magnetar.blocking.
+    """
+    if not isinstance(facade, Facade):
+        raise InvalidArgument(
+            f"give the object of magnetar.blocking, and not a {type(facade).__qualname__}"
+        )
+    return facade.inner
 
 
 @overload
-def inner_of(facade: Facade[Inner] | NotGiven | None) -> Inner | NotGiven | None: ...
+def inner_if_given(facade: Facade[T] | None) -> T | None: ...
 
 
-def inner_of(facade: Facade[Inner] | NotGiven | None) -> Inner | NotGiven | None:
-    """Return the asyncio object; what is none stays as it is."""
-    return facade.inner if isinstance(facade, Facade) else facade
+@overload
+def inner_if_given(facade: Facade[T] | NotGiven | None) -> T | NotGiven | None: ...
+
+
+def inner_if_given(facade: Facade[T] | NotGiven | None) -> T | NotGiven | None:
+    """Return the asyncio object, if there is one; as inner_of."""
+    return facade if facade is None or isinstance(facade, NotGiven) else inner_of(facade)
 
 
 def on_a_thread(callback: OnPartitions | None) -> settings.OnPartitions | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 
-from magnetar.blocking.facade import Facade, inner_of
+from magnetar.blocking.facade import Facade, inner_if_given
 from magnetar.blocking.transaction import Transaction
 from magnetar.enums import InitialPosition
 from magnetar.errors import ClientClosed
@@ -114,7 +114,7 @@ class GroupConsumer(Facade[AsyncGroupConsumer]):
                 since it was assigned again. The transaction, if there is one, has failed.
             TransactionConflict: as ack.
         """
-        self._loop.wait(self.inner.ack_offsets(offsets, txn=inner_of(txn)))
+        self._loop.wait(self.inner.ack_offsets(offsets, txn=inner_if_given(txn)))
 
     def seek(
         self,
@@ -205,7 +205,7 @@ class GroupConsumer(Facade[AsyncGroupConsumer]):
                 if there is one, has failed; drop the message.
             OutcomeUnknown: no answer came in time. Acknowledging again is harmless.
         """
-        self._loop.wait(self.inner.ack(message, txn=inner_of(txn)))
+        self._loop.wait(self.inner.ack(message, txn=inner_if_given(txn)))
 
     def ack_many(
         self,
@@ -221,7 +221,7 @@ class GroupConsumer(Facade[AsyncGroupConsumer]):
         Raises:
             MagnetarError: as ack.
         """
-        self._loop.wait(self.inner.ack_many(messages, txn=inner_of(txn)))
+        self._loop.wait(self.inner.ack_many(messages, txn=inner_if_given(txn)))
 
     def ack_nowait(
         self,
@@ -241,8 +241,8 @@ class GroupConsumer(Facade[AsyncGroupConsumer]):
             IllegalGeneration: as ack.
         """
         self._loop.check()
-        if isinstance(txn, Transaction) or not self.inner.extend_acks(messages):
-            self._loop.call(lambda: self.inner.ack_nowait(messages, txn=inner_of(txn)))
+        if txn not in (None, NOT_GIVEN) or not self.inner.extend_acks(messages):
+            self._loop.call(lambda: self.inner.ack_nowait(messages, txn=inner_if_given(txn)))
 
     def ack_cumulative(
         self, message: Acknowledged, *, txn: Transaction | NotGiven | None = NOT_GIVEN
@@ -260,7 +260,7 @@ class GroupConsumer(Facade[AsyncGroupConsumer]):
                 messages in between.
             MagnetarError: as ack.
         """
-        self._loop.wait(self.inner.ack_cumulative(message, txn=inner_of(txn)))
+        self._loop.wait(self.inner.ack_cumulative(message, txn=inner_if_given(txn)))
 
     def nack(self, message: Acknowledged, *, delay_s: float | None = None) -> None:
         """Give a message back, so that the broker delivers it again later.

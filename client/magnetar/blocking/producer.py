@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from types import TracebackType
 
-from magnetar.blocking.facade import Facade, inner_of
+from magnetar.blocking.facade import Facade, inner_if_given
 from magnetar.blocking.transaction import Transaction
 from magnetar.column_batch import ColumnBatch
-from magnetar.messaging.batching import Properties
+from magnetar.messaging.message_arguments import Properties
 from magnetar.messaging.producer import Producer as AsyncProducer
 from magnetar.transactions.transaction_block import NOT_GIVEN, NotGiven
 from magnetar.transactions.txn_send import TxnSend
@@ -55,11 +55,16 @@ class Producer(Facade[AsyncProducer]):
         A message that is too large for a batch is sent in parts, in a separate transaction.
         Cancelling the call does not take the message back; flush() raises if it fails.
 
+        The message is checked and copied when the call begins. What is refused affects no other
+        message, and what the caller changes later changes nothing.
+
         Args:
-            value: the content of the message.
-            key: messages with the same key go to the same partition, and stay in order.
-            properties: names and texts that travel with the message.
-            event_time_ms: the application's own time, in milliseconds since the Unix epoch.
+            value: the content of the message: bytes, a bytearray or a memoryview.
+            key: messages with the same key go to the same partition, and stay in order. Of the same
+                types as the value.
+            properties: names and texts that travel with the message: a mapping of str to str.
+            event_time_ms: the application's own time, in milliseconds since the Unix epoch: an int
+                of 64 bits, or what has __index__, but for the lowest; no bool.
             partition: the partition's number; by default the key decides.
             txn: the transaction to which the message belongs; None: none. It must be given inside
                 of the block of a transaction of this client.
@@ -67,6 +72,7 @@ class Producer(Facade[AsyncProducer]):
             The id of the message. A message of a transaction has no id before the commit, so the
             result is a TxnSend then, and also for a message that was sent in parts.
         Raises:
+            InvalidArgument: an argument has another type, or cannot be stored. No effect.
             MessageTooLarge: the message exceeds message_bytes_max. No effect.
             OutcomeUnknown: no answer came in time; the message may be stored.
             InvalidTxnState: the transaction has ended, or failed. No effect.
@@ -81,7 +87,7 @@ class Producer(Facade[AsyncProducer]):
                 properties=properties,
                 event_time_ms=event_time_ms,
                 partition=partition,
-                txn=inner_of(txn),
+                txn=inner_if_given(txn),
             )
         )
 
@@ -113,7 +119,7 @@ class Producer(Facade[AsyncProducer]):
                 properties=properties,
                 event_time_ms=event_time_ms,
                 partition=partition,
-                txn=inner_of(txn),
+                txn=inner_if_given(txn),
             )
         )
 
@@ -144,7 +150,7 @@ class Producer(Facade[AsyncProducer]):
                 properties=properties,
                 event_time_ms=event_time_ms,
                 partition=partition,
-                txn=inner_of(txn),
+                txn=inner_if_given(txn),
             )
         )
 
@@ -161,16 +167,18 @@ class Producer(Facade[AsyncProducer]):
         The call does not wait until they are durable; `flush` does.
 
         Args:
-            values: the contents of the messages.
+            values: the contents of the messages: bytes-like, as in `send`.
             keys: the keys, as many as values.
             partition: the partition's number for all of them; by default the keys decide.
             txn: as for send.
         Raises:
-            InvalidArgument: a value or key is not bytes, or the numbers of values and keys differ.
-                No effect.
-            MessageTooLarge: a message is too large. The messages before it are enqueued.
+            InvalidArgument: a value or key is not bytes-like, or the numbers of values and keys
+                differ. No effect.
+            MessageTooLarge: a message exceeds message_bytes_max. No effect.
         """
-        self._loop.wait(self.inner.send_many(values, keys, partition=partition, txn=inner_of(txn)))
+        self._loop.wait(
+            self.inner.send_many(values, keys, partition=partition, txn=inner_if_given(txn))
+        )
 
     def send_columns(
         self,
@@ -193,7 +201,9 @@ class Producer(Facade[AsyncProducer]):
                 message_bytes_max. The batches before it are enqueued.
             MagnetarError: the transaction failed before.
         """
-        self._loop.wait(self.inner.send_columns(batches, partition=partition, txn=inner_of(txn)))
+        self._loop.wait(
+            self.inner.send_columns(batches, partition=partition, txn=inner_if_given(txn))
+        )
 
     def flush(self) -> None:
         """Wait until all messages sent so far are confirmed, or have failed.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 
 from magnetar.blocking.consumer import Consumer
-from magnetar.blocking.facade import Facade
+from magnetar.blocking.facade import Facade, inner_of
 from magnetar.blocking.group_consumer import GroupConsumer
 from magnetar.blocking.transaction import Transaction
 from magnetar.message import Message
@@ -85,7 +85,7 @@ class TransactionalProducer(Facade[AsyncTransactionalProducer]):
             TransactionalIdAuthorizationFailed: the coordinator does not allow two-phase commit.
         Source: KIP-447, initTransactions.
         """
-        self._loop.wait(self.inner.init_transactions(consumer.inner))
+        self._loop.wait(self.inner.init_transactions(inner_of(consumer)))
 
     def begin(self) -> None:
         """Begin a transaction.
@@ -169,7 +169,7 @@ class TransactionalProducer(Facade[AsyncTransactionalProducer]):
             InvalidTxnState: no transaction is open.
             MagnetarError: as Consumer.ack.
         """
-        self._loop.wait(self.inner.acknowledge(consumer.inner, messages))
+        self._loop.wait(self.inner.acknowledge(inner_of(consumer), messages))
 
     def send_offsets_to_transaction(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Acknowledge in the transaction all messages that the consumer received below offsets.

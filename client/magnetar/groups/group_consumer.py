@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+from magnetar.arguments import checked, number
 from magnetar.config import ConsumerConfig
 from magnetar.enums import InitialPosition, SubscriptionType
 from magnetar.groups.assigned_receivers import AssignedReceivers
@@ -123,6 +124,8 @@ class GroupConsumer(ConsumerBase):
             FencedInstance: a newer member has its instance id.
         """
         self._require_usable()
+        if timeout_s is not None:
+            number("timeout_s", timeout_s)
         async with asyncio.timeout(timeout_s):
             return await self._memberships.joined()
 
@@ -162,6 +165,7 @@ class GroupConsumer(ConsumerBase):
         """Do the same as receive_batch, under the name that KIP-447 uses."""
         return await self.receive_batch(max_messages, timeout_s)
 
+    @checked
     async def ack_offsets(
         self,
         offsets: Mapping[TopicPartition, int],
@@ -204,6 +208,7 @@ class GroupConsumer(ConsumerBase):
         else:
             await asyncio.gather(*(receiver.ack(ranges) for receiver, ranges in found))
 
+    @checked
     async def seek(
         self,
         partition: TopicPartition,
@@ -263,6 +268,7 @@ class GroupConsumer(ConsumerBase):
         await super().flush_acks()
         await self._receivers.flush_late()
 
+    @checked
     async def close(self, *, leave: bool | None = None) -> None:
         """Confirm pending acks and give all partitions back.
 

@@ -15,12 +15,14 @@ from dataclasses import dataclass
 from inspect import isawaitable
 from typing import NamedTuple
 
+from magnetar.arguments import checked, text
 from magnetar.config import require
 from magnetar.errors import CommitRefused, PoisonMessage
 from magnetar.groups.group_consumer import GroupConsumer
 from magnetar.groups.stopping import stopping_signals
 from magnetar.message import Message
 from magnetar.messaging.dead_letters import ORIGIN_MESSAGE_ID, ORIGIN_SUBSCRIPTION, ORIGIN_TOPIC
+from magnetar.messaging.message_arguments import checked_message
 from magnetar.transactions.transactional_producer import TransactionalProducer
 from magnetar_core.errors import (
     IllegalGeneration,
@@ -87,6 +89,7 @@ class ProcessSummary:
     fenced: int = 0
 
 
+@checked
 async def process(
     consumer: GroupConsumer,
     transform: Transform,
@@ -364,8 +367,8 @@ def _check(outputs: list[Output]) -> None:
     for one in outputs:
         if not isinstance(one, Output):
             raise InvalidArgument(f"transform() gives Outputs, not {type(one).__name__}")
-        if not isinstance(one.value, bytes) or not isinstance(one.key, bytes | None):
-            raise InvalidArgument("an Output's value is bytes, and so is its key, if it has one")
+        text("topic", one.topic)
+        checked_message(one.value, one.key, one.properties, None)
 
 
 def _reason_of(error: MagnetarError) -> MagnetarError:

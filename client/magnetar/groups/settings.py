@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from magnetar.arguments import check_fields
 from magnetar.config import require
 from magnetar.enums import InitialPosition
 from magnetar.topic_partition import TopicPartition
@@ -43,6 +44,7 @@ class GroupSettings:
     allow_two_phase_commit: bool = False
 
     def __post_init__(self) -> None:
+        check_fields(self)
         require(bool(self.group), "a group has a name")
         require(bool(self.topics or self.pattern), "name topics, or a pattern")
         require(all(self.topics), "a topic has a name")

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Any
 
 import google_crc32c
 
-from magnetar_core.batch import Codec, encode
+from magnetar_core.batch import NO_EVENT_TIME_MS, Codec, encode
 
 # What one message costs in a batch's columns besides its own bytes: two int32 offsets, event time.
 MESSAGE_OVERHEAD_BYTES = 16
-
-Properties = Mapping[str, str]
 
 
 class OpenBatch:
@@ -37,7 +35,7 @@ class OpenBatch:
         self.values_alone: list[bytes] | None = self.values
         self.keys: list[bytes] | None = None
         self.event_times_ms: list[int] | None = None
-        self.properties: list[Properties | None] | None = None
+        self.properties: list[bytes] | None = None
         # Bytes, roughly, before compression.
         self.size = 0
         self.count = 0
@@ -57,10 +55,10 @@ class OpenBatch:
         self,
         value: bytes,
         key: bytes | None = None,
-        properties: Properties | None = None,
+        properties: bytes = b"",
         event_time_ms: int | None = None,
     ) -> None:
-        """Append a message. A missing key is stored as empty, a missing event time as 0."""
+        """Append a message. A missing key is stored as empty."""
         size = len(value) + MESSAGE_OVERHEAD_BYTES
         if key is not None:
             size += len(key)
@@ -72,19 +70,19 @@ class OpenBatch:
             self.keys.append(b"")
         if event_time_ms is not None:
             if self.event_times_ms is None:
-                self.event_times_ms = [0] * self.count
+                self.event_times_ms = [NO_EVENT_TIME_MS] * self.count
                 self.values_alone = None
             self.event_times_ms.append(event_time_ms)
         elif self.event_times_ms is not None:
-            self.event_times_ms.append(0)
+            self.event_times_ms.append(NO_EVENT_TIME_MS)
         if properties:
-            size += size_of(properties)
+            size += len(properties)
             if self.properties is None:
-                self.properties = [None] * self.count
+                self.properties = [b""] * self.count
                 self.values_alone = None
             self.properties.append(properties)
         elif self.properties is not None:
-            self.properties.append(None)
+            self.properties.append(b"")
         self.values.append(value)
         self.count += 1
         self.size += size
@@ -105,9 +103,9 @@ class OpenBatch:
         elif self.keys is not None:
             self.keys += [b""] * len(values)
         if self.event_times_ms is not None:
-            self.event_times_ms += [0] * len(values)
+            self.event_times_ms += [NO_EVENT_TIME_MS] * len(values)
         if self.properties is not None:
-            self.properties += [None] * len(values)
+            self.properties += [b""] * len(values)
         self.values += values
         self.count += len(values)
         self.size += size
@@ -155,7 +153,7 @@ class OpenBatchesByKey:
         self,
         value: bytes,
         key: bytes | None = None,
-        properties: Properties | None = None,
+        properties: bytes = b"",
         event_time_ms: int | None = None,
     ) -> None:
         """Append a message to the batch of its key."""
@@ -174,11 +172,6 @@ class OpenBatchesByKey:
                 self.of_key(key).add(value, key)
         self.size += size
         self.count += len(values)
-
-
-def size_of(properties: Properties) -> int:
-    """Return how many bytes properties take as JSON, roughly."""
-    return sum(len(name) + len(text) + 8 for name, text in properties.items())
 
 
 def cut(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
+from magnetar.arguments import checked
 from magnetar.config import ConsumerConfig
 from magnetar.enums import InitialPosition, SubscriptionType
 from magnetar.link.runtime import Runtime
@@ -91,6 +92,7 @@ class Consumer(ConsumerBase):
             partition for partition, receiver in self._receivers.items() if receiver.active
         )
 
+    @checked
     async def seek(
         self,
         *,

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Iterable, Iterator
 from typing import Self
 
+from magnetar.arguments import number, refusal
 from magnetar.enums import InitialPosition, SubscriptionType
 from magnetar.link.in_flight import copy_error
 from magnetar.message import Message, MessageColumns, ReceivedBatch
@@ -177,11 +178,14 @@ class ConsumerBase(MessageSource):
             delay_s: after how many seconds to deliver it again. The default is `nack_delay_ms` of
                 ConsumerConfig, which doubles with each redelivery.
         """
+        delay_ms = None if delay_s is None else number("delay_s", delay_s) * 1_000
         receiver, first, last = self._place(message)
-        receiver.nack([(first, last)], None if delay_s is None else delay_s * 1_000)
+        receiver.nack([(first, last)], delay_ms)
 
     def nack_many(self, messages: Iterable[Message], *, delay_s: float | None = None) -> None:
         """Give several messages back, as `nack` does for a single message."""
+        if delay_s is not None:
+            number("delay_s", delay_s)
         for message in messages:
             self.nack(message, delay_s=delay_s)
 
@@ -239,6 +243,8 @@ class ConsumerBase(MessageSource):
     def _place(self, message: Acknowledged) -> Place:
         """Return the receiver of a message, and its first and last offset."""
         self._require_usable()
+        if not isinstance(message, Message | MessageId):
+            raise refusal("message", message, "a Message or a MessageId")
         message_id = message.message_id if isinstance(message, Message) else message
         receiver = self._receiver_of(message)
         receiver.check_ledger(message_id.ledger_id)
@@ -259,6 +265,8 @@ class ConsumerBase(MessageSource):
         self, messages: Iterable[Acknowledged] | MessageColumns, txn: Transaction | None
     ) -> list[tuple[PartitionReceiver, list[Range]]]:
         self._require_usable()
+        if not isinstance(messages, Iterable):
+            raise refusal("messages", messages, "messages or their ids, or MessageColumns")
         if isinstance(messages, MessageColumns):
             receiver, _, _ = self._place_for(Message(messages.batch, messages.start), txn)
             return [(receiver, [(messages.first_offset, messages.last_offset)])]

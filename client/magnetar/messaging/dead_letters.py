@@ -10,6 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from magnetar.arguments import check_fields
 from magnetar.config import require
 from magnetar.link.runtime import Runtime
 from magnetar.message import MessageColumns
@@ -49,6 +50,7 @@ class DeadLetterPolicy:
     topic: str = ""
 
     def __post_init__(self) -> None:
+        check_fields(self)
         require(self.redeliveries_max >= 0, "redeliveries_max must not be negative")
         require(self.redeliveries_max < 255, "redeliveries_max must be below 255")
 

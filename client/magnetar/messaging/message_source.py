@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
+from magnetar.arguments import INT64_MAX, integer, number
 from magnetar.enums import SubscriptionType
 from magnetar.errors import ClientClosed
 from magnetar.link.in_flight import copy_error
@@ -15,7 +16,7 @@ from magnetar.messaging.dead_letters import DeadLetters
 from magnetar.messaging.lent_messages import NOTHING_LENT
 from magnetar.messaging.partition_receiver import PartitionReceiver
 from magnetar.transactions.transaction import Transaction
-from magnetar_core.errors import InvalidArgument, MagnetarError
+from magnetar_core.errors import MagnetarError
 
 # After so many messages the event loop has a turn, if it had none: what was asked of brokers, such
 # as more messages, leaves with it.
@@ -106,8 +107,7 @@ class MessageSource:
             ClientClosed: the consumer is closed.
             MagnetarError: as receive.
         """
-        if max_messages < 1:
-            raise InvalidArgument("max_messages must be above 0")
+        max_messages = integer("max_messages", max_messages, 1, INT64_MAX)
         try:
             first = await self._next(max_messages, timeout_s)
         except TimeoutError:
@@ -171,6 +171,8 @@ class MessageSource:
         if self._left_count >= TURN_MESSAGES:
             self._left_count = 0
             await asyncio.sleep(0)
+        if timeout_s is not None:
+            number("timeout_s", timeout_s)
         self._receive_begins()
         try:
             self._raise_troubles()

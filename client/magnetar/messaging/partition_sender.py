@@ -20,11 +20,10 @@ from magnetar.messaging.batching import (
     MESSAGE_OVERHEAD_BYTES,
     OpenBatch,
     OpenBatchesByKey,
-    Properties,
     cut,
 )
 from magnetar.messaging.closed_batch import ClosedBatch, Receipt, new_receipt, of_all_copies
-from magnetar.messaging.message_sizes import as_bytes, check_size
+from magnetar.messaging.message_arguments import check_size
 from magnetar_core.batch import split
 from magnetar_core.errors import (
     InvalidArgument,
@@ -166,25 +165,21 @@ class PartitionSender:
         self,
         value: bytes,
         key: bytes | None,
-        properties: Properties | None,
+        properties: bytes,
         event_time_ms: int | None,
     ) -> None:
-        """Append a message that nobody waits for.
+        """Append a message that nobody waits for, as message_arguments has checked it.
 
         Raises:
             MessageTooLarge: the message has to be sent in parts, and this sender belongs to no
                 transaction; or it exceeds message_bytes_max. No effect.
             MagnetarError: the transaction failed before. No effect.
         """
-        if type(value) is not bytes:
-            value = as_bytes(value, "a value")
-        size = len(value) + MESSAGE_OVERHEAD_BYTES
+        size = len(value) + len(properties) + MESSAGE_OVERHEAD_BYTES
         if key is not None:
-            if type(key) is not bytes:
-                key = as_bytes(key, "a key")
             size += len(key)
         config = self._config
-        if size > config.message_bytes_max or properties:
+        if size > config.message_bytes_max:
             check_size(value, key, properties, message_bytes_max=config.message_bytes_max)
         batch = self._open
         if size + batch.size > config.batch_bytes_max:
@@ -206,7 +201,7 @@ class PartitionSender:
         self,
         value: bytes,
         key: bytes | None,
-        properties: Properties | None,
+        properties: bytes,
         event_time_ms: int | None,
     ) -> tuple[int, Receipt]:
         """Append a message, and return its place in the batch and the batch's receipt.
@@ -214,19 +209,14 @@ class PartitionSender:
         Raises:
             MagnetarError: as `add`.
         """
-        value = as_bytes(value, "a value")
         if self.needs_parts(value, key, properties):
             whole = self._whole_receipt(1)
             count = self._add_parts(value, key, properties, event_time_ms, receipt=whole)
             # The receipt is the last part's: its place is so many before that.
             return 1 - count, whole
-        if self._open.count and (
-            self._open.size + len(value) + len(key or b"") + MESSAGE_OVERHEAD_BYTES
-            > self._config.batch_bytes_max
-        ):
+        size = len(value) + len(key or b"") + len(properties) + MESSAGE_OVERHEAD_BYTES
+        if self._open.count and self._open.size + size > self._config.batch_bytes_max:
             self.close_batch()
-        if key is not None:
-            key = as_bytes(key, "a key")
         batch = self._open.of_key(key)
         if batch.receipt is None:
             batch.receipt = self._new_receipt()
@@ -248,10 +238,10 @@ class PartitionSender:
             self._on_failed(error, 1)
 
     def add_many(self, values: Sequence[bytes], keys: Sequence[bytes] | None) -> None:
-        """Append many messages.
+        """Append many messages, none of which is too large.
 
         Raises:
-            MagnetarError: as `add`, without any effect.
+            MagnetarError: the transaction failed before. No effect.
         """
         if self.failure is not None:
             raise copy_error(self.failure)
@@ -266,10 +256,6 @@ class PartitionSender:
                 batch_messages_max=config.batch_messages_max,
             )
         )
-        if max((size for _, _, size in pieces), default=0) > config.message_bytes_max:
-            for place, value in enumerate(values):
-                key = None if keys is None else keys[place]
-                check_size(value, key, None, message_bytes_max=config.message_bytes_max)
         last = len(pieces) - 1
         for number, (start, stop, size) in enumerate(pieces):
             if stop > start:
@@ -403,15 +389,12 @@ class PartitionSender:
         else:
             self._linger = loop.call_soon(self.close_batch)
 
-    def needs_parts(self, value: bytes, key: bytes | None, properties: Properties | None) -> bool:
+    def needs_parts(self, value: bytes, key: bytes | None, properties: bytes) -> bool:
         """Return whether a message is too large for a batch.
 
         Raises:
-            InvalidArgument: the value is not bytes.
             MessageTooLarge: the message exceeds message_bytes_max.
         """
-        if type(value) is not bytes:
-            value = as_bytes(value, "a value")
         config = self._config
         size = check_size(value, key, properties, message_bytes_max=config.message_bytes_max)
         return size > config.batch_bytes_max and size > self._whole_bytes_max
@@ -429,7 +412,7 @@ class PartitionSender:
         self,
         value: bytes,
         key: bytes | None,
-        properties: Properties | None,
+        properties: bytes,
         event_time_ms: int | None,
         *,
         receipt: Receipt | None,

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
+from itertools import repeat
 from typing import TYPE_CHECKING
 
+from magnetar.arguments import integer, refusal
 from magnetar.column_batch import ColumnBatch
 from magnetar.config import ProducerConfig
 from magnetar.errors import ClientClosed
@@ -14,8 +16,14 @@ from magnetar.link.in_flight import copy_error
 from magnetar.link.runtime import Runtime
 from magnetar.link.topic_route import TopicRoute
 from magnetar.messaging.backpressure import PendingBudget
-from magnetar.messaging.batching import Properties, partition_of_key
-from magnetar.messaging.message_sizes import as_bytes
+from magnetar.messaging.batching import partition_of_key
+from magnetar.messaging.message_arguments import (
+    Checked,
+    Properties,
+    check_size,
+    checked_column,
+    checked_message,
+)
 from magnetar.messaging.partition_sender import PartitionSender
 from magnetar.transactions.transaction_block import (
     NOT_GIVEN,
@@ -109,11 +117,16 @@ class Producer:
         A message that is too large for a batch is sent in parts, in a separate transaction.
         Cancelling the call does not take the message back; flush() raises if it fails.
 
+        The message is checked and copied when the call begins. What is refused affects no other
+        message, and what the caller changes later changes nothing.
+
         Args:
-            value: the content of the message.
-            key: messages with the same key go to the same partition, and stay in order.
-            properties: names and texts that travel with the message.
-            event_time_ms: the application's own time, in milliseconds since the Unix epoch.
+            value: the content of the message: bytes, a bytearray or a memoryview.
+            key: messages with the same key go to the same partition, and stay in order. Of the same
+                types as the value.
+            properties: names and texts that travel with the message: a mapping of str to str.
+            event_time_ms: the application's own time, in milliseconds since the Unix epoch: an int
+                of 64 bits, or what has __index__, but for the lowest; no bool.
             partition: the partition's number; by default the key decides.
             txn: the transaction to which the message belongs; None: none. It must be given inside
                 of the block of a transaction of this client.
@@ -121,6 +134,7 @@ class Producer:
             The id of the message. A message of a transaction has no id before the commit, so the
             result is a TxnSend then, and also for a message that was sent in parts.
         Raises:
+            InvalidArgument: an argument has another type, or cannot be stored. No effect.
             MessageTooLarge: the message exceeds message_bytes_max. No effect.
             OutcomeUnknown: no answer came in time; the message may be stored.
             InvalidTxnState: the transaction has ended, or failed. No effect.
@@ -129,19 +143,20 @@ class Producer:
             MagnetarError: the broker refused the message.
         """
         txn = given(txn, self._runtime, "send")
+        message = checked_message(value, key, properties, event_time_ms)
+        partition = self._checked_partition(partition)
         if self._budget.full:
             await self._budget.room()
+        return await self._send(message, partition, txn)
+
+    async def _send(
+        self, message: Checked, partition: int | None, txn: Transaction | None
+    ) -> MessageId | TxnSend:
+        value, key, properties, event_time_ms = message
         sender = self._sender(key, partition, txn)
         if txn is None and sender.needs_parts(value, key, properties):
             async with await self._begin() as own:
-                return await self.send(
-                    value,
-                    key,
-                    properties=properties,
-                    event_time_ms=event_time_ms,
-                    partition=sender.name.partition,
-                    txn=own,
-                )
+                return await self._send(message, sender.name.partition, own)
         index, receipt = sender.add_awaited(value, key, properties, event_time_ms)
         if txn is not None:
             txn.join_soon()
@@ -191,14 +206,16 @@ class Producer:
         if (
             key is None
             and partition is None
-            and not properties
+            and properties is None
             and event_time_ms is None
             and not self._closed
         ):
             bare = self._plain[self._sticky] if txn is None else self._sender(None, None, txn)
             if bare.add_value(value):
                 return
-        self._sender(key, partition, txn).add(value, key, properties, event_time_ms)
+        value, key, encoded, event_time_ms = checked_message(value, key, properties, event_time_ms)
+        sender = self._sender(key, self._checked_partition(partition), txn)
+        sender.add(value, key, encoded, event_time_ms)
 
     async def enqueue(
         self,
@@ -220,34 +237,31 @@ class Producer:
             MessageTooLarge: the message exceeds message_bytes_max. No effect.
             InvalidTxnState: the transaction has ended, or failed. No effect.
         """
+        # As given(), which would be a call more for each message.
         if txn is NOT_GIVEN:
             if self._open_blocks:
                 require_outside(self._runtime, "send")
             txn = None
-        if self._budget.full:
-            await self._budget.room()
         if (
             key is None
             and partition is None
-            and not properties
+            and properties is None
             and event_time_ms is None
             and not self._closed
+            and not self._budget.full
         ):
             bare = self._plain[self._sticky] if txn is None else self._sender(None, None, txn)
             if bare.add_value(value):
                 return
-        sender = self._sender(key, partition, txn)
-        if txn is None and sender.needs_parts(value, key, properties):
-            await self.send(
-                value,
-                key,
-                properties=properties,
-                event_time_ms=event_time_ms,
-                partition=sender.name.partition,
-                txn=None,
-            )
+        message = checked_message(value, key, properties, event_time_ms)
+        partition = self._checked_partition(partition)
+        if self._budget.full:
+            await self._budget.room()
+        sender = self._sender(message[1], partition, txn)
+        if txn is None and sender.needs_parts(*message[:3]):
+            await self._send(message, sender.name.partition, None)
             return
-        sender.add(value, key, properties, event_time_ms)
+        sender.add(*message)
         if sender.is_empty:
             # A batch is full: let it leave, and others have their turn.
             await asyncio.sleep(0)
@@ -265,22 +279,21 @@ class Producer:
         The call does not wait until they are durable; `flush` does.
 
         Args:
-            values: the contents of the messages.
+            values: the contents of the messages: bytes-like, as in `send`.
             keys: the keys, as many as values.
             partition: the partition's number for all of them; by default the keys decide.
             txn: as for send.
         Raises:
-            InvalidArgument: a value or key is not bytes, or the numbers of values and keys differ.
-                No effect.
-            MessageTooLarge: a message is too large. The messages before it are enqueued.
+            InvalidArgument: a value or key is not bytes-like, or the numbers of values and keys
+                differ. No effect.
+            MessageTooLarge: a message exceeds message_bytes_max. No effect.
         """
         txn = given(txn, self._runtime, "send")
-        for column in (values, keys):
-            if column is not None and not set(map(type, column)) <= {bytes}:
-                raise InvalidArgument("values and keys must be bytes")
-        if keys is not None and len(keys) != len(values):
-            raise InvalidArgument(f"{len(keys)} keys for {len(values)} values")
-        if values and max(map(len, values)) > self._config.batch_bytes_max:
+        values = checked_column("values", values)
+        keys = None if keys is None else checked_column("keys", keys)
+        partition = self._checked_partition(partition)
+        largest = self._check_sizes(values, keys)
+        if largest > self._config.batch_bytes_max:
             # This is rare, and each large message fills a batch or more.
             for number, value in enumerate(values):
                 key = None if keys is None else keys[number]
@@ -320,12 +333,16 @@ class Producer:
             MagnetarError: the transaction failed before.
         """
         txn = given(txn, self._runtime, "send")
+        partition = self._checked_partition(partition)
         for batch in batches:
+            if not isinstance(batch, ColumnBatch):
+                raise refusal("batches", batch, "an iterable of ColumnBatch")
+            batch.check_sizes(self._config.message_bytes_max)
+            payload = batch.encode(self._config.codec)
             if self._budget.full:
                 await self._budget.room()
             sender = self._sender(None, partition, txn)
-            batch.check_sizes(self._config.message_bytes_max)
-            sender.add_encoded(batch.encode(self._config.codec), batch.count, batch.byte_count)
+            sender.add_encoded(payload, batch.count, batch.byte_count)
             # Let it leave, and others have their turn.
             await asyncio.sleep(0)
 
@@ -371,6 +388,34 @@ class Producer:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
+    def _checked_partition(self, partition: object) -> int | None:
+        """Check the number of a partition.
+
+        Raises:
+            InvalidArgument: the topic has no such partition.
+        """
+        if partition is None:
+            return None
+        return integer("partition", partition, 0, self._route.partition_count - 1)
+
+    def _check_sizes(self, values: Sequence[bytes], keys: Sequence[bytes] | None) -> int:
+        """Return the size of the largest value.
+
+        Raises:
+            InvalidArgument: there are not as many keys as values.
+            MessageTooLarge: a message exceeds message_bytes_max.
+        """
+        largest, limit = max(map(len, values), default=0), self._config.message_bytes_max
+        largest_key = 0
+        if keys is not None:
+            if len(keys) != len(values):
+                raise InvalidArgument(f"{len(keys)} keys for {len(values)} values")
+            largest_key = max(map(len, keys), default=0)
+        if largest + largest_key > limit:
+            for value, key in zip(values, keys or repeat(b""), strict=False):
+                check_size(value, key, b"", message_bytes_max=limit)
+        return largest
+
     def _sender(
         self, key: bytes | None, partition: int | None, txn: Transaction | None
     ) -> PartitionSender:
@@ -380,9 +425,7 @@ class Producer:
             if key is None or self._route.partition_count == 1:
                 partition = self._sticky
             else:
-                partition = partition_of_key(as_bytes(key, "a key"), self._route.partition_count)
-        elif not 0 <= partition < self._route.partition_count:
-            raise InvalidArgument(f"{self.topic} has no partition {partition}")
+                partition = partition_of_key(key, self._route.partition_count)
         if txn is None:
             return self._plain[partition]
         txn.require_open()

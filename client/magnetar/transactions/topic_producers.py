@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from magnetar.arguments import text
 from magnetar.link.runtime import Runtime
 from magnetar.transactions.writer_protocols import TopicProducer
 
@@ -26,11 +27,12 @@ class TopicProducers:
 
         Raises:
             TopicNotFound: there is no such topic.
+            InvalidArgument: it is no text.
             MagnetarError: as Client.create_producer.
         """
-        producer = self._by_topic.get(topic)
+        producer = self._by_topic.get(topic) if isinstance(topic, str) else None
         if producer is None:
-            made = await self._make(topic)
+            made = await self._make(text("topic", topic))
             # Another task may have been faster. All messages to a topic go through one producer:
             # otherwise they would have no order.
             producer = self._by_topic.setdefault(topic, made)

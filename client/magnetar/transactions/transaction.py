@@ -13,6 +13,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
+from magnetar.arguments import checked
 from magnetar.enums import TransactionStatus
 from magnetar.errors import ClientClosed, CommitRefused
 from magnetar.link.runtime import Runtime
@@ -442,6 +443,7 @@ class Transaction:
             await self._tell_seen()
             await self._prepare_commit()
 
+    @checked
     async def commit(self, *, wait_finished: bool = False, fingerprint: str = "") -> None:
         """Commit the transaction: all of its messages and acks count, or none of them.
 

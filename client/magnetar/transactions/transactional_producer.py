@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 
+from magnetar.arguments import checked
 from magnetar.enums import TransactionStatus
 from magnetar.link.requests import Requests
 from magnetar.message import Message
@@ -98,6 +99,7 @@ class TransactionalProducer:
         """The transaction that this instance has begun, while it is open or prepared."""
         return self._transaction
 
+    @checked
     async def init(self, *, keep_prepared: bool = False) -> PreparedTxnState:
         """Take over the transactional id. The instance that had it before is fenced.
 
@@ -294,6 +296,7 @@ class TransactionalProducer:
         """
         await consumer.ack_many(messages, txn=self._open_transaction("acknowledge"))
 
+    @checked
     async def send_offsets_to_transaction(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Acknowledge in the transaction all messages that the consumer received below offsets.
 
@@ -363,6 +366,7 @@ class TransactionalProducer:
         """
         await self._end("abort", common_pb2.ABORT)
 
+    @checked
     async def check_outcome(self, prepared: PreparedTxnState) -> None:
         """Check that a database and the topics agree about the last transaction of the database.
 
@@ -390,6 +394,7 @@ class TransactionalProducer:
                 " it with `magnetar transactions complete`"
             )
 
+    @checked
     async def complete(self, prepared: PreparedTxnState) -> bool:
         """Commit the prepared transaction if the database has it; abort it otherwise.
 

@@ -45,13 +45,13 @@ def test_columns_appear_with_the_first_message_that_needs_them() -> None:
     batch = OpenBatch()
     batch.add(b"a")
     batch.extend([b"b", b"c"], [b"k", b"l"], 40)
-    batch.add(b"d", None, {"x": "y"}, 9)
+    batch.add(b"d", None, b'{"x": "y"}', 9)
     batch.extend([b"e"], None, 20)
     columns = decode(batch.encode(Codec.LZ4))
     assert columns.values() == [b"a", b"b", b"c", b"d", b"e"]
     assert columns.keys() == [b"", b"k", b"l", b"", b""]
     assert columns.properties() == [{}, {}, {}, {"x": "y"}, {}]
-    assert list(columns.event_times_ms or ()) == [0, 0, 0, 9, 0]
+    assert [columns.event_time_ms(place) for place in range(5)] == [None, None, None, 9, None]
 
 
 def test_a_keys_partition_never_changes() -> None:

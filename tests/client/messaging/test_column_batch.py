@@ -11,7 +11,7 @@ from tests.playbook import BREAK, LOSE
 
 from magnetar import Client
 from magnetar.column_batch import BytesColumn, ColumnBatch
-from magnetar_core.batch import Codec, decode, encode
+from magnetar_core.batch import NO_EVENT_TIME_MS, Codec, decode, encode
 from magnetar_core.errors import InvalidArgument, MessageTooLarge
 
 
@@ -29,8 +29,10 @@ def batch(values: list[bytes], **more: Any) -> ColumnBatch:
 @pytest.mark.parametrize("codec", list(Codec))
 def test_columns_and_messages_make_the_same_batch(codec: Codec) -> None:
     values, keys = [b"one", b"", b"three"], [b"k", b"", b"k"]
-    made = ColumnBatch(3, column(values), column(keys), array("q", [0, 5, 0]).tobytes())
-    expected = encode(values, keys, event_times_ms=[0, 5, 0], codec=codec)
+    made = ColumnBatch(
+        3, column(values), column(keys), array("q", [NO_EVENT_TIME_MS, 5, 0]).tobytes()
+    )
+    expected = encode(values, keys, event_times_ms=[NO_EVENT_TIME_MS, 5, 0], codec=codec)
     assert decode(made.encode(codec)) == decode(expected)
     assert made.byte_count == 2 * 16 + 8 + 2
 

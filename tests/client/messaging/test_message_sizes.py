@@ -16,6 +16,7 @@ from magnetar_core.batch import (
     Codec,
     decode,
     encode,
+    encoded_properties,
     split,
 )
 from magnetar_core.errors import ChecksumMismatch
@@ -51,7 +52,7 @@ def test_of_a_message_all_that_it_is_counts(
         encode(
             [*small, bytes(value)],
             [b""] * 300 + [bytes(key)],
-            properties=[None] * 300 + [properties],
+            properties=[b""] * 300 + [encoded_properties(properties)],
             codec=codec,
         ),
         301,
@@ -106,7 +107,7 @@ def test_a_batch_that_declares_gigabytes_is_not_opened() -> None:
 
 
 def test_what_one_message_adds_to_a_body() -> None:
-    body = encode([b"v"], [b"k"], event_times_ms=[1], properties=[{"p": ""}])
+    body = encode([b"v"], [b"k"], event_times_ms=[1], properties=[b"{}"])
     columns = decode(body)
     size = HEADER.unpack_from(body)[4] - columns.largest_message_bytes(0, 0)
     assert size == ONE_MESSAGE_OVERHEAD_BYTES

@@ -22,7 +22,7 @@ def kinds(random: random.Random, number: int) -> dict[str, Any]:
         (
             {"key": b"%d" % number},
             {"properties": {"number": str(number)}},
-            {"event_time_ms": number + 1},
+            {"event_time_ms": number},
             {"partition": 0},
         )
     )
@@ -56,14 +56,14 @@ def test_batches_keep_order_and_limits_whatever_is_among_them(
             assert sum(map(len, columns.values())) + 16 * columns.count <= 600
             keys = columns.keys() or [b""] * columns.count
             properties: Any = columns.properties() or [{}] * columns.count
-            times = columns.event_times_ms or [0] * columns.count
+            times = [columns.event_time_ms(place) for place in range(columns.count)]
             for value, *rest in zip(columns.values(), keys, properties, times, strict=True):
                 found[value] = rest
         for value, others in sent:
             assert found[value] == [
                 others.get("key", b""),
                 others.get("properties", {}),
-                others.get("event_time_ms", 0),
+                others.get("event_time_ms"),
             ]
         if batching is Batching.MIXED:
             assert list(found) == [value for value, _ in sent]
