@@ -33,8 +33,17 @@ FOLDER = "client/magnetar/blocking"
 
 # Members that other modules of the SDK call, on the event loop: no part of what users see.
 INTERNAL = {
-    "Consumer": {"extend_acks", "receive_lent", "runtime", "started", "take_ready"},
-    "GroupConsumer": {"cluster", "extend_acks", "receive_lent", "runtime", "started", "take_ready"},
+    "Consumer": {"extend_acks", "fail", "receive_lent", "runtime", "started", "take_ready"},
+    "GroupConsumer": {
+        "cluster",
+        "extend_acks",
+        "fail",
+        "receive_lent",
+        "runtime",
+        "started",
+        "take_ready",
+    },
+    "Producer": {"fail"},
     "Transaction": {
         "add_acks",
         "add_sender",

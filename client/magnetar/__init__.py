@@ -52,6 +52,7 @@ from magnetar.enums import (
 )
 from magnetar.errors import (
     ClientClosed,
+    ClientFailed,
     CommitRefused,
     CutUnfinished,
     PoisonMessage,
@@ -130,6 +131,7 @@ __all__ = [
     "Client",
     "ClientClosed",
     "ClientConfig",
+    "ClientFailed",
     "ClusterInfo",
     "ClusterMismatch",
     "Codec",

@@ -33,6 +33,7 @@ from magnetar.transactions.transaction import Transaction
 from magnetar.transactions.transaction_scope import TransactionScope
 from magnetar.transactions.transactional_producer import TransactionalProducer
 from magnetar_core.batch import Codec
+from magnetar_core.errors import MagnetarError
 
 
 class Client(Readings):
@@ -55,6 +56,12 @@ class Client(Readings):
         self._producers = OpenProducers(self._cluster, self._transactions.begin)
         self._consumers = OpenConsumers(self._cluster, self._transactions, self._producers.budget)
         self.admin = AdminClient(self._cluster)
+        runtime.on_failed = self._fail
+
+    def _fail(self, error: MagnetarError) -> None:
+        """Fail everything: see Runtime.fail."""
+        parts = (self._transactions, self._producers, self._consumers, self._cluster)
+        self._runtime.fail_each([part.fail for part in parts], error)
 
     @property
     def config(self) -> ClientConfig:

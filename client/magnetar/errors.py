@@ -44,6 +44,20 @@ class ClientClosed(MagnetarError):
     kind = ErrorKind.FIX
 
 
+class ClientFailed(MagnetarError):
+    """A part of the client failed unexpectedly: a bug, or no memory was left. `__cause__` says why.
+
+    What it was doing may have happened or not. If later calls raise it too, make another client.
+    """
+
+    happened = "A part of the client failed unexpectedly: a bug, or no memory was left."
+    advice = (
+        "What it was doing may have happened; its cause says why. If it comes again, reconnect."
+    )
+    grpc_status = "INTERNAL"
+    kind = ErrorKind.BUG
+
+
 class UsedAfterFork(MagnetarError, RuntimeError):
     """A blocking client does not survive a fork. No effect; connect again in the child process."""
 
@@ -75,3 +89,17 @@ class PoisonMessage(MagnetarError):
             message_id=poison.message_id,
         )
         self.poison = poison
+
+
+def failure_of(error: BaseException, what: str) -> MagnetarError:
+    """Return the error to tell to whoever waits for what an exception has ended.
+
+    Args:
+        error: one that applications know is passed on as it is.
+        what: what failed, for people.
+    """
+    if isinstance(error, MagnetarError):
+        return error
+    failure = ClientFailed(f"{what} failed: {type(error).__name__}: {error}")
+    failure.__cause__ = error
+    return failure

@@ -10,6 +10,7 @@ from magnetar.cuts.cut import Cut, range_of
 from magnetar.cuts.taking import CutTaker
 from magnetar.errors import ClientClosed
 from magnetar.link.cluster import Cluster
+from magnetar.link.in_flight import copy_error
 from magnetar.link.topic_route import TopicRoute
 from magnetar.message import Message, MessageColumns
 from magnetar.messaging.read_ahead import read_ahead
@@ -29,6 +30,8 @@ class Readings:
     def _require_open(self) -> None:
         if self._closed:
             raise ClientClosed("the client is closed")
+        if self._runtime.failure is not None:
+            raise copy_error(self._runtime.failure)
 
     @checked
     async def read(

@@ -146,10 +146,17 @@ class FrameWriter:
 
     Args:
         write: takes a serialized frame.
+        call_soon: has a function called at the end of the turn, and answers for its failure; by
+            default the event loop's.
     """
 
-    def __init__(self, write: Callable[[bytes], None]) -> None:
+    def __init__(
+        self,
+        write: Callable[[bytes], None],
+        call_soon: Callable[[Callable[[], None]], object] | None = None,
+    ) -> None:
         self._write = write
+        self._call_soon = call_soon or asyncio.get_running_loop().call_soon
         # Frames in parts: in a row, serialized frames are a frame with the commands of all.
         self._frames: list[list[pb.Frame | Spliced]] = []
         # Bytes of the last frame, and of all frames.
@@ -203,7 +210,7 @@ class FrameWriter:
     def _parts(self, size: int) -> list[pb.Frame | Spliced]:
         """Return the parts of the frame that a command of this size goes to."""
         if not self._frames:
-            asyncio.get_running_loop().call_soon(self.flush)
+            self._call_soon(self.flush)
         if not self._frames or self._frame_bytes >= FRAME_BYTES_SOFT_MAX:
             self._frames.append([])
             self._frame_bytes = 0

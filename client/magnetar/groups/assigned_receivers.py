@@ -154,9 +154,11 @@ class AssignedReceivers:
         if receiver is None:
             return
         receiver.lose(IllegalGeneration(f"{name} was given away"))
-        flushing = self._runtime.spawn(self._flush_late(receiver), f"late acks of {name}")
+        flushing = self._runtime.spawn(
+            self._flush_late(receiver), f"late acks of {name}", self._note
+        )
         self._late_acks[flushing] = None
-        flushing.add_done_callback(lambda task: self._late_acks.pop(task, None))
+        self._runtime.when_done(self._note, flushing, lambda task: self._late_acks.pop(task, None))
 
     async def _flush_late(self, receiver: PartitionReceiver) -> None:
         try:

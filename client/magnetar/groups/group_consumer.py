@@ -20,7 +20,6 @@ from magnetar.groups.offsets import Offsets
 from magnetar.groups.rebalance_callbacks import RebalanceCallbacks, place_of
 from magnetar.groups.settings import Callbacks, GroupSettings
 from magnetar.link.cluster import Cluster
-from magnetar.link.in_flight import copy_error
 from magnetar.link.runtime import Runtime
 from magnetar.message import Message, MessageColumns
 from magnetar.messaging.consumer_base import Acknowledged, ConsumerBase
@@ -76,9 +75,12 @@ class GroupConsumer(ConsumerBase):
         self._settings = settings
         self._on_close = on_close
         self._closing = False
-        self._failure: MagnetarError | None = None
         self._callbacks = RebalanceCallbacks(
-            runtime, settings.group, callbacks, on_failed=self._note_change
+            runtime,
+            settings.group,
+            callbacks,
+            on_failed=self._note_change,
+            owner=self.fail,
         )
         self._receivers = AssignedReceivers(
             runtime,
@@ -98,7 +100,7 @@ class GroupConsumer(ConsumerBase):
             settings,
             self.member_id,
             follow=self._follow,
-            on_failed=self._on_failed,
+            on_failed=self.fail,
         )
 
     async def started(self) -> None:
@@ -294,11 +296,6 @@ class GroupConsumer(ConsumerBase):
 
     # The base class calls these.
 
-    def _require_usable(self) -> None:
-        super()._require_usable()
-        if self._failure is not None:
-            raise copy_error(self._failure)
-
     def _receive_begins(self) -> None:
         self._require_usable()
         self._memberships.receive_begins()
@@ -315,8 +312,8 @@ class GroupConsumer(ConsumerBase):
         super()._lend(columns)
         lent = self._lent
         if lent is not NOTHING_LENT:
-            loan_s = min(LOAN_MS_MAX / 1000, self._settings.max_poll_interval_s / 10)
-            self._runtime.loop.call_later(loan_s, self._end_loan_of, lent)
+            loan_ms = min(LOAN_MS_MAX, self._settings.max_poll_interval_s * 100)
+            self._runtime.call_later(self.fail, loan_ms, self._end_loan_of, lent)
 
     def _end_loan_of(self, lent: LentMessages) -> None:
         if lent is self._lent:
@@ -402,10 +399,6 @@ class GroupConsumer(ConsumerBase):
         log.info("%s since generation %d: %s", name, since, error)
         self._memberships.lost(name, since)
 
-    def _on_failed(self, error: MagnetarError) -> None:
-        self._failure = error
-        self._note_change()
-
     # The callbacks come in order: this is done after those before it.
 
     async def _attach(self, names: list[PartitionName]) -> None:
@@ -438,7 +431,7 @@ class GroupConsumer(ConsumerBase):
     async def _release(self, names: list[PartitionName]) -> None:
         await self._callbacks.revoked(names)
         for name in names:
-            self._runtime.spawn(self._finish_release(name), f"release {name}")
+            self._runtime.spawn(self._finish_release(name), f"release {name}", self.fail)
 
     async def _finish_release(self, name: PartitionName) -> None:
         since = self._memberships.since(name)

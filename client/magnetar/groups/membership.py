@@ -92,9 +92,9 @@ class GroupMembership:
         self._connection = connection
         # The same at each server that the broker's shard comes to.
         self._addressee = (join.group, join.member_id)
-        connection.register(self._addressee, self._on_push)
-        self._unwatch = connection.when_unreachable(self._on_unreachable)
-        self._task = runtime.spawn(self._run(), f"member of {join.group}")
+        connection.register(self._addressee, runtime.owned(self._fail, self._on_push))
+        self._unwatch = connection.when_unreachable(runtime.owned(self._fail, self._on_unreachable))
+        self._task = runtime.spawn(self._run(), f"member of {join.group}", self._fail)
 
     def come_back(self) -> None:
         """Note that the application is there: a member that had to leave joins again."""
@@ -245,7 +245,7 @@ class GroupMembership:
         session = self._connection.live_session
         if session is not None and session is not self._session:
             self._session = session
-            session.on_close(self._announced)
+            session.on_close(self._runtime.owned(self._fail, self._announced))
 
     def _on_push(self, session: LinkSession, body: Push) -> None:
         self._announced()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from magnetar.groups.member_phase import Phase
 from magnetar.groups.member_state import Instruction, MemberState
@@ -87,7 +88,9 @@ class Memberships:
         """
         await self._refresh()
         self._refreshing = self._runtime.spawn(
-            self._keep_refreshing(), f"brokers of {self._settings.group}"
+            self._keep_refreshing(),
+            f"brokers of {self._settings.group}",
+            partial(self.failed, None),
         )
         timeout_ms = self._runtime.config.operation_timeout_ms
         try:
@@ -257,8 +260,12 @@ class Memberships:
         """Note that a broker has taken the member in, or that something hinders it."""
         self._changed.set()
 
-    def failed(self, membership: GroupMembership, error: MagnetarError) -> None:
-        """End all memberships: whoever is replaced or refused at one broker is so everywhere."""
+    def failed(self, membership: GroupMembership | None, error: MagnetarError) -> None:
+        """End all memberships: whoever is replaced or refused at one broker is so everywhere.
+
+        Args:
+            membership: the one that has ended already; None: none has.
+        """
         if self._failure is not None:
             return
         self._failure = error

@@ -17,7 +17,7 @@ from magnetar.messaging.consumer import Consumer
 from magnetar.messaging.dead_letters import DeadLetterPolicy, DeadLetters
 from magnetar.messaging.producer import Producer
 from magnetar.transactions.open_transactions import OpenTransactions
-from magnetar_core.errors import InvalidArgument
+from magnetar_core.errors import InvalidArgument, MagnetarError
 
 
 class OpenConsumers:
@@ -98,6 +98,11 @@ class OpenConsumers:
     def find(self, consumer_id: int) -> Consumer | GroupConsumer | None:
         """Return the open consumer of an id; None: there is none."""
         return self._open.get(consumer_id)
+
+    def fail(self, error: MagnetarError) -> None:
+        """End what all consumers receive, since the client has failed."""
+        consumers = list(self._open.values())
+        self._runtime.fail_each([consumer.fail for consumer in consumers], error)
 
     async def close_all(self) -> None:
         """Close every consumer that is open."""

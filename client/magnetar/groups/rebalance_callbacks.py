@@ -13,7 +13,7 @@ from inspect import isawaitable
 from typing import Any
 
 from magnetar.groups.settings import Callbacks, OnPartitions
-from magnetar.link.runtime import Runtime
+from magnetar.link.runtime import Owner, Runtime
 from magnetar.topic_partition import TopicPartition
 from magnetar_core.ids import PartitionName
 
@@ -29,13 +29,20 @@ class RebalanceCallbacks:
     """Calls the callbacks of one member of a group."""
 
     def __init__(
-        self, runtime: Runtime, group: str, callbacks: Callbacks, on_failed: Callable[[], None]
+        self,
+        runtime: Runtime,
+        group: str,
+        callbacks: Callbacks,
+        on_failed: Callable[[], None],
+        owner: Owner,
     ) -> None:
         """No partition is assigned yet.
 
         Args:
             on_failed: called when a callback has raised; see `take_failure`.
+            owner: called when other work has failed: the member is not what its group thinks.
         """
+        self._owner = owner
         self._runtime = runtime
         self._group = group
         self._callbacks = callbacks
@@ -54,7 +61,9 @@ class RebalanceCallbacks:
             return
         self._work.append(work)
         if self._worker is None:
-            self._worker = self._runtime.spawn(self._do_work(), f"callbacks of {self._group}")
+            self._worker = self._runtime.spawn(
+                self._do_work(), f"callbacks of {self._group}", self._owner
+            )
 
     async def _do_work(self) -> None:
         try:

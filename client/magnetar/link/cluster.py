@@ -138,7 +138,7 @@ class Cluster:
     def refresh_members_soon(self) -> None:
         """Ask for the members again in the background, since a broker does not answer."""
         if self._asking_count == 0:
-            self.runtime.spawn(self._refresh_members(), "ask for the members")
+            self.runtime.spawn(self._refresh_members(), "ask for the members", self.runtime.fail)
 
     async def _refresh_members(self) -> None:
         if self._asking_count > 0:
@@ -237,3 +237,7 @@ class Cluster:
     def close(self) -> None:
         """Close all connections."""
         self._servers.close()
+
+    def fail(self, error: MagnetarError) -> None:
+        """Close all connections, since the client has failed."""
+        self.close()

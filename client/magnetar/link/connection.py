@@ -116,7 +116,9 @@ class Connection(Requests):
             return number
         self._waiters[number] = on_session
         if self._connecting is None:
-            self._connecting = self._runtime.spawn(self._connect(), f"connect {self.address}")
+            self._connecting = self._runtime.spawn(
+                self._connect(), f"connect {self.address}", self._tell_waiters
+            )
         return number
 
     def forget(self, number: int) -> None:
@@ -130,7 +132,7 @@ class Connection(Requests):
             A function that ends that.
         """
         if self._nobody_is_there:
-            self.loop.call_soon(callback)
+            self._runtime.call_soon(self._runtime.fail, callback)
         self._waiter_count += 1
         number = self._waiter_count
         self._watchers[number] = callback
@@ -245,7 +247,7 @@ class Connection(Requests):
     def _tell_waiters(self, result: LinkSession | MagnetarError) -> None:
         waiters, self._waiters = self._waiters, {}
         for on_session in waiters.values():
-            on_session(result)
+            self._runtime.tell(on_session, result)
 
     def _on_push(self, session: LinkSession, body: Unasked) -> None:
         if isinstance(body, common_pb2.CommandOwnersChanged):

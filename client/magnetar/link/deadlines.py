@@ -7,11 +7,9 @@ about as much as the request, so a single timer, for the earliest timeout, serve
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
-
-log = logging.getLogger("magnetar")
+from typing import Any
 
 # Moments that were called off stay in the heap until they are more than the others and so many.
 FORGOTTEN_MAX = 256
@@ -20,23 +18,33 @@ FORGOTTEN_MAX = 256
 class Deadlines:
     """Calls functions at moments, in order, unless they are cancelled."""
 
-    __slots__ = ("_callbacks", "_count", "_heap", "_loop", "_timer", "_timer_at_s")
+    __slots__ = ("_callbacks", "_count", "_guarded", "_heap", "_loop", "_timer", "_timer_at_s")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, guarded: Callable[..., None]) -> None:
+        """No call is due.
+
+        Args:
+            guarded: calls a function with arguments, which follow it, on behalf of an owner, which
+                precedes it: see Runtime.guarded.
+        """
         self._loop = loop
-        self._callbacks: dict[int, Callable[[], object]] = {}
+        self._guarded = guarded
+        # Each with its owner.
+        self._callbacks: dict[int, tuple[Callable[[Any], object], Callable[[], object]]] = {}
         # (seconds on the loop's clock, number in _callbacks); some are called off already.
         self._heap: list[tuple[float, int]] = []
         self._count = 0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_s = 0.0
 
-    def call_later(self, delay_ms: float, callback: Callable[[], object]) -> int:
+    def call_later(
+        self, owner: Callable[[Any], object], delay_ms: float, callback: Callable[[], object]
+    ) -> int:
         """Call a function after a delay in milliseconds. Returns a number for `forget`."""
         at_s = self._loop.time() + delay_ms / 1000
         self._count += 1
         number = self._count
-        self._callbacks[number] = callback
+        self._callbacks[number] = (owner, callback)
         heappush(self._heap, (at_s, number))
         if self._timer is None or at_s < self._timer_at_s:
             self._wait_until(at_s)
@@ -74,11 +82,6 @@ class Deadlines:
         if heap:
             self._wait_until(heap[0][0])
         for number in due:
-            callback = self._callbacks.pop(number, None)
-            if callback is None:
-                continue
-            # One bug must not take the others' deadlines with it.
-            try:
-                callback()
-            except Exception:
-                log.exception("what was due at a deadline failed")
+            found = self._callbacks.pop(number, None)
+            if found is not None:
+                self._guarded(*found)

@@ -13,6 +13,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
 
+from magnetar.errors import failure_of
 from magnetar.link.requests import Requests
 from magnetar.link.runtime import Runtime
 from magnetar.link.session import LinkSession, ResponseT, Result
@@ -240,23 +241,29 @@ class InFlightCommands(Generic[ItemT, ResponseT]):
             if item.lane != items[0].lane:
                 return
             if item.reply is None:
-                body = self._owner.build(item)
-                byte_count = byte_count_of(body)
-                if byte_count > session.frame_bytes_max - FRAME_OVERHEAD_BYTES:
-                    limit = session.frame_bytes_max
-                    error = MessageTooLarge(f"the server takes {limit} bytes a frame", limit=limit)
+                try:
+                    self._write(session, item)
+                except Exception as cause:
+                    error = failure_of(cause, f"to write to {session.title}")
                     self._refuse_from(self._written, _in_doubt(item, error))
                     return
-                item.attempts += 1
-                item.in_flight = True
-                session.request(
-                    body,
-                    partial(self._on_reply, session, item, item.attempts, item.lane),
-                    patient=item.patient,
-                    context=item.context,
-                    byte_count=byte_count,
-                )
             self._written += 1
+
+    def _write(self, session: LinkSession, item: ItemT) -> None:
+        body = self._owner.build(item)
+        byte_count = byte_count_of(body)
+        limit = session.frame_bytes_max
+        if byte_count > limit - FRAME_OVERHEAD_BYTES:
+            raise MessageTooLarge(f"the server takes {limit} bytes a frame", limit=limit)
+        item.attempts += 1
+        item.in_flight = True
+        session.request(
+            body,
+            partial(self._on_reply, session, item, item.attempts, item.lane),
+            patient=item.patient,
+            context=item.context,
+            byte_count=byte_count,
+        )
 
     def _find_session(self) -> LinkSession | None:
         """Begin on the present link, or else with the next one."""
@@ -330,10 +337,17 @@ class InFlightCommands(Generic[ItemT, ResponseT]):
             self._lose_flight()
             if self._pause is None:
                 self._backoff = self._backoff or self._runtime.backoff()
-                delay_s = self._backoff.next_ms() / 1000
-                self._pause = self._runtime.loop.call_later(delay_s, self._resume)
+                self._pause = self._runtime.call_later(
+                    self._fail, self._backoff.next_ms(), self._resume
+                )
         else:
             self._refuse_from(at, error)
+
+    def _fail(self, error: MagnetarError) -> None:
+        """Refuse what is unconfirmed, since a callback of this queue has died."""
+        if self._items:
+            self._lose_flight()
+            self._refuse_from(0, _in_doubt(self._items[0], error))
 
     def _resume(self) -> None:
         self._pause = None
@@ -356,7 +370,8 @@ class InFlightCommands(Generic[ItemT, ResponseT]):
             item = items.popleft()
             item.finished = True
             self._written = max(0, self._written - 1)
-            self._owner.confirmed(item, reply)
+            # Whatever fails here, those that drain are told.
+            self._runtime.guarded(self._fail, self._owner.confirmed, item, reply)
         self._wake_drained()
         self._pump()
 
@@ -368,7 +383,7 @@ class InFlightCommands(Generic[ItemT, ResponseT]):
             tail.append(item)
         tail.reverse()
         self._written = min(self._written, at)
-        self._owner.refused(tail, error)
+        self._runtime.guarded(self._runtime.fail, self._owner.refused, tail, error)
         self._wake_drained()
         self._pump()
 
@@ -393,7 +408,9 @@ class InFlightCommands(Generic[ItemT, ResponseT]):
     def _watch_deadline(self) -> None:
         if self._deadline is None and self._items:
             wait_ms = max(0.0, self._items[0].deadline_ms - self._runtime.now_ms())
-            self._deadline = self._runtime.deadlines.call_later(wait_ms, self._on_deadline)
+            self._deadline = self._runtime.deadlines.call_later(
+                self._fail, wait_ms, self._on_deadline
+            )
 
     def _on_deadline(self) -> None:
         self._deadline = None

@@ -100,13 +100,13 @@ class OwnerWatch:
         if self._timer is not None:
             self._timer.cancel()
         self._due_ms = due_ms
-        self._timer = self._runtime.loop.call_later(delay_ms / 1000, self._on_due)
+        self._timer = self._runtime.call_later(self._runtime.fail, delay_ms, self._on_due)
 
     def _on_due(self) -> None:
         self._timer = None
         self._due_ms = math.inf
         self._asking = True
-        self._runtime.spawn(self._question(), "ask who has the shards")
+        self._runtime.spawn(self._question(), "ask who has the shards", self._runtime.fail)
 
     async def _question(self) -> None:
         try:

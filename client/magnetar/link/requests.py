@@ -9,9 +9,9 @@ from functools import partial
 
 from google.protobuf.message import Message
 
-from magnetar.errors import ClientClosed
+from magnetar.errors import ClientClosed, failure_of
 from magnetar.link.addresses import title_of
-from magnetar.link.runtime import Runtime
+from magnetar.link.runtime import Runtime, awaited
 from magnetar.link.session import LinkSession, Push, ResponseT, Result
 from magnetar_core.error_kinds import ErrorKind
 from magnetar_core.errors import (
@@ -102,9 +102,9 @@ class Requests(ABC):
         """
 
     @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """The event loop of the client."""
-        return self._runtime.loop
+    def runtime(self) -> Runtime:
+        """The world of the client."""
+        return self._runtime
 
     async def session(self) -> LinkSession:
         """Return a live session. This waits as long as it takes.
@@ -287,11 +287,12 @@ class Requests(ABC):
             error = asking.exception()
             if error is None:
                 on_result(asking.result())
-            elif isinstance(error, MagnetarError):
-                on_result(error)
+            else:
+                on_result(failure_of(error, asking.get_name()))
 
-        asking = self._runtime.spawn(self.request(body), f"{body.DESCRIPTOR.name} to {self.title}")
-        asking.add_done_callback(tell)
+        name = f"{body.DESCRIPTOR.name} to {self.title}"
+        asking = self._runtime.spawn(self.request(body), name, awaited)
+        self._runtime.when_done(on_result, asking, tell)
 
 
 def bear_token(body: Message, runtime: Runtime) -> None:

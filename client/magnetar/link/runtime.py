@@ -1,19 +1,28 @@
-"""What every part of a client shares: clock, randomness, settings, background tasks."""
+"""What every part of a client shares: clock, randomness, settings, background work.
+
+All tasks, callbacks and timers of the SDK are started here, and each has an owner. When one dies of
+an exception, whatever it is, its owner is called with an error, and answers those that wait: their
+futures fail, a transaction is doomed, a link is closed. If the owner fails as well, or if nothing
+narrower can answer, the whole client fails. Otherwise the error would end in the log of the event
+loop alone, and what depended on the task would be lost silently (invariant 11).
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 
 from magnetar.config import ClientConfig
-from magnetar.errors import ClientClosed
+from magnetar.errors import ClientClosed, failure_of
 from magnetar.link.deadlines import Deadlines
 from magnetar_core.backoff import Backoff
 from magnetar_core.clock import Clock
 from magnetar_core.cluster_identity import ClusterIdentity
+from magnetar_core.errors import MagnetarError
 from magnetar_core.transport import Transport
 
 if TYPE_CHECKING:
@@ -24,6 +33,24 @@ log = logging.getLogger("magnetar")
 ID_BITS = 63
 
 T = TypeVar("T")
+FutureT = TypeVar("FutureT", bound="asyncio.Future[Any]")
+# Called with the error of what has died.
+Owner: TypeAlias = Callable[[MagnetarError], object]
+
+
+def awaited(error: MagnetarError) -> None:
+    """Own a task that somebody awaits: its error is their answer."""
+
+
+def unobserved(future: FutureT) -> FutureT:
+    """Let a future fail although nobody awaits it any more: others are told of the error, too."""
+    future.add_done_callback(_retrieve)
+    return future
+
+
+def _retrieve(future: asyncio.Future[Any]) -> None:
+    if not future.cancelled():
+        future.exception()
 
 
 class Runtime:
@@ -46,7 +73,7 @@ class Runtime:
         # A client belongs to the loop in which it was made. To ask for the running one costs a
         # system call in CPython 3.11.
         self.loop = asyncio.get_running_loop()
-        self.deadlines = Deadlines(self.loop)
+        self.deadlines = Deadlines(self.loop, self.guarded)
         # Learned from the first server; a server of another cluster is then refused.
         self.cluster = ClusterIdentity()
         self.has_reached_a_server = False
@@ -63,6 +90,10 @@ class Runtime:
         self._task_count = 0
         self._closing = asyncio.Event()
         self._number = 0
+        # Why the client has failed as a whole; None: it has not. The client says what it is then
+        # that all its parts do.
+        self.failure: MagnetarError | None = None
+        self.on_failed: Owner = awaited
 
     def new_id(self) -> int:
         """Return a random id for a producer or consumer; never 0."""
@@ -97,28 +128,113 @@ class Runtime:
         """Return the milliseconds of a clock that does not jump."""
         return self.clock.monotonic_ms()
 
-    def spawn(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+    def spawn(self, work: Coroutine[Any, Any, T], name: str, owner: Owner) -> asyncio.Task[T]:
         """Run a coroutine in the background; it is cancelled when the client closes.
 
         If the client is closed already, the coroutine never runs, and the task ends with
         ClientClosed.
+
+        Args:
+            name: what it does, for people.
+            owner: called with the error if the task fails; `awaited` if somebody awaits it.
         """
         if self._closing.is_set():
             # Nobody would cancel it any more.
             work.close()
             work = _refuse()
-        task = self.loop.create_task(work, name=name)
+        task = self.loop.create_task(self._run(work, name, owner), name=name)
         self._task_count += 1
         number = self._task_count
         self._tasks[number] = task
 
-        def done(finished: asyncio.Task[Any]) -> None:
+        def done(_: asyncio.Task[T]) -> None:
             self._tasks.pop(number, None)
-            if not finished.cancelled() and finished.exception() is not None:
-                log.debug("background task %s failed", name, exc_info=finished.exception())
+            # Where the task was cancelled before its first step.
+            work.close()
 
         task.add_done_callback(done)
-        return task
+        return unobserved(task)
+
+    async def _run(self, work: Coroutine[Any, Any, T], name: str, owner: Owner) -> T:
+        try:
+            return await work
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            failure = self._died(owner, error, name)
+            if failure is error:
+                raise
+            raise failure from error
+
+    def call_soon(
+        self, owner: Owner, callback: Callable[..., object], *args: Any
+    ) -> asyncio.Handle:
+        """Call a function in the next turn of the event loop."""
+        return self.loop.call_soon(self.guarded, owner, callback, *args)
+
+    def call_later(
+        self, owner: Owner, delay_ms: float, callback: Callable[..., object], *args: Any
+    ) -> asyncio.TimerHandle:
+        """Call a function after a delay in milliseconds."""
+        return self.loop.call_later(delay_ms / 1000, self.guarded, owner, callback, *args)
+
+    def when_done(
+        self, owner: Owner, task: asyncio.Task[T], callback: Callable[[asyncio.Task[T]], object]
+    ) -> None:
+        """Call a function with a task when that has ended."""
+        task.add_done_callback(partial(self.guarded, owner, callback))
+
+    def owned(self, owner: Owner, callback: Callable[..., object]) -> Callable[..., None]:
+        """Return a function to give to others: it does the same, and has an owner."""
+        return partial(self.guarded, owner, callback)
+
+    def guarded(self, owner: Owner, callback: Callable[..., object], *args: Any) -> None:
+        """Call a function. If that fails, its owner is called with the error."""
+        try:
+            callback(*args)
+        except BaseException as error:
+            self._died(owner, error, getattr(callback, "__qualname__", repr(callback)))
+
+    def tell(self, on_result: Callable[[Any], object], result: object) -> None:
+        """Call a function with a result or an error; if that fails, with the error of that."""
+        try:
+            on_result(result)
+        except BaseException as error:
+            self._died(on_result, error, "to handle an answer")
+
+    def fail_each(self, owners: Iterable[Owner], error: MagnetarError) -> None:
+        """Call each with an error, also if others fail."""
+        for owner in owners:
+            try:
+                owner(error)
+            except Exception as second:
+                self._report("a part of the client could not fail", second)
+
+    def fail(self, error: MagnetarError) -> None:
+        """Fail the client as a whole: everybody who waits is told, and later calls raise it."""
+        if self.failure is None:
+            self.failure = error
+            log.critical("the client failed: %s", error)
+            self.fail_each([self.on_failed], error)
+
+    def _died(self, owner: Owner, error: BaseException, what: str) -> BaseException:
+        """Have an owner answer for what an exception has ended; return what to raise."""
+        failure = failure_of(error, what)
+        # Of those that applications know, the owner alone is told.
+        if failure is not error:
+            self._report(f"{what} failed", error)
+        try:
+            owner(failure)
+        except Exception as second:
+            self._report(f"the owner of what has failed ({what}) failed, too", second)
+            self.fail(failure)
+        if isinstance(error, KeyboardInterrupt | SystemExit):
+            # The application ends.
+            raise error
+        return failure
+
+    def _report(self, message: str, error: BaseException) -> None:
+        self.loop.call_exception_handler({"message": message, "exception": error})
 
     async def pause(self, duration_ms: float) -> None:
         """Wait for some time.

@@ -111,7 +111,7 @@ class LinkSession:
         if self.closed:
             link.close()
             raise LinkClosed(f"the link to {self.title} broke at once")
-        self._writer = FrameWriter(link.write)
+        self._writer = FrameWriter(link.write, partial(self._runtime.call_soon, self._died))
         self._watch_later()
         reply = await self.call(self._hello())
         check_server(reply.protocol_version, self.title)
@@ -141,7 +141,7 @@ class LinkSession:
         """
         if self.closed or self._writer is None:
             error = LinkClosed(f"the link to {self.title} is closed")
-            asyncio.get_running_loop().call_soon(on_reply, error)
+            self._runtime.call_soon(on_reply, on_reply, error)
             return
         self._request_count += 1
         request_id = self._request_count
@@ -173,7 +173,7 @@ class LinkSession:
         if timeout_ms is None:
             return await future
         deadlines = self._runtime.deadlines
-        number = deadlines.call_later(timeout_ms, partial(on_reply, TimeoutError()))
+        number = deadlines.call_later(on_reply, timeout_ms, partial(on_reply, TimeoutError()))
         try:
             return await future
         finally:
@@ -193,6 +193,9 @@ class LinkSession:
 
     def on_frame(self, frame: Carried) -> None:
         """Handle a frame from the transport."""
+        self._runtime.guarded(self._died, self._on_frame, frame)
+
+    def _on_frame(self, frame: Carried) -> None:
         if self.closed:
             return
         self._heard_at_ms = self._runtime.now_ms()
@@ -221,10 +224,14 @@ class LinkSession:
         if waiting:
             log.info("%s; %d requests are under way", reason, len(waiting))
         for one in waiting.values():
-            _guarded(one.on_reply, LinkClosed(reason))
+            self._runtime.tell(one.on_reply, LinkClosed(reason))
         callbacks, self._close_callbacks = self._close_callbacks, []
         for callback in callbacks:
-            callback()
+            self._runtime.guarded(self._runtime.fail, callback)
+
+    def _died(self, error: MagnetarError) -> None:
+        """Close the link: what is under way is sent again on another one."""
+        self.close(f"the link to {self.title} is given up: {error}")
 
     def _replied(self, request_id: int, name: str | None, one: service_pb2.Command) -> None:
         waiting = self._waiting.pop(request_id, None)
@@ -242,7 +249,7 @@ class LinkSession:
             result = InternalError(
                 f"{self.title} answered with {name} where {waiting.response_field} belongs"
             )
-        _guarded(waiting.on_reply, result)
+        self._runtime.tell(waiting.on_reply, result)
 
     def _pushed(self, name: str | None, one: service_pb2.Command) -> None:
         if name == "error":
@@ -263,8 +270,8 @@ class LinkSession:
         )
 
     def _watch_later(self) -> None:
-        period_s = self._runtime.config.request_timeout_ms / 4_000
-        self._watchdog = asyncio.get_running_loop().call_later(period_s, self._watch)
+        period_ms = self._runtime.config.request_timeout_ms / 4
+        self._watchdog = self._runtime.call_later(self._died, period_ms, self._watch)
 
     def _watch(self) -> None:
         """Close a link that looks alive and is not; ask one that has long been silent.
@@ -292,7 +299,7 @@ class LinkSession:
         self._watch_later()
 
     def _listen_for(self, delay_ms: float) -> None:
-        self._listening = asyncio.get_running_loop().call_later(delay_ms / 1000, self._listen)
+        self._listening = self._runtime.call_later(self._died, delay_ms, self._listen)
 
     def _listen(self) -> None:
         """Tell of silence while the oldest request has none of the patience left."""
@@ -318,11 +325,3 @@ def _settle(future: asyncio.Future[ResponseT], result: ResponseT | Exception) ->
         future.set_exception(result)
     else:
         future.set_result(result)
-
-
-def _guarded(on_reply: OnReply[ResponseT], result: Result[ResponseT]) -> None:
-    # One handler's bug must not take the others' replies with it.
-    try:
-        on_reply(result)
-    except Exception:
-        log.exception("a reply could not be handled")

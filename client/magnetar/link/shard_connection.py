@@ -176,4 +176,4 @@ class ShardConnection(Requests):
             self._on_unreachable()
         waiters, self._waiters = self._waiters, {}
         for on_session in waiters.values():
-            on_session(result)
+            self._runtime.tell(on_session, result)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 
 from magnetar.link.cluster import Cluster
-from magnetar.link.runtime import Runtime
+from magnetar.link.runtime import Runtime, awaited
 from magnetar.link.topic_route import TopicRoute
 from magnetar_core.errors import (
     Gone,
@@ -115,7 +115,7 @@ async def all_of(runtime: Runtime, work: Sequence[Coroutine[Any, Any, T]]) -> li
     Raises:
         MagnetarError: that of the part that failed first.
     """
-    tasks = [runtime.spawn(one, "a part of a question to several brokers") for one in work]
+    tasks = [runtime.spawn(one, "a part of a question to several brokers", awaited) for one in work]
     try:
         return list(await asyncio.gather(*tasks))
     finally:

@@ -11,9 +11,9 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-from magnetar.errors import ClientClosed
+from magnetar.errors import ClientClosed, failure_of
 from magnetar.link.in_flight import InFlightCommands, Item, copy_error
-from magnetar.link.runtime import Runtime
+from magnetar.link.runtime import Runtime, unobserved
 from magnetar.link.shard_connection import ShardConnection
 from magnetar.link.topic_route import TopicRoute
 from magnetar.messaging.interval_set import IntervalSet, Range
@@ -90,8 +90,7 @@ class PlainAcks:
         if self._linger_ms == 0:
             self._start()
         elif self._linger is None and self._task is None:
-            loop = asyncio.get_running_loop()
-            self._linger = loop.call_later(self._linger_ms / 1000, self._start)
+            self._linger = self._runtime.call_later(self._died, self._linger_ms, self._start)
 
     async def acknowledge(self, ranges: Sequence[Range]) -> None:
         """Acknowledge offsets, and wait for the confirmation."""
@@ -125,8 +124,7 @@ class PlainAcks:
 
     async def _confirmation(self) -> None:
         if self._receipt is None:
-            self._receipt = asyncio.get_running_loop().create_future()
-            self._receipt.add_done_callback(_retrieve)
+            self._receipt = unobserved(self._runtime.loop.create_future())
         receipt = self._receipt
         self._start()
         await asyncio.shield(receipt)
@@ -136,18 +134,30 @@ class PlainAcks:
             self._linger.cancel()
             self._linger = None
         if self._task is None:
-            self._task = self._runtime.spawn(self._run(), f"acks of {self._name}")
-            self._task.add_done_callback(self._on_task_ended)
+            self._task = self._runtime.spawn(self._run(), f"acks of {self._name}", self._died)
+            self._runtime.when_done(self._died, self._task, self._on_task_ended)
 
     def _on_task_ended(self, task: asyncio.Task[None]) -> None:
         """Fail what has gathered if the client's close has ended the task: nobody sends it."""
         if task is self._task:
             # It was cancelled before its first step.
             self._task = None
-        if task.cancelled() or task.exception() is not None:
-            receipt, self._receipt = self._receipt, None
-            if receipt is not None and not receipt.done():
-                receipt.set_exception(ClientClosed("the client was closed"))
+        if task.cancelled():
+            self._refuse_receipt(ClientClosed("the client was closed"))
+
+    def _died(self, error: MagnetarError) -> None:
+        """Fail what has gathered: neither a timer nor a task sends it."""
+        self._linger = None
+        if self._refuse_receipt(error) and self._failure is None:
+            self._failure = error
+
+    def _refuse_receipt(self, error: MagnetarError) -> bool:
+        """Return whether some of what has gathered is waited for by flush() alone."""
+        receipt, self._receipt = self._receipt, None
+        unawaited, self._unawaited = self._unawaited, False
+        if receipt is not None and not receipt.done():
+            receipt.set_exception(error)
+        return unawaited
 
     async def _run(self) -> None:
         try:
@@ -176,22 +186,26 @@ class PlainAcks:
                 await self._request(INDIVIDUAL, some)
                 self._on_confirmed(some)
                 ranges = ranges[RANGES_PER_COMMAND_MAX:]
-        except MagnetarError as error:
-            log.info("%s: an ack failed: %s", self._name, error)
-            self._on_failed([*ranges, *up_to_ranges], error)
-            if unawaited and self._failure is None:
-                self._failure = error
-            if receipt is not None and not receipt.done():
-                receipt.set_exception(error)
-        else:
-            if receipt is not None and not receipt.done():
-                receipt.set_result(None)
-        finally:
-            # Cancelled with the client: nobody may wait for ever.
+        except asyncio.CancelledError:
+            # With the client: nobody may wait for ever.
             if receipt is not None and not receipt.done():
                 receipt.set_exception(
                     OutcomeUnknown("the client was closed before an answer; the ack may count")
                 )
+            raise
+        except BaseException as cause:
+            error = failure_of(cause, f"acks of {self._name}")
+            log.info("%s: an ack failed: %s", self._name, error)
+            if unawaited and self._failure is None:
+                self._failure = error
+            if receipt is not None and not receipt.done():
+                receipt.set_exception(error)
+            self._on_failed([*ranges, *up_to_ranges], error)
+            if error is not cause:
+                raise
+        else:
+            if receipt is not None and not receipt.done():
+                receipt.set_result(None)
 
     async def _request(
         self, ack_type: broker_pb2.CommandAck.AckType, ranges: Sequence[Range]
@@ -319,11 +333,15 @@ class TransactionAcks:
         self._open_type, self._ledger_id = ack_type, ledger_id
         self._open.add_all(ranges)
         if self._receipt is None:
-            self._receipt = asyncio.get_running_loop().create_future()
-            self._receipt.add_done_callback(_retrieve)
+            self._receipt = unobserved(self._runtime.loop.create_future())
         if self._scheduled is None:
-            self._scheduled = asyncio.get_running_loop().call_soon(self.close_command)
+            self._scheduled = self._runtime.call_soon(self._died, self.close_command)
         return self._receipt
+
+    def _died(self, error: MagnetarError) -> None:
+        """Fail all acks, and the transaction, since a callback has died."""
+        self.give_up(error)
+        self._on_failed(error)
 
     def close_command(self) -> None:
         """Number the collected acks and send them."""
@@ -340,11 +358,16 @@ class TransactionAcks:
             if receipt is not None and not receipt.done():
                 receipt.set_exception(copy_error(self.failure))
             return
-        for start in range(0, len(ranges), RANGES_PER_COMMAND_MAX):
-            some = ranges[start : start + RANGES_PER_COMMAND_MAX]
-            is_last = start + len(some) == len(ranges)
-            # If an earlier one fails, so does the transaction, and the last one with it.
-            self._submit(some, receipt if is_last else None)
+        try:
+            for start in range(0, len(ranges), RANGES_PER_COMMAND_MAX):
+                some = ranges[start : start + RANGES_PER_COMMAND_MAX]
+                is_last = start + len(some) == len(ranges)
+                # If an earlier one fails, so does the transaction, and the last one with it.
+                self._submit(some, receipt if is_last else None)
+        except BaseException as error:
+            if receipt is not None and not receipt.done():
+                receipt.set_exception(failure_of(error, f"acks of {self.name}"))
+            raise
 
     def _submit(self, ranges: list[Range], receipt: Receipt | None) -> None:
         command = broker_pb2.CommandAck(
@@ -407,9 +430,9 @@ class TransactionAcks:
     def confirmed(self, item: AckCommand, reply: broker_pb2.CommandAckResponse) -> None:
         """Note that the broker has confirmed a command."""
         self.confirmed_count += 1
-        self._on_confirmed(item.ranges)
         if item.receipt is not None and not item.receipt.done():
             item.receipt.set_result(None)
+        self._on_confirmed(item.ranges)
 
     def refused(self, tail: list[AckCommand], error: MagnetarError) -> None:
         """Note that the broker has refused a command, and with it those behind it."""
@@ -422,8 +445,3 @@ class TransactionAcks:
         self._on_failed(error)
         if is_first:
             self._on_refused(error)
-
-
-def _retrieve(receipt: Receipt) -> None:
-    if not receipt.cancelled():
-        receipt.exception()

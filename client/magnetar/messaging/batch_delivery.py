@@ -186,14 +186,15 @@ class BatchDelivery:
 
     def confirmed(self, batch: ClosedBatch, reply: broker_pb2.CommandSendResponse) -> None:
         """Note that the broker has stored a batch."""
+        # The answer comes first: whatever happens to the rest, nobody may wait for it.
         self.confirmed_count += batch.count
+        if batch.receipt is not None and not batch.receipt.done():
+            batch.receipt.set_result(reply.message_id)
         if self._plain is None or reply.all_settled:
             self._following.forget(batch.followed)
         elif reply.settled_txn_ids:
             self._following.forget_settled(batch.followed, reply.settled_txn_ids)
         self._budget.give_back(batch.size, batch.count)
-        if batch.receipt is not None and not batch.receipt.done():
-            batch.receipt.set_result(reply.message_id)
 
     def refused(self, tail: list[ClosedBatch], error: MagnetarError) -> None:
         """Note that a batch and those behind it have failed."""
@@ -211,6 +212,6 @@ class BatchDelivery:
                     self._number(batch)
                 self._in_flight.resubmit(tail)
                 return
+        self._on_refused(tail, error)
         for batch in tail:
             self._budget.give_back(batch.size, batch.count)
-        self._on_refused(tail, error)

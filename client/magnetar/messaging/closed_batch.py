@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from magnetar.link.in_flight import EFFECT_UNKNOWN, Item
+from magnetar.link.runtime import unobserved
 from magnetar.messaging.followed_transactions import NOBODY
 from magnetar_core.errors import MagnetarError, OutcomeUnknown
 from magnetar_core.wire import broker_pb2, common_pb2
@@ -52,10 +53,8 @@ class ClosedBatch(Item[broker_pb2.CommandSendResponse]):
 
 def new_receipt(loop: asyncio.AbstractEventLoop) -> Receipt:
     """Return a future for the broker's answer to a batch."""
-    receipt = Receipt(loop=loop)
     # Whoever waits may have gone when it fails; flush() tells then.
-    receipt.add_done_callback(_retrieve)
-    return receipt
+    return unobserved(Receipt(loop=loop))
 
 
 def of_all_copies(batch: ClosedBatch, error: MagnetarError) -> MagnetarError:
@@ -65,8 +64,3 @@ def of_all_copies(batch: ClosedBatch, error: MagnetarError) -> MagnetarError:
     doubt = OutcomeUnknown(f"it may be stored, by an earlier copy: {error}")
     doubt.__cause__ = error
     return doubt
-
-
-def _retrieve(receipt: asyncio.Future[common_pb2.MessageIdData]) -> None:
-    if not receipt.cancelled():
-        receipt.exception()

@@ -93,10 +93,12 @@ class DeadLetters:
             give_back: asks for their redelivery; called when the move failed.
         """
         task = self._runtime.spawn(
-            self._move(columns, acknowledge, give_back), f"dead letters of {columns.topic}"
+            self._move(columns, acknowledge, give_back),
+            f"dead letters of {columns.topic}",
+            lambda error: give_back(),
         )
         self._moves[task] = None
-        task.add_done_callback(lambda done: self._moves.pop(done, None))
+        self._runtime.when_done(self._runtime.fail, task, lambda done: self._moves.pop(done, None))
 
     async def close(self) -> None:
         """Wait for the moves that are under way."""

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 
 from magnetar.config import ConsumerConfig
-from magnetar.link.runtime import Runtime
+from magnetar.link.runtime import Owner, Runtime
 from magnetar.messaging.interval_set import IntervalSet, Range
 from magnetar.messaging.unacked_tracker import UnackedTracker
 
@@ -24,13 +24,16 @@ class DelayedNacks:
         config: ConsumerConfig,
         unacked: UnackedTracker,
         ask_again: Callable[[Mapping[int, list[Range]]], None],
+        owner: Owner,
     ) -> None:
         """No nack waits yet.
 
         Args:
             ask_again: called with the offsets that are due and were not acknowledged meanwhile, by
                 their redelivery counts.
+            owner: called if that fails.
         """
+        self._owner = owner
         self._runtime = runtime
         self._config = config
         self._unacked = unacked
@@ -61,8 +64,8 @@ class DelayedNacks:
         waiting = self._waiting.get(tick)
         if waiting is None:
             waiting = self._waiting[tick] = IntervalSet()
-            delay_s = max(0.0, tick * NACK_TICK_MS - now_ms) / 1000
-            self._timers[tick] = self._runtime.loop.call_later(delay_s, self._due, tick)
+            delay_ms = max(0.0, tick * NACK_TICK_MS - now_ms)
+            self._timers[tick] = self._runtime.call_later(self._owner, delay_ms, self._due, tick)
         waiting.add_all(given_back)
 
     def clear(self) -> None:

@@ -38,6 +38,8 @@ class MessageSource:
         self._type = subscription_type
         self._dead_letters = dead_letters
         self._closed = False
+        # Why nothing comes any more; None: it may come.
+        self._failure: MagnetarError | None = None
         self._changed = asyncio.Event()
         # Whose turn it is: partitions take turns, a batch each.
         self._turn = 0
@@ -145,16 +147,24 @@ class MessageSource:
             count_max -= len(columns)
         return pieces
 
+    def fail(self, error: MagnetarError) -> None:
+        """Receive nothing more, since the consumer has failed: its calls raise the error."""
+        self._failure = error
+        self._note_change()
+
     # Subclasses implement or extend these.
 
     def _require_usable(self) -> None:
         """Check that the consumer is open.
 
         Raises:
-            ClientClosed: it is closed. Subclasses raise other errors that ended the consumer.
+            ClientClosed: it is closed.
+            MagnetarError: what has ended the consumer.
         """
         if self._closed:
             raise ClientClosed("the consumer is closed")
+        if self._failure is not None:
+            raise copy_error(self._failure)
 
     def _receive_begins(self) -> None:
         """Note that the application asks for messages."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 
-from magnetar.link.runtime import Runtime
+from magnetar.link.runtime import Owner, Runtime
 from magnetar.link.session import LinkSession, Result
 from magnetar.messaging.acks import RANGES_PER_COMMAND_MAX, ranges_to_wire
 from magnetar.messaging.interval_set import IntervalSet, Range
@@ -30,12 +30,15 @@ class NackRequests:
         name: SubscriptionName,
         consumer_id: int,
         attached: Callable[[], LinkSession | None],
+        owner: Owner,
     ) -> None:
         """No nack is under way.
 
         Args:
             attached: the link on which the consumer is attached now.
+            owner: called if a nack cannot be repeated.
         """
+        self._owner = owner
         self._runtime = runtime
         self._name = name
         self._consumer_id = consumer_id
@@ -69,8 +72,10 @@ class NackRequests:
                 self._ask(ranges, redelivery_count)
             elif isinstance(result, MagnetarError):
                 if result.retriable:
-                    delay_s = self._runtime.config.backoff_ms_max / 1000
-                    self._runtime.loop.call_later(delay_s, self._ask, ranges, redelivery_count)
+                    delay_ms = self._runtime.config.backoff_ms_max
+                    self._runtime.call_later(
+                        self._owner, delay_ms, self._ask, ranges, redelivery_count
+                    )
                 else:
                     log.info("%s: a nack failed: %s", self._name, result)
 

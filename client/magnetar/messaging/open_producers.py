@@ -42,6 +42,11 @@ class OpenProducers:
         self._open[producer.producer_id] = producer
         return producer
 
+    def fail(self, error: MagnetarError) -> None:
+        """Fail what all producers have not confirmed, since the client has failed."""
+        producers = list(self._open.values())
+        self._cluster.runtime.fail_each([producer.fail for producer in producers], error)
+
     async def close_all(self) -> None:
         """Flush and close every producer that is open. Logs failures."""
         for producer in list(self._open.values()):

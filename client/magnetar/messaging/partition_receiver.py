@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from magnetar.config import ConsumerConfig
 from magnetar.enums import InitialPosition, SubscriptionType
 from magnetar.errors import ClientClosed
-from magnetar.link.runtime import Runtime
+from magnetar.link.runtime import Runtime, unobserved
 from magnetar.link.session import LinkSession, Push, Result
 from magnetar.link.shard_connection import ShardConnection
 from magnetar.link.topic_route import TopicRoute
@@ -111,10 +112,13 @@ class PartitionReceiver:
             give_back=self.nack,
         )
         self._last_refusal: MagnetarError | None = None
-        self._started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._started.add_done_callback(_retrieve)
-        self._nack_requests = NackRequests(runtime, self.name, consumer_id, lambda: self._attached)
-        self._nacks = DelayedNacks(runtime, config, self.unacked, self._nack_requests.ask)
+        self._started: asyncio.Future[None] = unobserved(runtime.loop.create_future())
+        self._nack_requests = NackRequests(
+            runtime, self.name, consumer_id, lambda: self._attached, self._stop
+        )
+        self._nacks = DelayedNacks(
+            runtime, config, self.unacked, self._nack_requests.ask, self._stop
+        )
         self._closing = False
         self.acks = PlainAcks(
             runtime,
@@ -143,8 +147,10 @@ class PartitionReceiver:
             on_refused=self._tell_lost,
         )
         self._connection = route.connection(partition)
-        self._connection.register((consumer_id, partition), self._on_push)
-        self._task = runtime.spawn(self._run(), f"receive {self.name}")
+        self._connection.register(
+            (consumer_id, partition), runtime.owned(self._stop, self._on_push)
+        )
+        self._task = runtime.spawn(self._run(), f"receive {self.name}", self._stop)
 
     @property
     def member(self) -> common_pb2.GroupMember | None:
@@ -439,7 +445,7 @@ class PartitionReceiver:
         self.active = reply.active
         self.waiting = reply.waiting
         self._attached = session
-        session.on_close(lambda: self._on_session_closed(session))
+        session.on_close(self._runtime.owned(self._stop, partial(self._on_session_closed, session)))
         # Before the broker may send: then the messages wait there, and nobody else has them.
         self._nack_requests.on_attached()
         if not self.stopped:
@@ -510,8 +516,3 @@ class PartitionReceiver:
     def _on_ack_failed(self, ranges: Sequence[Range], error: MagnetarError) -> None:
         self.unacked.ack_failed(ranges)
         self._tell_lost(error)
-
-
-def _retrieve(future: asyncio.Future[None]) -> None:
-    if not future.cancelled():
-        future.exception()

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 from magnetar.config import Batching, ProducerConfig
-from magnetar.errors import ClientClosed
+from magnetar.errors import ClientClosed, failure_of
 from magnetar.link.in_flight import copy_error
 from magnetar.link.runtime import Runtime
 from magnetar.link.topic_route import TopicRoute
@@ -26,7 +27,6 @@ from magnetar.messaging.closed_batch import ClosedBatch, Receipt, new_receipt, o
 from magnetar.messaging.message_arguments import check_size
 from magnetar_core.batch import split
 from magnetar_core.errors import (
-    InvalidArgument,
     MagnetarError,
     MessageTooLarge,
     OutcomeUnknown,
@@ -297,23 +297,22 @@ class PartitionSender:
         gathered, self._open = self._open, self._new_open()
         for open_batch in gathered.batches:
             if open_batch.count:
-                self._close(open_batch)
+                # Nobody has these messages any more: if they do not leave, they have failed.
+                self._runtime.guarded(
+                    partial(self._fail_unsent, open_batch), self._close, open_batch
+                )
 
     def _close(self, open_batch: OpenBatch) -> None:
-        receipt = open_batch.receipt
         if self.failure is not None:
-            batch = ClosedBatch(b"", open_batch.count, 0, receipt)
-            self._tell(batch, self.failure)
+            self._fail_unsent(open_batch, self.failure)
             return
-        try:
-            payload = self._encode(open_batch)
-        except InvalidArgument as error:
-            batch = ClosedBatch(b"", open_batch.count, 0, receipt)
-            self._fail([batch], error)
-            return
-        batch = ClosedBatch(payload, open_batch.count, open_batch.size, receipt)
+        payload = open_batch.encode(self._config.codec)
+        batch = ClosedBatch(payload, open_batch.count, open_batch.size, open_batch.receipt)
         self._on_batch_closed(self.name.partition)
         self._delivery.send(batch, timeout_ms=self._runtime.config.send_timeout_ms)
+
+    def _fail_unsent(self, open_batch: OpenBatch, error: MagnetarError) -> None:
+        self._fail([ClosedBatch(b"", open_batch.count, 0, open_batch.receipt)], error)
 
     def take_open_batch(self) -> OpenBatch:
         """Take the collected messages away, to send them in another way."""
@@ -330,7 +329,7 @@ class PartitionSender:
         """Send these messages as a batch, behind all messages that were added before.
 
         Raises:
-            InvalidArgument: the messages cannot be encoded. No effect.
+            MagnetarError: the messages cannot be encoded. No effect.
         """
         self.close_batch()
         payload = self._encode(open_batch)
@@ -383,11 +382,16 @@ class PartitionSender:
             if len(self._open.batches) > 1:
                 self._on_batch_closed(self.name.partition)
             return
-        loop = self._runtime.loop
-        if self._config.linger_ms:
-            self._linger = loop.call_later(self._config.linger_ms / 1000, self.close_batch)
+        linger_ms = self._config.linger_ms
+        if linger_ms:
+            self._linger = self._runtime.call_later(self._died, linger_ms, self.close_batch)
         else:
-            self._linger = loop.call_soon(self.close_batch)
+            self._linger = self._runtime.call_soon(self._died, self.close_batch)
+
+    def _died(self, error: MagnetarError) -> None:
+        """Fail for good, since a callback has died: what it left behind is not known."""
+        self.give_up(error)
+        self._on_failed(error, 0)
 
     def needs_parts(self, value: bytes, key: bytes | None, properties: bytes) -> bool:
         """Return whether a message is too large for a batch.
@@ -453,21 +457,20 @@ class PartitionSender:
     def _encode(self, open_batch: OpenBatch) -> bytes:
         try:
             return open_batch.encode(self._config.codec)
-        except (MagnetarError, TypeError, ValueError) as cause:
-            raise InvalidArgument(
-                f"a batch of {open_batch.count} messages cannot be encoded"
-            ) from cause
+        except MagnetarError:
+            raise
+        except Exception as cause:
+            raise failure_of(cause, f"to encode {open_batch.count} messages") from cause
 
     def _fail(self, tail: list[ClosedBatch], error: MagnetarError) -> None:
         if self.plain is not None and self.failure is None:
             self.failure = error
-        for batch in tail:
-            # What fails in a transaction does not count, wherever its copies are.
-            self._tell(batch, error if self.plain is not None else of_all_copies(batch, error))
+        # What fails in a transaction does not count, wherever its copies are.
+        errors = [error if self.plain is not None else of_all_copies(one, error) for one in tail]
+        for batch, own in zip(tail, errors, strict=True):
+            if batch.receipt is not None and not batch.receipt.done():
+                batch.receipt.set_exception(copy_error(own))
+        for batch, own in zip(tail, errors, strict=True):
+            self._on_failed(own, batch.unawaited_count)
         if self.plain is not None:
             self.close_batch()
-
-    def _tell(self, batch: ClosedBatch, error: MagnetarError) -> None:
-        if batch.receipt is not None and not batch.receipt.done():
-            batch.receipt.set_exception(copy_error(error))
-        self._on_failed(error, batch.unawaited_count)

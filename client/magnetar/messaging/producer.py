@@ -382,6 +382,10 @@ class Producer:
                 sender.give_up(OutcomeUnknown("the producer was closed before the answer came"))
         self._raise_failure()
 
+    def fail(self, error: MagnetarError) -> None:
+        """Fail everything that is not confirmed, and refuse what comes, since the client failed."""
+        self._runtime.fail_each([sender.give_up for sender in self._plain], error)
+
     async def __aenter__(self) -> Producer:
         return self
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 
+from magnetar.errors import failure_of
 from magnetar.link.topic_route import TopicRoute
 from magnetar.message import MESSAGE_BYTES_MAX_DEFAULT, MessageColumns
 from magnetar.messaging.reader import RangeReader
@@ -71,10 +72,10 @@ async def read_ahead(
     async def fetch_all() -> MagnetarError | None:
         try:
             await fetch()
-        except MagnetarError as error:
+        except Exception as error:
             # Told when everything before it has been handed out.
             await ready.put(None)
-            return error
+            return failure_of(error, "to read ahead")
         await ready.put(None)
         return None
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from typing import NamedTuple
 
-from magnetar.errors import ClientClosed
+from magnetar.errors import ClientClosed, ClientFailed
 from magnetar.link.requests import Requests
 from magnetar.link.runtime import Runtime
 from magnetar.transactions.participants import Participants
@@ -85,7 +85,9 @@ class Beginning:
     def soon(self) -> None:
         """Begin a lazy transaction at the end of the event loop's turn, with its participants."""
         if self.begun is None and self._task is None:
-            self._task = self._runtime.spawn(self._begin_lazily(), "begin a transaction")
+            self._task = self._runtime.spawn(
+                self._begin_lazily(), "begin a transaction", self._on_failed
+            )
 
     async def ensure(self) -> None:
         """Begin the transaction if needed; wait until it has begun, or failed.
@@ -104,7 +106,10 @@ class Beginning:
             ClientClosed: the client was closed meanwhile.
         """
         if self._task is not None:
-            await self._runtime.result_of(self._task)
+            try:
+                await self._runtime.result_of(self._task)
+            except ClientFailed:
+                pass  # It has called on_failed.
 
     async def _begin_lazily(self) -> None:
         partitions, subscriptions = self._participants.partitions, self._participants.subscriptions

@@ -67,7 +67,7 @@ class CoordinatorChoice:
             answer = await question.among(self._in_order(every))
         finally:
             for late, connection in question.open.items():
-                late.add_done_callback(partial(_abort_late, connection))
+                self._runtime.when_done(self._runtime.fail, late, partial(_abort_late, connection))
         if answer is None:
             raise next(reversed(question.failures.values()))
         self._trust(answer[1])
@@ -91,7 +91,7 @@ class CoordinatorChoice:
         if connection not in self._silent:
             log.info("coordinator %s does not answer: others are asked", connection.title)
             self._silent[connection] = self._runtime.spawn(
-                self._until_answer(connection), f"wait for {connection.title}"
+                self._until_answer(connection), f"wait for {connection.title}", self._runtime.fail
             )
 
     async def _until_answer(self, connection: Requests) -> None:

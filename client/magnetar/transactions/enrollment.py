@@ -27,6 +27,7 @@ class Enrollment:
 
     __slots__ = (
         "_coordinator",
+        "_has_failed",
         "_identity",
         "_new_partitions",
         "_new_subscriptions",
@@ -74,6 +75,7 @@ class Enrollment:
         self._unconfirmed_subscriptions = [] if is_durable else list(self.subscriptions)
         self._scheduled: asyncio.Handle | None = None
         self._sealed = False
+        self._has_failed = False
         # Commands that the coordinator has not answered.
         self._unanswered = 0
         self._waiter: asyncio.Future[None] | None = None
@@ -103,16 +105,23 @@ class Enrollment:
 
     async def answered(self) -> None:
         """Wait until the coordinator knows all participants, or `on_failed` was called."""
-        if self._sealed:
+        if self._sealed or self._has_failed:
             # Nobody listens to answers any more, and so nobody would wake whoever waits for them.
             return
         if self._scheduled is not None:
             self._scheduled.cancel()
-            self._flush()
-        if self._unanswered:
+            self._coordinator.runtime.guarded(self._fail, self._flush)
+        if self._unanswered and not self._has_failed:
             if self._waiter is None:
-                self._waiter = self._coordinator.loop.create_future()
+                self._waiter = self._coordinator.runtime.loop.create_future()
             await asyncio.shield(self._waiter)
+
+    def _fail(self, error: MagnetarError) -> None:
+        """Tell that some may never be added: nobody waits for them any more."""
+        self._has_failed = True
+        if not self._sealed:
+            self._on_failed(error)
+            self._wake()
 
     def seal(self) -> None:
         """Ignore further answers, since the transaction has ended."""
@@ -127,7 +136,7 @@ class Enrollment:
 
     def _flush_soon(self) -> None:
         if self._scheduled is None:
-            self._scheduled = self._coordinator.loop.call_soon(self._flush)
+            self._scheduled = self._coordinator.runtime.call_soon(self._fail, self._flush)
 
     def _flush(self) -> None:
         self._scheduled = None

@@ -136,6 +136,10 @@ class OpenTransactions:
         self._runtime.saw(reply.stamp)
         return TransactionStatus(reply.status)
 
+    def fail(self, error: MagnetarError) -> None:
+        """Fail all transactions, since the client has failed."""
+        self._runtime.fail_each([txn.doom for txn in self._open.values()], error)
+
     async def abort_all(self) -> None:
         """Abort what is open; all of them together within close_timeout_ms. Logs failures."""
         turns = asyncio.Semaphore(CLOSING_ABORTS_MAX)

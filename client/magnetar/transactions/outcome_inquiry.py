@@ -56,8 +56,9 @@ class OutcomeInquiry:
         self._finding_out = False
         self._expiry = 0
         if timeout_ms:
+            # If nobody learns the outcome, acknowledged messages are undecided for ever.
             self._expiry = runtime.deadlines.call_later(
-                timeout_ms + EXPIRY_GRACE_MS, self.resolve_soon
+                runtime.fail, timeout_ms + EXPIRY_GRACE_MS, self.resolve_soon
             )
 
     def forget_expiry(self) -> None:
@@ -76,7 +77,9 @@ class OutcomeInquiry:
         self._doubted = True
         if not self._finding_out:
             self._finding_out = True
-            self._runtime.spawn(self._find_out(), f"find out about {self._txn_id}")
+            self._runtime.spawn(
+                self._find_out(), f"find out about {self._txn_id}", self._runtime.fail
+            )
 
     async def _find_out(self) -> None:
         try:
@@ -97,7 +100,7 @@ class OutcomeInquiry:
         """
         if not self._is_over and not self._resolving:
             self._resolving = True
-            self._runtime.spawn(self._resolve(), f"resolve {self._txn_id}")
+            self._runtime.spawn(self._resolve(), f"resolve {self._txn_id}", self._runtime.fail)
 
     async def _resolve(self) -> None:
         try:

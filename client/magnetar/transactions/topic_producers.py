@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 from magnetar.arguments import text
 from magnetar.link.runtime import Runtime
 from magnetar.transactions.writer_protocols import TopicProducer
+from magnetar_core.errors import MagnetarError
 
 
 class TopicProducers:
@@ -44,7 +46,8 @@ class TopicProducers:
         """Make another producer for the next message to a topic, since the topic was deleted."""
         producer = self._by_topic.pop(topic, None)
         if producer is not None:
-            self._runtime.spawn(producer.close(), f"close a producer of {topic}")
+            name = f"close a producer of {topic}"
+            self._runtime.spawn(_close_failed(producer), name, self._runtime.fail)
 
     async def close(self) -> None:
         """Close all producers.
@@ -56,3 +59,9 @@ class TopicProducers:
         self._by_topic.clear()
         for producer in producers:
             await producer.close()
+
+
+async def _close_failed(producer: TopicProducer) -> None:
+    # Its transactions have been told why their messages failed.
+    with suppress(MagnetarError):
+        await producer.close()

@@ -15,7 +15,7 @@ from typing import Any
 
 from magnetar.arguments import checked
 from magnetar.enums import TransactionStatus
-from magnetar.errors import ClientClosed, CommitRefused
+from magnetar.errors import CommitRefused
 from magnetar.link.runtime import Runtime
 from magnetar.message import Message, MessageColumns
 from magnetar.transactions.beginning import Begin, Beginning, Begun
@@ -593,7 +593,7 @@ class Transaction:
 
     async def _abort_apart(self, abort: Coroutine[Any, Any, None], error: BaseException) -> None:
         # In a task of its own: cancelling the caller must not leave the transaction open.
-        aborting = self._runtime.spawn(abort, f"abort {self._name}")
+        aborting = self._runtime.spawn(abort, f"abort {self._name}", self._on_abort_died)
         try:
             await self._runtime.result_of(aborting)
         except MagnetarError as abort_error:
@@ -601,6 +601,12 @@ class Transaction:
         except asyncio.CancelledError:
             if not isinstance(error, asyncio.CancelledError):
                 raise
+
+    def _on_abort_died(self, error: MagnetarError) -> None:
+        """Learn whether it was aborted: consumers wait for that."""
+        self.doom(error)
+        if self._inquiry is not None:
+            self._inquiry.resolve_soon()
 
     async def _tell_seen(self) -> None:
         """Tell the coordinator what this client has seen: somebody else may decide the commit.
@@ -637,7 +643,7 @@ class Transaction:
         try:
             await self._beginning.ensure()
             await self._participants.flush()
-        except (asyncio.CancelledError, ClientClosed):
+        except BaseException:
             if not self._settled:
                 self._move(Event.FLUSH_CANCELLED)
             raise

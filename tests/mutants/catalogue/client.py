@@ -187,9 +187,9 @@ MUTANTS = (
         old=(
             "        if self.plain is not None and self.failure is None:\n"
             "            self.failure = error\n"
-            "        for batch in tail:"
+            "        # What fails"
         ),
-        new="        for batch in tail:",
+        new="        # What fails",
         mistake="A transaction's sender goes on after a batch of it has failed.",
         unseen_because=(
             "The transaction hears of every failure before the sender goes on, and has all of its"
@@ -200,11 +200,11 @@ MUTANTS = (
         name="budget-not-given-back",
         file=_DELIVERY,
         old=(
+            "        self._on_refused(tail, error)\n"
             "        for batch in tail:\n"
             "            self._budget.give_back(batch.size, batch.count)\n"
-            "        self._on_refused"
         ),
-        new="        self._on_refused",
+        new="        self._on_refused(tail, error)\n",
         mistake="What fails stays in the budget: in the end nothing can be sent.",
     ),
     Mutant(
