@@ -177,7 +177,7 @@ def _checks_of_parameters(
 ) -> tuple[list[tuple[str, _Check]], dict[str, _Check]]:
     hints = typing.get_type_hints(function)
     by_name = {
-        name: _check_of(hints[name]) if name in hints else _unchecked
+        name: check_of(hints[name]) if name in hints else _unchecked
         for name in inspect.signature(function).parameters
     }
     return list(by_name.items()), by_name
@@ -185,14 +185,15 @@ def _checks_of_parameters(
 
 @functools.cache
 def _checks_of_fields(settings: type) -> dict[str, _Check]:
-    return {name: _check_of(hint) for name, hint in typing.get_type_hints(settings).items()}
+    return {name: check_of(hint) for name, hint in typing.get_type_hints(settings).items()}
 
 
 def _unchecked(name: str, value: Any) -> Any:
     return value
 
 
-def _check_of(hint: Any) -> _Check:
+def check_of(hint: Any) -> _Check:
+    """Return a function that checks a value of a type, given the name of the argument."""
     is_union = typing.get_origin(hint) in (typing.Union, types.UnionType)
     kinds = [_kind_of(one) for one in (typing.get_args(hint) if is_union else (hint,))]
 
@@ -212,7 +213,7 @@ def _kind_of(hint: Any) -> _Kind:
     if origin in (Sequence, Iterable):
         return _items(origin, inner[0])
     if origin is Mapping:
-        return _mapping(*map(_check_of, inner))
+        return _mapping(*map(check_of, inner))
     if not isinstance(hint, type) or getattr(hint, "_is_protocol", False):
         return _Kind("anything", lambda value: True, _unchecked)
     if issubclass(hint, tuple) and hasattr(hint, "_fields"):
@@ -222,7 +223,7 @@ def _kind_of(hint: Any) -> _Kind:
 
 def _items(origin: Any, inner: Any) -> _Kind:
     """What has several of a type. It becomes a tuple, which the caller cannot change."""
-    check = _check_of(inner)
+    check = check_of(inner)
 
     def check_each(name: str, value: Any) -> tuple[Any, ...]:
         return tuple(check(name, one) for one in value)

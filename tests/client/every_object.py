@@ -13,15 +13,16 @@ from magnetar import Client
 async def every_object(cluster: FakeCluster, client: Client) -> dict[str, Any]:
     """Make a topic "t", and return the objects by the names of their classes."""
     cluster.topic("t")
+    member = await client.consumer_group("g", "t")
     transactional = client.transactional_producer("id")
-    await transactional.init()
+    await transactional.init_transactions(member)
     await transactional.begin()
     made = {
         "Client": client,
         "AdminClient": client.admin,
         "Producer": await client.create_producer("t"),
         "Consumer": await client.subscribe("t", "s"),
-        "GroupConsumer": await client.consumer_group("g", "t"),
+        "GroupConsumer": member,
         "Transaction": await client.begin_transaction(),
         "TransactionScope": client.transaction(),
         "TransactionalProducer": transactional,

@@ -109,7 +109,8 @@ class GroupConsumer(Facade[AsyncGroupConsumer]):
                 of `offsets()`, messages that were acknowledged before are an error as well.
             txn: as for ack.
         Raises:
-            InvalidArgument: the consumer has not received messages up to this offset. No effect.
+            InvalidArgument: the consumer has not received messages up to this offset. The
+                transaction, if there is one, has failed.
             IllegalGeneration: the consumer does not have the partition, or has received nothing
                 since it was assigned again. The transaction, if there is one, has failed.
             TransactionConflict: as ack.

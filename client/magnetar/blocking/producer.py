@@ -55,6 +55,9 @@ class Producer(Facade[AsyncProducer]):
         A message that is too large for a batch is sent in parts, in a separate transaction.
         Cancelling the call does not take the message back; flush() raises if it fails.
 
+        In a transaction, a call that does not succeed makes the transaction fail, whatever the
+        reason: a bad argument, a timeout, a cancellation. Its commit is refused then.
+
         The message is checked and copied when the call begins. What is refused affects no other
         message, and what the caller changes later changes nothing.
 
@@ -108,7 +111,7 @@ class Producer(Facade[AsyncProducer]):
 
         Raises:
             QuotaExceeded: too many messages are unacknowledged. No effect; call flush(), or use
-                `enqueue`.
+                `enqueue`, as one always does in a transaction, which fails otherwise.
             MessageTooLarge: the message has to be sent in parts, which takes a transaction. No
                 effect; use `send` or `enqueue`, or give a transaction.
         """

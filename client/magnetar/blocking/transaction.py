@@ -8,6 +8,7 @@ from types import TracebackType
 from magnetar.blocking.facade import Facade
 from magnetar.enums import TransactionStatus
 from magnetar.message import Message, MessageColumns
+from magnetar.transactions.failed_call import FailedCall
 from magnetar.transactions.participants import TransactionPart
 from magnetar.transactions.transaction import Transaction as AsyncTransaction
 from magnetar.transactions.transaction_scope import TransactionScope as AsyncTransactionScope
@@ -177,6 +178,19 @@ class Transaction(Facade[AsyncTransaction]):
         """
         self._loop.wait(self.inner.ack_cumulative(message))
 
+    def fail(self, error: BaseException, call: FailedCall | None = None) -> None:
+        """Make an open transaction fail, since a send or an ack in it did not succeed.
+
+        Whatever the reason was: a program that goes on in spite of it must not commit the rest. One
+        that came too late for the transaction changes nothing.
+
+        Args:
+            error: what the call raises.
+            call: the call; None: not known.
+        Source: KafkaProducer.doSend, which puts the transaction into an abortable error.
+        """
+        self._loop.call(lambda: self.inner.fail(error, call))
+
     def commit(self, *, wait_finished: bool = False, fingerprint: str = "") -> None:
         """Commit the transaction: all of its messages and acks count, or none of them.
 
@@ -190,7 +204,8 @@ class Transaction(Facade[AsyncTransaction]):
             fingerprint: for a named sequence, the fingerprint of its content; see
                 Client.begin_named_transaction().
         Raises:
-            CommitRefused: a send or an ack had failed; the transaction was aborted.
+            CommitRefused: a send or an ack had failed, or its call did not succeed for any reason;
+                the transaction was aborted. The details name the topic and the partition.
             InvalidTxnState: the transaction was aborted by its timeout, by an administrator, or by
                 abort().
             OutcomeUnknown: no answer came in time. The transaction may be committed.

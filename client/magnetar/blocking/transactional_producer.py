@@ -180,7 +180,8 @@ class TransactionalProducer(Facade[AsyncTransactionalProducer]):
         Raises:
             InvalidTxnState: no transaction is open, or init_transactions() was not called.
             IllegalGeneration: the consumer has lost a partition. Abort, drop the batch, go on.
-            InvalidArgument: the consumer has not received messages up to this offset. No effect.
+            InvalidArgument: the consumer has not received messages up to this offset. The
+                transaction has failed.
             TransactionConflict: a message is acknowledged already. Abort.
         Source: KIP-447, sendOffsetsToTransaction.
         """

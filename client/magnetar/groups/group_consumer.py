@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from magnetar.arguments import checked, number
+from magnetar.arguments import check_of, checked, number
 from magnetar.config import ConsumerConfig
 from magnetar.enums import InitialPosition, SubscriptionType
 from magnetar.groups.assigned_receivers import AssignedReceivers
@@ -39,6 +39,8 @@ log = logging.getLogger("magnetar")
 MEMBER_ID_BITS = 128
 # How much later than it happened the group may learn that the application received a message.
 LOAN_MS_MAX = 100.0
+
+_check_offsets = check_of(Mapping[TopicPartition, int])
 
 
 class GroupConsumer(ConsumerBase):
@@ -167,7 +169,6 @@ class GroupConsumer(ConsumerBase):
         """Do the same as receive_batch, under the name that KIP-447 uses."""
         return await self.receive_batch(max_messages, timeout_s)
 
-    @checked
     async def ack_offsets(
         self,
         offsets: Mapping[TopicPartition, int],
@@ -181,22 +182,39 @@ class GroupConsumer(ConsumerBase):
                 of `offsets()`, messages that were acknowledged before are an error as well.
             txn: as for ack.
         Raises:
-            InvalidArgument: the consumer has not received messages up to this offset. No effect.
+            InvalidArgument: the consumer has not received messages up to this offset. The
+                transaction, if there is one, has failed.
             IllegalGeneration: the consumer does not have the partition, or has received nothing
                 since it was assigned again. The transaction, if there is one, has failed.
             TransactionConflict: as ack.
         """
         txn = given(txn, self._runtime, "ack")
+        if txn is None:
+            _check_offsets("offsets", offsets)
+            found = self._up_to(offsets, None)
+            await asyncio.gather(*(receiver.ack(ranges) for receiver, ranges in found))
+            return
+        try:
+            _check_offsets("offsets", offsets)
+            txn.require_open()
+            await self._ack_in_transaction(self._up_to(offsets, txn.number), txn)
+        except BaseException as error:
+            self._fail(txn, error)
+            raise
+
+    def _up_to(
+        self, offsets: Mapping[TopicPartition, int], number: int | None
+    ) -> list[tuple[PartitionReceiver, list[Range]]]:
+        """Return what was received below offsets, and is not acknowledged.
+
+        Args:
+            number: that of the transaction that acknowledges it, if there is one.
+        """
         self._require_usable()
         found: list[tuple[PartitionReceiver, list[Range]]] = []
         for place, offset in offsets.items():
-            try:
-                receiver = self._receivers.meant(TopicPartition(*place), offsets)
-            except IllegalGeneration as error:
-                self._fail(txn, error)
-                raise
+            receiver = self._receivers.meant(TopicPartition(*place), offsets)
             receiver.queue.check_given(offset)
-            number = None if txn is None else txn.number
             unacked = receiver.unacked
             ranges = IntervalSet(unacked.given_up_to(offset - 1, number) if offset else ())
             if isinstance(offsets, Offsets):
@@ -205,10 +223,7 @@ class GroupConsumer(ConsumerBase):
                     ranges.remove_all(unacked.acked_in(number))
             if ranges:
                 found.append((receiver, list(ranges)))
-        if txn is not None:
-            await self._ack_in_transaction(found, txn)
-        else:
-            await asyncio.gather(*(receiver.ack(ranges) for receiver, ranges in found))
+        return found
 
     @checked
     async def seek(

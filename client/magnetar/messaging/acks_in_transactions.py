@@ -15,6 +15,7 @@ from magnetar.link.topic_route import TopicRoute
 from magnetar.messaging.acks import TransactionAcks
 from magnetar.messaging.interval_set import Range
 from magnetar.messaging.unacked_tracker import UnackedTracker
+from magnetar.transactions.failed_call import FailedCall
 from magnetar_core.errors import MagnetarError
 from magnetar_core.ids import SubscriptionName, TxnID
 from magnetar_core.wire import common_pb2
@@ -113,7 +114,7 @@ class AcksInTransactions:
             self._consumer_id,
             member=self._member,
             on_confirmed=lambda ranges: unacked.ack_in_transaction_confirmed(number, ranges),
-            on_failed=txn.doom,
+            on_failed=lambda error: txn.doom(error, FailedCall.ack_on(self._name)),
             on_refused=self._on_refused,
             on_ended=lambda committed: self._ended(number, committed),
             on_doubted=txn.doubt,

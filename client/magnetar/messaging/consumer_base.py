@@ -7,17 +7,17 @@ assigns. Each of them says which of its receivers a message belongs to.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Self
 
 from magnetar.arguments import number, refusal
 from magnetar.enums import InitialPosition, SubscriptionType
-from magnetar.link.in_flight import copy_error
 from magnetar.message import Message, MessageColumns, ReceivedBatch
 from magnetar.messaging.interval_set import IntervalSet, Range
 from magnetar.messaging.message_source import MessageSource
 from magnetar.messaging.partition_receiver import PartitionReceiver
 from magnetar.messaging.seeking import seek_command
+from magnetar.transactions.failed_call import FailedCall
 from magnetar.transactions.transaction import Transaction
 from magnetar.transactions.transaction_block import (
     NOT_GIVEN,
@@ -25,7 +25,7 @@ from magnetar.transactions.transaction_block import (
     given,
     require_outside,
 )
-from magnetar_core.errors import IllegalGeneration, InvalidArgument, MagnetarError
+from magnetar_core.errors import InvalidArgument
 from magnetar_core.ids import MessageId
 
 Acknowledged = Message | MessageId
@@ -72,10 +72,16 @@ class ConsumerBase(MessageSource):
             MagnetarError: as ack.
         """
         txn = given(txn, self._runtime, "ack")
-        by_receiver = self._by_receiver(messages, txn)
         if txn is not None:
-            await self._ack_in_transaction(by_receiver, txn)
-        elif len(by_receiver) == 1:
+            try:
+                txn.require_open()
+                await self._ack_in_transaction(self._by_receiver(messages), txn)
+            except BaseException as error:
+                self._fail(txn, error, messages)
+                raise
+            return
+        by_receiver = self._by_receiver(messages)
+        if len(by_receiver) == 1:
             receiver, ranges = by_receiver[0]
             await receiver.ack(ranges)
         else:
@@ -113,11 +119,17 @@ class ConsumerBase(MessageSource):
             return
         if isinstance(messages, Message | MessageId):
             messages = (messages,)
-        for receiver, ranges in self._by_receiver(messages, txn):
-            if txn is not None:
-                receiver.ack_in_transaction(ranges, txn)
-            else:
+        if txn is None:
+            for receiver, ranges in self._by_receiver(messages):
                 receiver.ack_nowait(ranges)
+            return
+        try:
+            txn.require_open()
+            for receiver, ranges in self._by_receiver(messages):
+                receiver.ack_in_transaction(ranges, txn)
+        except BaseException as error:
+            self._fail(txn, error, messages)
+            raise
 
     def extend_acks(self, message: object) -> bool:
         """Acknowledge a message if no event loop is needed for it; any thread may call this.
@@ -146,18 +158,22 @@ class ConsumerBase(MessageSource):
             MagnetarError: as ack.
         """
         txn = given(txn, self._runtime, "ack")
-        if self._type in (SubscriptionType.SHARED, SubscriptionType.KEY_SHARED):
-            raise InvalidArgument("a shared subscription has no cumulative acks")
-        receiver, first, last = self._place_for(message, txn)
         if txn is None:
+            receiver, _, last = self._place_cumulative(message)
             await receiver.ack_up_to(last)
             return
-        held = IntervalSet(receiver.unacked.held_up_to(last))
-        held.add(first, last)
-        receipt = receiver.ack_in_transaction(list(held), txn, cumulative=True)
-        txn.join_soon()
-        await asyncio.shield(receipt)
-        await txn.joined()
+        try:
+            txn.require_open()
+            receiver, first, last = self._place_cumulative(message)
+            held = IntervalSet(receiver.unacked.held_up_to(last))
+            held.add(first, last)
+            receipt = receiver.ack_in_transaction(list(held), txn, cumulative=True)
+            txn.join_soon()
+            await asyncio.shield(receipt)
+            await txn.joined()
+        except BaseException as error:
+            self._fail(txn, error, message)
+            raise
 
     async def flush_acks(self) -> None:
         """Wait until all acks outside of transactions are confirmed.
@@ -243,8 +259,7 @@ class ConsumerBase(MessageSource):
     def _place(self, message: Acknowledged) -> Place:
         """Return the receiver of a message, and its first and last offset."""
         self._require_usable()
-        if not isinstance(message, Message | MessageId):
-            raise refusal("message", message, "a Message or a MessageId")
+        _check_acknowledged(message)
         message_id = message.message_id if isinstance(message, Message) else message
         receiver = self._receiver_of(message)
         receiver.check_ledger(message_id.ledger_id)
@@ -253,41 +268,49 @@ class ConsumerBase(MessageSource):
             return receiver, offset, message.last_offset
         return receiver, offset, receiver.queue.last_offset_of(offset)
 
-    def _place_for(self, message: Acknowledged, txn: Transaction | None) -> Place:
-        """Do the same as _place. If the partition was given away, the transaction fails."""
-        try:
-            return self._place(message)
-        except IllegalGeneration as error:
-            self._fail(txn, error)
-            raise
+    def _place_cumulative(self, message: Acknowledged) -> Place:
+        if self._type in (SubscriptionType.SHARED, SubscriptionType.KEY_SHARED):
+            raise InvalidArgument("a shared subscription has no cumulative acks")
+        return self._place(message)
 
     def _by_receiver(
-        self, messages: Iterable[Acknowledged] | MessageColumns, txn: Transaction | None
+        self, messages: Iterable[Acknowledged] | MessageColumns
     ) -> list[tuple[PartitionReceiver, list[Range]]]:
         self._require_usable()
         if not isinstance(messages, Iterable):
             raise refusal("messages", messages, "messages or their ids, or MessageColumns")
         if isinstance(messages, MessageColumns):
-            receiver, _, _ = self._place_for(Message(messages.batch, messages.start), txn)
+            receiver, _, _ = self._place(Message(messages.batch, messages.start))
             return [(receiver, [(messages.first_offset, messages.last_offset)])]
         found: dict[PartitionReceiver, IntervalSet] = {}
         for message, count in _consecutive(messages):
-            receiver, first, last = self._place_for(message, txn)
+            receiver, first, last = self._place(message)
             found.setdefault(receiver, IntervalSet()).add(first, last + count - 1)
         return [(receiver, list(ranges)) for receiver, ranges in found.items()]
 
-    @staticmethod
-    def _fail(txn: Transaction | None, error: MagnetarError) -> None:
-        """Make a transaction fail, since a message in it cannot be acknowledged.
+    def _fail(self, txn: object, error: BaseException, messages: object = None) -> None:
+        """Make a transaction fail, since an ack in it did not succeed.
 
-        What was sent for the message must not count either.
+        What was sent for the messages must not count either.
 
-        Raises:
-            InvalidTxnState: the transaction takes no more sends and acks in any case.
+        Args:
+            messages: those that were to be acknowledged.
         """
-        if txn is not None:
-            txn.require_open()
-            txn.doom(copy_error(error))
+        if not isinstance(txn, Transaction):
+            raise refusal("txn", txn, "a Transaction") from None
+        if isinstance(messages, Sequence) and not isinstance(messages, MessageId):
+            messages = messages[0] if messages else None
+        topic, partition = "", None
+        if isinstance(messages, Message | MessageColumns):
+            topic, partition = messages.topic, messages.partition
+        elif isinstance(messages, MessageId):
+            partition = messages.partition
+        txn.fail(error, FailedCall(topic, partition, self.subscription))
+
+
+def _check_acknowledged(message: object) -> None:
+    if not isinstance(message, Message | MessageId):
+        raise refusal("message", message, "a Message or a MessageId")
 
 
 def _consecutive(messages: Iterable[Acknowledged]) -> Iterator[tuple[Acknowledged, int]]:
@@ -311,6 +334,7 @@ def _consecutive(messages: Iterable[Acknowledged]) -> Iterator[tuple[Acknowledge
             first, batch, start = message, message.batch, message.place
             next_place = start + 1
         else:
+            _check_acknowledged(message)
             if first is not None:
                 yield first, next_place - start
             first, batch, start, next_place = message, None, 0, 1

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from itertools import repeat
-from typing import TYPE_CHECKING
 
 from magnetar.arguments import integer, refusal
 from magnetar.column_batch import ColumnBatch
@@ -25,6 +24,8 @@ from magnetar.messaging.message_arguments import (
     checked_message,
 )
 from magnetar.messaging.partition_sender import PartitionSender
+from magnetar.transactions.failed_call import FailedCall
+from magnetar.transactions.transaction import Transaction
 from magnetar.transactions.transaction_block import (
     NOT_GIVEN,
     NotGiven,
@@ -34,9 +35,6 @@ from magnetar.transactions.transaction_block import (
 from magnetar.transactions.txn_send import TxnSend
 from magnetar_core.errors import InvalidArgument, MagnetarError, OutcomeUnknown, QuotaExceeded
 from magnetar_core.ids import MessageId
-
-if TYPE_CHECKING:
-    from magnetar.transactions.transaction import Transaction
 
 
 class Producer:
@@ -117,6 +115,9 @@ class Producer:
         A message that is too large for a batch is sent in parts, in a separate transaction.
         Cancelling the call does not take the message back; flush() raises if it fails.
 
+        In a transaction, a call that does not succeed makes the transaction fail, whatever the
+        reason: a bad argument, a timeout, a cancellation. Its commit is refused then.
+
         The message is checked and copied when the call begins. What is refused affects no other
         message, and what the caller changes later changes nothing.
 
@@ -143,11 +144,15 @@ class Producer:
             MagnetarError: the broker refused the message.
         """
         txn = given(txn, self._runtime, "send")
-        message = checked_message(value, key, properties, event_time_ms)
-        partition = self._checked_partition(partition)
-        if self._budget.full:
-            await self._budget.room()
-        return await self._send(message, partition, txn)
+        try:
+            message = checked_message(value, key, properties, event_time_ms)
+            partition = self._checked_partition(partition)
+            if self._budget.full:
+                await self._budget.room()
+            return await self._send(message, partition, txn)
+        except BaseException as error:
+            self._fail(txn, error, key, partition)
+            raise
 
     async def _send(
         self, message: Checked, partition: int | None, txn: Transaction | None
@@ -189,7 +194,7 @@ class Producer:
 
         Raises:
             QuotaExceeded: too many messages are unacknowledged. No effect; call flush(), or use
-                `enqueue`.
+                `enqueue`, as one always does in a transaction, which fails otherwise.
             MessageTooLarge: the message has to be sent in parts, which takes a transaction. No
                 effect; use `send` or `enqueue`, or give a transaction.
         """
@@ -198,24 +203,27 @@ class Producer:
             if self._open_blocks:
                 require_outside(self._runtime, "send")
             txn = None
-        if self._budget.full:
-            raise QuotaExceeded(
-                "too much is unacknowledged: pending_bytes_max or pending_messages_max"
-            )
-        # The way of a bare value, here and in `enqueue`: one call less for each message.
-        if (
-            key is None
-            and partition is None
-            and properties is None
-            and event_time_ms is None
-            and not self._closed
-        ):
-            bare = self._plain[self._sticky] if txn is None else self._sender(None, None, txn)
-            if bare.add_value(value):
-                return
-        value, key, encoded, event_time_ms = checked_message(value, key, properties, event_time_ms)
-        sender = self._sender(key, self._checked_partition(partition), txn)
-        sender.add(value, key, encoded, event_time_ms)
+        try:
+            if self._budget.full:
+                raise QuotaExceeded(
+                    "too much is unacknowledged: pending_bytes_max or pending_messages_max"
+                )
+            # The way of a bare value, here and in `enqueue`: one call less for each message.
+            if (
+                key is None
+                and partition is None
+                and properties is None
+                and event_time_ms is None
+                and not self._closed
+            ):
+                bare = self._plain[self._sticky] if txn is None else self._sender(None, None, txn)
+                if bare.add_value(value):
+                    return
+            message = checked_message(value, key, properties, event_time_ms)
+            self._sender(message[1], self._checked_partition(partition), txn).add(*message)
+        except BaseException as error:
+            self._fail(txn, error, key, partition)
+            raise
 
     async def enqueue(
         self,
@@ -242,29 +250,33 @@ class Producer:
             if self._open_blocks:
                 require_outside(self._runtime, "send")
             txn = None
-        if (
-            key is None
-            and partition is None
-            and properties is None
-            and event_time_ms is None
-            and not self._closed
-            and not self._budget.full
-        ):
-            bare = self._plain[self._sticky] if txn is None else self._sender(None, None, txn)
-            if bare.add_value(value):
+        try:
+            if (
+                key is None
+                and partition is None
+                and properties is None
+                and event_time_ms is None
+                and not self._closed
+                and not self._budget.full
+            ):
+                bare = self._plain[self._sticky] if txn is None else self._sender(None, None, txn)
+                if bare.add_value(value):
+                    return
+            message = checked_message(value, key, properties, event_time_ms)
+            partition = self._checked_partition(partition)
+            if self._budget.full:
+                await self._budget.room()
+            sender = self._sender(message[1], partition, txn)
+            if txn is None and sender.needs_parts(*message[:3]):
+                await self._send(message, sender.name.partition, None)
                 return
-        message = checked_message(value, key, properties, event_time_ms)
-        partition = self._checked_partition(partition)
-        if self._budget.full:
-            await self._budget.room()
-        sender = self._sender(message[1], partition, txn)
-        if txn is None and sender.needs_parts(*message[:3]):
-            await self._send(message, sender.name.partition, None)
-            return
-        sender.add(*message)
-        if sender.is_empty:
-            # A batch is full: let it leave, and others have their turn.
-            await asyncio.sleep(0)
+            sender.add(*message)
+            if sender.is_empty:
+                # A batch is full: let it leave, and others have their turn.
+                await asyncio.sleep(0)
+        except BaseException as error:
+            self._fail(txn, error, key, partition)
+            raise
 
     async def send_many(
         self,
@@ -289,27 +301,31 @@ class Producer:
             MessageTooLarge: a message exceeds message_bytes_max. No effect.
         """
         txn = given(txn, self._runtime, "send")
-        values = checked_column("values", values)
-        keys = None if keys is None else checked_column("keys", keys)
-        partition = self._checked_partition(partition)
-        largest = self._check_sizes(values, keys)
-        if largest > self._config.batch_bytes_max:
-            # This is rare, and each large message fills a batch or more.
-            for number, value in enumerate(values):
-                key = None if keys is None else keys[number]
-                await self.enqueue(value, key, partition=partition, txn=txn)
-            return
-        step = self._config.batch_messages_max
-        for start in range(0, len(values), step):
-            if self._budget.full:
-                await self._budget.room()
-            some = values[start : start + step]
-            if keys is None or self._route.partition_count == 1 or partition is not None:
-                sender = self._sender(None, partition, txn)
-                sender.add_many(some, None if keys is None else keys[start : start + step])
-            else:
-                self._add_by_key(some, keys[start : start + step], txn)
-            await asyncio.sleep(0)
+        try:
+            values = checked_column("values", values)
+            keys = None if keys is None else checked_column("keys", keys)
+            partition = self._checked_partition(partition)
+            largest = self._check_sizes(values, keys)
+            if largest > self._config.batch_bytes_max:
+                # This is rare, and each large message fills a batch or more.
+                for number, value in enumerate(values):
+                    key = None if keys is None else keys[number]
+                    await self.enqueue(value, key, partition=partition, txn=txn)
+                return
+            step = self._config.batch_messages_max
+            for start in range(0, len(values), step):
+                if self._budget.full:
+                    await self._budget.room()
+                some = values[start : start + step]
+                if keys is None or self._route.partition_count == 1 or partition is not None:
+                    sender = self._sender(None, partition, txn)
+                    sender.add_many(some, None if keys is None else keys[start : start + step])
+                else:
+                    self._add_by_key(some, keys[start : start + step], txn)
+                await asyncio.sleep(0)
+        except BaseException as error:
+            self._fail(txn, error, None, partition)
+            raise
 
     async def send_columns(
         self,
@@ -333,18 +349,22 @@ class Producer:
             MagnetarError: the transaction failed before.
         """
         txn = given(txn, self._runtime, "send")
-        partition = self._checked_partition(partition)
-        for batch in batches:
-            if not isinstance(batch, ColumnBatch):
-                raise refusal("batches", batch, "an iterable of ColumnBatch")
-            batch.check_sizes(self._config.message_bytes_max)
-            payload = batch.encode(self._config.codec)
-            if self._budget.full:
-                await self._budget.room()
-            sender = self._sender(None, partition, txn)
-            sender.add_encoded(payload, batch.count, batch.byte_count)
-            # Let it leave, and others have their turn.
-            await asyncio.sleep(0)
+        try:
+            partition = self._checked_partition(partition)
+            for batch in batches:
+                if not isinstance(batch, ColumnBatch):
+                    raise refusal("batches", batch, "an iterable of ColumnBatch")
+                batch.check_sizes(self._config.message_bytes_max)
+                payload = batch.encode(self._config.codec)
+                if self._budget.full:
+                    await self._budget.room()
+                sender = self._sender(None, partition, txn)
+                sender.add_encoded(payload, batch.count, batch.byte_count)
+                # Let it leave, and others have their turn.
+                await asyncio.sleep(0)
+        except BaseException as error:
+            self._fail(txn, error, None, partition)
+            raise
 
     async def flush(self) -> None:
         """Wait until all messages sent so far are confirmed, or have failed.
@@ -391,6 +411,17 @@ class Producer:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+    def _fail(self, txn: object, error: BaseException, key: object, partition: object) -> None:
+        """Make the transaction of a call fail, if there is one, since the call did not succeed."""
+        if txn is None:
+            return
+        if not isinstance(txn, Transaction):
+            raise refusal("txn", txn, "a Transaction") from None
+        if partition is None and isinstance(key, bytes):
+            partition = partition_of_key(key, self._route.partition_count)
+        chosen = partition if isinstance(partition, int) else None
+        txn.fail(error, FailedCall(self.topic, chosen))
 
     def _checked_partition(self, partition: object) -> int | None:
         """Check the number of a partition.
@@ -444,7 +475,7 @@ class Producer:
             partition,
             self.producer_id,
             self._budget,
-            on_failed=lambda error, _: txn.doom(error),
+            on_failed=lambda error, _: txn.doom(error, FailedCall(self.topic, partition)),
             on_batch_closed=self._rotate if txn.has_begun else partial(self._outgrown, txn),
             plain=self._plain[partition],
         )

@@ -13,13 +13,15 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
-from magnetar.arguments import checked
+from magnetar.arguments import checked, refusal
 from magnetar.enums import TransactionStatus
-from magnetar.errors import CommitRefused
+from magnetar.errors import CommitRefused, failure_of
+from magnetar.link.in_flight import copy_error
 from magnetar.link.runtime import Runtime
 from magnetar.message import Message, MessageColumns
 from magnetar.transactions.beginning import Begin, Beginning, Begun
 from magnetar.transactions.end_requests import EndRequests
+from magnetar.transactions.failed_call import FailedCall
 from magnetar.transactions.outcome_inquiry import OutcomeInquiry
 from magnetar.transactions.participants import Participants, TransactionPart
 from magnetar.transactions.producer_identity import ProducerIdentity
@@ -108,6 +110,8 @@ class Transaction:
         # Whether the application has prepared, committed, aborted or left it, or tried to.
         self._is_ended_here = False
         self._failure: MagnetarError | None = None
+        # Which send or ack that was; None: it was neither, or nothing has failed.
+        self._failed_call: FailedCall | None = None
         # The error of a coordinator that no longer knows the transaction.
         self._forgotten: TxnNotFound | TxnForgotten | None = None
         # The messages of a lazy transaction that never began.
@@ -299,15 +303,21 @@ class Transaction:
             MagnetarError: as ack.
         """
         self.require_open()
-        if isinstance(messages, MessageColumns):
-            consumer = self._consumer(Message(messages.batch, messages.start))
-            await consumer.ack_many(messages, txn=self)
-            return
-        by_consumer: dict[Acknowledging, list[Message]] = {}
-        for message in messages:
-            by_consumer.setdefault(self._consumer(message), []).append(message)
-        for consumer, its_messages in by_consumer.items():
-            await consumer.ack_many(its_messages, txn=self)
+        try:
+            if isinstance(messages, MessageColumns):
+                consumer = self._consumer(Message(messages.batch, messages.start))
+                await consumer.ack_many(messages, txn=self)
+                return
+            if not isinstance(messages, Iterable):
+                raise refusal("messages", messages, "messages, or MessageColumns")
+            by_consumer: dict[Acknowledging, list[Message]] = {}
+            for message in messages:
+                by_consumer.setdefault(self._consumer(message), []).append(message)
+            for consumer, its_messages in by_consumer.items():
+                await consumer.ack_many(its_messages, txn=self)
+        except BaseException as error:
+            self.fail(error)
+            raise
 
     async def ack_cumulative(self, message: Message) -> None:
         """Acknowledge in the transaction what its consumer received of a partition up to a message.
@@ -325,8 +335,8 @@ class Transaction:
         self.require_open()
         try:
             return await self._producers.of(topic)
-        except MagnetarError as error:
-            self.doom(error)
+        except BaseException as error:
+            self.fail(error, FailedCall(topic if isinstance(topic, str) else ""))
             raise
 
     def _consumer(self, message: object) -> Acknowledging:
@@ -414,13 +424,38 @@ class Transaction:
             raise InvalidTxnState(f"{self._name} was aborted")
         self._require_sound()
 
-    def doom(self, error: MagnetarError) -> None:
-        """Make the transaction fail, since a send or an ack in it failed.
+    def fail(self, error: BaseException, call: FailedCall | None = None) -> None:
+        """Make an open transaction fail, since a send or an ack in it did not succeed.
+
+        Whatever the reason was: a program that goes on in spite of it must not commit the rest. One
+        that came too late for the transaction changes nothing.
+
+        Args:
+            error: what the call raises.
+            call: the call; None: not known.
+        Source: KafkaProducer.doSend, which puts the transaction into an abortable error.
+        """
+        if self._phase is not Phase.OPEN or self._failure is not None:
+            return
+        name = "a send or an ack" if call is None else str(call)
+        if isinstance(error, asyncio.CancelledError):
+            self.doom(OutcomeUnknown(f"{name} was cancelled before it was confirmed"), call)
+        elif isinstance(error, MagnetarError):
+            self.doom(copy_error(error), call)
+        else:
+            self.doom(failure_of(error, name), call)
+
+    def doom(self, error: MagnetarError, call: FailedCall | None = None) -> None:
+        """Make the transaction fail.
 
         Buffered messages and acks are dropped, and commit() will raise CommitRefused.
+
+        Args:
+            error: the reason.
+            call: the send or the ack that has failed; None: it was neither.
         """
         if self._failure is None:
-            self._failure = error
+            self._failure, self._failed_call = error, call
             log.info("transaction %s failed: %s", self._name, error)
             for sender in self._participants.senders:
                 if isinstance(sender.failure, Gone | TopicNotFound):
@@ -457,7 +492,8 @@ class Transaction:
             fingerprint: for a named sequence, the fingerprint of its content; see
                 Client.begin_named_transaction().
         Raises:
-            CommitRefused: a send or an ack had failed; the transaction was aborted.
+            CommitRefused: a send or an ack had failed, or its call did not succeed for any reason;
+                the transaction was aborted. The details name the topic and the partition.
             InvalidTxnState: the transaction was aborted by its timeout, by an administrator, or by
                 abort().
             OutcomeUnknown: no answer came in time. The transaction may be committed.
@@ -661,8 +697,8 @@ class Transaction:
         if not aborting:
             self._move(Event.LEFT)
             self._release(committed=False)
-            raise CommitRefused(f"the part in {self._name} is void: {failure}") from failure
-        refused = CommitRefused(f"{self._name} was aborted: {failure}")
+            raise self._refusal(f"the part in {self._name} is void") from failure
+        refused = self._refusal(f"{self._name} was aborted")
         # Now: if the client is closed, the abort does not begin.
         self._move(Event.ABORT_REQUESTED)
         await self._abort_apart(self._abort(), refused)
@@ -676,7 +712,7 @@ class Transaction:
         """
         if self._failure is not None:
             self._settle(TransactionStatus.ABORTED)
-            raise CommitRefused(f"{self._name} was aborted: {self._failure}") from self._failure
+            raise self._refusal(f"{self._name} was aborted") from self._failure
         senders = self._participants.senders
         sender = senders[0] if senders else None
         if sender is None or sender.plain is None or not self._whole.has_something(sender):
@@ -694,8 +730,9 @@ class Transaction:
             raise
         except MagnetarError as error:
             self._failure = error
+            self._failed_call = FailedCall.send_to(sender.name)
             self._settle(TransactionStatus.ABORTED)
-            raise CommitRefused(f"{self._name} was aborted: {error}") from error
+            raise self._refusal(f"{self._name} was aborted") from error
         self._settle(TransactionStatus.COMMITTED)
 
     async def _ask_commit(self, wait_finished: bool, fingerprint: str) -> None:
@@ -782,7 +819,20 @@ class Transaction:
 
     def _require_sound(self) -> None:
         if self._failure is not None:
-            raise InvalidTxnState(f"{self._name} has failed; abort it") from self._failure
+            raise InvalidTxnState(
+                f"{self._name} has failed, abort it: {self._reason}"
+            ) from self._failure
+
+    def _refusal(self, happened: str) -> CommitRefused:
+        """Return the error of a commit when a send or an ack has failed."""
+        details = {} if self._failed_call is None else self._failed_call.details
+        return CommitRefused(f"{happened}: {self._reason}", **details)
+
+    @property
+    def _reason(self) -> str:
+        """Why it has failed, in messages for people."""
+        error = f"{type(self._failure).__name__}: {self._failure}"
+        return error if self._failed_call is None else f"{self._failed_call} failed: {error}"
 
     def doubt(self) -> None:
         """Ask the coordinator at once whether somebody else has ended the transaction.

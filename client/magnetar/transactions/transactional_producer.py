@@ -294,9 +294,14 @@ class TransactionalProducer:
             InvalidTxnState: no transaction is open.
             MagnetarError: as Consumer.ack.
         """
-        await consumer.ack_many(messages, txn=self._open_transaction("acknowledge"))
+        transaction = self._open_transaction("acknowledge")
+        try:
+            await consumer.ack_many(messages, txn=transaction)
+        except BaseException as error:
+            # Most errors have done so already.
+            transaction.fail(error)
+            raise
 
-    @checked
     async def send_offsets_to_transaction(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Acknowledge in the transaction all messages that the consumer received below offsets.
 
@@ -306,14 +311,19 @@ class TransactionalProducer:
         Raises:
             InvalidTxnState: no transaction is open, or init_transactions() was not called.
             IllegalGeneration: the consumer has lost a partition. Abort, drop the batch, go on.
-            InvalidArgument: the consumer has not received messages up to this offset. No effect.
+            InvalidArgument: the consumer has not received messages up to this offset. The
+                transaction has failed.
             TransactionConflict: a message is acknowledged already. Abort.
         Source: KIP-447, sendOffsetsToTransaction.
         """
         transaction = self._open_transaction("send_offsets_to_transaction")
-        if self._consumer is None:
-            raise InvalidTxnState("call init_transactions(consumer) first")
-        await self._consumer.ack_offsets(offsets, txn=transaction)
+        try:
+            if self._consumer is None:
+                raise InvalidTxnState("call init_transactions(consumer) first")
+            await self._consumer.ack_offsets(offsets, txn=transaction)
+        except BaseException as error:
+            transaction.fail(error)
+            raise
 
     async def prepare(self) -> PreparedTxnState:
         """Confirm all sends and acks. After that only commit, abort and complete are allowed.

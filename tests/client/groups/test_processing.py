@@ -17,6 +17,7 @@ from tests.waiting import turns, until
 
 from magnetar import (
     Client,
+    CommitRefused,
     GroupConsumer,
     IllegalGeneration,
     InvalidArgument,
@@ -105,7 +106,9 @@ def test_offsets_need_a_consumer_and_an_open_transaction() -> None:
         await producer.begin()
         with pytest.raises(InvalidArgument, match="beyond"):
             await producer.send_offsets_to_transaction({P0: 99})
-        # That said nothing about what else is in the transaction.
+        with pytest.raises(CommitRefused, match="beyond"):
+            await producer.commit()
+        await producer.begin()
         await producer.send_offsets_to_transaction(offsets(messages))
         await producer.commit()
         await producer.begin()
