@@ -54,6 +54,7 @@ INTERNAL = {
         "cover",
         "doom",
         "doubt",
+        "fail",
         "has_ended",
         "is_in_doubt",
         "join_soon",

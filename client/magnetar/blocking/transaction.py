@@ -8,7 +8,6 @@ from types import TracebackType
 from magnetar.blocking.facade import Facade
 from magnetar.enums import TransactionStatus
 from magnetar.message import Message, MessageColumns
-from magnetar.transactions.failed_call import FailedCall
 from magnetar.transactions.participants import TransactionPart
 from magnetar.transactions.transaction import Transaction as AsyncTransaction
 from magnetar.transactions.transaction_scope import TransactionScope as AsyncTransactionScope
@@ -177,19 +176,6 @@ class Transaction(Facade[AsyncTransaction]):
             MagnetarError: as ack.
         """
         self._loop.wait(self.inner.ack_cumulative(message))
-
-    def fail(self, error: BaseException, call: FailedCall | None = None) -> None:
-        """Make an open transaction fail, since a send or an ack in it did not succeed.
-
-        Whatever the reason was: a program that goes on in spite of it must not commit the rest. One
-        that came too late for the transaction changes nothing.
-
-        Args:
-            error: what the call raises.
-            call: the call; None: not known.
-        Source: KafkaProducer.doSend, which puts the transaction into an abortable error.
-        """
-        self._loop.call(lambda: self.inner.fail(error, call))
 
     def commit(self, *, wait_finished: bool = False, fingerprint: str = "") -> None:
         """Commit the transaction: all of its messages and acks count, or none of them.

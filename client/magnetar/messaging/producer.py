@@ -302,6 +302,7 @@ class Producer:
         """
         txn = given(txn, self._runtime, "send")
         try:
+            _checked_transaction(txn)
             values = checked_column("values", values)
             keys = None if keys is None else checked_column("keys", keys)
             partition = self._checked_partition(partition)
@@ -350,6 +351,7 @@ class Producer:
         """
         txn = given(txn, self._runtime, "send")
         try:
+            _checked_transaction(txn)
             partition = self._checked_partition(partition)
             for batch in batches:
                 if not isinstance(batch, ColumnBatch):
@@ -414,10 +416,9 @@ class Producer:
 
     def _fail(self, txn: object, error: BaseException, key: object, partition: object) -> None:
         """Make the transaction of a call fail, if there is one, since the call did not succeed."""
+        txn = _checked_transaction(txn)
         if txn is None:
             return
-        if not isinstance(txn, Transaction):
-            raise refusal("txn", txn, "a Transaction") from None
         if partition is None and isinstance(key, bytes):
             partition = partition_of_key(key, self._route.partition_count)
         chosen = partition if isinstance(partition, int) else None
@@ -521,3 +522,14 @@ class Producer:
             raised = copy_error(error)
             raised.add_note(f"{count} messages to {self.topic} failed since the last flush")
             raise raised
+
+
+def _checked_transaction(txn: object) -> Transaction | None:
+    """Check what a caller gives as a transaction.
+
+    Raises:
+        InvalidArgument: it is something else.
+    """
+    if txn is None or isinstance(txn, Transaction):
+        return txn
+    raise refusal("txn", txn, "a Transaction") from None
