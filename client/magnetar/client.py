@@ -226,7 +226,7 @@ class Client(Readings):
         )
         settings = GroupSettings(
             group=group,
-            topics=(topics,) if isinstance(topics, str) else tuple(topics or ()),
+            topics=(topics,) if isinstance(topics, str) else tuple(dict.fromkeys(topics or ())),
             pattern=pattern or "",
             instance_id=instance_id,
             session_timeout_s=session_timeout_s,

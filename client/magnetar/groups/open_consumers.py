@@ -50,7 +50,9 @@ class OpenConsumers:
             except KeyError:
                 raise InvalidArgument(f"{type!r} is not a type of subscription") from None
         route = await self._cluster.route(topic)
-        wanted = tuple(range(route.partition_count) if partitions is None else partitions)
+        # Each one once, or its receivers would take the partition from each other.
+        named = range(route.partition_count) if partitions is None else partitions
+        wanted = tuple(dict.fromkeys(named))
         if not wanted or not all(0 <= one < route.partition_count for one in wanted):
             raise InvalidArgument(f"{topic} has no partitions {list(wanted)}")
         consumer = Consumer(

@@ -605,3 +605,14 @@ def test_a_dead_letter_that_cannot_move_stays() -> None:
         moving.cancel()
 
     run(test)
+
+
+def test_a_partition_that_is_named_twice_has_one_receiver() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("t", 3)
+        consumer = await client.subscribe("t", "s", partitions=[2, 0, 2, 2])
+        assert consumer.partitions == (2, 0)
+        attached = [one.subscription.partition for one in cluster.play.commands("subscribe")]
+        assert sorted(attached) == [0, 2]
+
+    run(test)
