@@ -4,7 +4,7 @@
 does not fit gets InvalidArgument, which names the argument, what was given and what is accepted:
 otherwise it would fail where a command is built, perhaps in a background task whose failure nobody
 expects. Values of other types with the same meaning are converted: an integer of numpy becomes int.
-Classes are checked by isinstance; protocols and callables are not checked.
+Classes, and protocols that can be checked at run time, are checked by isinstance.
 """
 
 from __future__ import annotations
@@ -104,6 +104,23 @@ def number(name: str, value: object) -> float:
         raise refusal(name, value, "a number")
     # Any other kind of number, such as those of numpy, would surprise event loops.
     return float(value)
+
+
+def copied(value: Any) -> Any:
+    """Copy a buffer or a mapping, which its owner may change; return other values as they are.
+
+    So is one that cannot be read: whatever checks it says what is wrong.
+    """
+    if value is None or type(value) is bytes:
+        return value
+    try:
+        if isinstance(value, bytearray | memoryview):
+            return bytes(value)
+        if isinstance(value, Mapping):
+            return dict(value)
+    except Exception:
+        pass
+    return value
 
 
 def checked(function: Callable[P, R]) -> Callable[P, R]:
@@ -214,7 +231,9 @@ def _kind_of(hint: Any) -> _Kind:
         return _items(origin, inner[0])
     if origin is Mapping:
         return _mapping(*map(check_of, inner))
-    if not isinstance(hint, type) or getattr(hint, "_is_protocol", False):
+    if origin is Callable:
+        return _Kind("a callable", callable, _unchecked)
+    if not isinstance(hint, type):
         return _Kind("anything", lambda value: True, _unchecked)
     if issubclass(hint, tuple) and hasattr(hint, "_fields"):
         return _named_tuple(hint)

@@ -17,6 +17,7 @@ from tests.waiting import turns
 from magnetar import (
     Client,
     ClientConfig,
+    CommitRefused,
     ConsumerConfig,
     DeadLetterPolicy,
     MessageId,
@@ -188,6 +189,44 @@ def test_what_is_given_as_several_is_copied_at_the_call() -> None:
     assert taken == [(1, 2)]
     with pytest.raises(InvalidArgument, match="partitions must be an int from 0 to 4294967295"):
         take([RANGES["partitions"][1] + 1])
+
+
+@pytest.mark.parametrize("wrong", [None, 5, object(), [5]])
+def test_consumers_refuse_what_is_no_message(wrong: Any) -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("t")
+        consumer: Any = await client.subscribe("t", "s")
+        member: Any = await client.consumer_group("g", "t")
+        for call in consumer.nack, consumer.nack_many, member.nack, member.nack_many, member.has:
+            with pytest.raises(InvalidArgument, match=r"messages? must be"):
+                call(wrong)
+
+    run(test)
+
+
+@pytest.mark.parametrize("wrong", [None, 5, "consumer"])
+def test_a_transactional_producer_refuses_what_is_no_consumer(wrong: Any) -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        producer = client.transactional_producer()
+        with pytest.raises(InvalidArgument, match="consumer must be"):
+            await producer.init_transactions(wrong)
+        await producer.begin()
+        with pytest.raises(InvalidArgument, match="consumer must be"):
+            await producer.acknowledge(wrong, [])
+        with pytest.raises(CommitRefused):
+            await producer.commit()
+
+    run(test)
+
+
+def test_callbacks_are_callables() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("t")
+        callback: Any = "on_lost"
+        with pytest.raises(InvalidArgument, match="on_lost must be a callable or None"):
+            await client.consumer_group("g", "t", on_lost=callback)
+
+    run(test)
 
 
 def test_blocking_objects_and_others_are_not_mixed() -> None:

@@ -258,6 +258,7 @@ class GroupConsumer(ConsumerBase):
         receiver = self._receivers.at(TopicPartition(*partition))
         return await self._seek(receiver, offset, message_id, append_time_ms, position)
 
+    @checked
     def has(self, message: Message) -> bool:
         """Whether a message can still be acknowledged, since its partition was not given away."""
         return self._receivers.by_number(message.batch.receiver) is not None

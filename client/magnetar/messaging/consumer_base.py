@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Self
 
-from magnetar.arguments import number, refusal
+from magnetar.arguments import checked, refusal
 from magnetar.enums import InitialPosition, SubscriptionType
 from magnetar.message import Message, MessageColumns, ReceivedBatch
 from magnetar.messaging.interval_set import IntervalSet, Range
@@ -184,6 +184,7 @@ class ConsumerBase(MessageSource):
         for receiver in list(self._order):
             await receiver.acks.flush()
 
+    @checked
     def nack(self, message: Acknowledged, *, delay_s: float | None = None) -> None:
         """Give a message back, so that the broker delivers it again later.
 
@@ -194,14 +195,13 @@ class ConsumerBase(MessageSource):
             delay_s: after how many seconds to deliver it again. The default is `nack_delay_ms` of
                 ConsumerConfig, which doubles with each redelivery.
         """
-        delay_ms = None if delay_s is None else number("delay_s", delay_s) * 1_000
+        delay_ms = None if delay_s is None else delay_s * 1_000
         receiver, first, last = self._place(message)
         receiver.nack([(first, last)], delay_ms)
 
+    @checked
     def nack_many(self, messages: Iterable[Message], *, delay_s: float | None = None) -> None:
         """Give several messages back, as `nack` does for a single message."""
-        if delay_s is not None:
-            number("delay_s", delay_s)
         for message in messages:
             self.nack(message, delay_s=delay_s)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from magnetar.topic_partition import TopicPartition
 from magnetar.transactions.transaction import Transaction
 
 
+@runtime_checkable
 class Member(Protocol):
     """A consumer that is a member of a group: magnetar.GroupConsumer."""
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
-from magnetar.arguments import checked, refusal
+from magnetar.arguments import checked, copied, refusal
 from magnetar.enums import TransactionStatus
 from magnetar.errors import CommitRefused, failure_of
 from magnetar.link.in_flight import copy_error
@@ -235,6 +235,8 @@ class Transaction:
             TopicNotFound: there is no such topic. The transaction has failed.
             MagnetarError: as Producer.send. The transaction has failed.
         """
+        # The caller may change what it gave while the topic is looked up.
+        value, key, properties = copied(value), copied(key), copied(properties)
         producer = await self._producer(topic)
         sent = await producer.send(
             value,
@@ -265,6 +267,7 @@ class Transaction:
             InvalidTxnState: the transaction has ended, or failed. No effect.
             MagnetarError: as Producer.enqueue. The transaction has failed.
         """
+        value, key, properties = copied(value), copied(key), copied(properties)
         producer = await self._producer(topic)
         await producer.enqueue(
             value,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 
-from magnetar.arguments import checked
+from magnetar.arguments import check_of, checked
 from magnetar.enums import TransactionStatus
 from magnetar.link.requests import Requests
 from magnetar.message import Message
@@ -39,6 +39,8 @@ from magnetar_core.wire import common_pb2, transaction_pb2
 log = logging.getLogger("magnetar")
 
 TIMEOUT_S_DEFAULT = 60.0
+
+_check_consumer = check_of(Acknowledging)
 
 
 class TransactionalProducer:
@@ -119,6 +121,7 @@ class TransactionalProducer:
             raise InvalidTxnState("init() needs a transactional id; without one, just begin()")
         return await self._init(self.transactional_id, keep_prepared=keep_prepared)
 
+    @checked
     async def init_transactions(self, consumer: Member) -> None:
         """Connect the producer with a consumer of a group, whose messages it acknowledges.
 
@@ -296,6 +299,7 @@ class TransactionalProducer:
         """
         transaction = self._open_transaction("acknowledge")
         try:
+            _check_consumer("consumer", consumer)
             await consumer.ack_many(messages, txn=transaction)
         except BaseException as error:
             # Most errors have done so already.

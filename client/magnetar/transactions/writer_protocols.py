@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from magnetar.message import Message, MessageColumns
 from magnetar.transactions.txn_send import TxnSend
@@ -49,6 +49,7 @@ class TopicProducer(Protocol):
         ...
 
 
+@runtime_checkable
 class Acknowledging(Protocol):
     """A consumer: magnetar.Consumer, or magnetar.GroupConsumer."""
 

@@ -210,6 +210,46 @@ def test_what_is_changed_while_a_call_waits_for_room_changes_nothing() -> None:
     run(test, ClientConfig(pending_messages_max=1))
 
 
+def test_what_is_changed_while_a_topic_is_looked_up_changes_nothing() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("t")
+        cluster.topic("u")
+        producer = client.transactional_producer()
+        await producer.begin()
+        cluster.play.when("lookup").in_turn(HOLD, HOLD)
+        value, key, properties = bytearray(b"v"), bytearray(b"k"), {"a": "b"}
+        given: Any = {"value": value, "key": key, "properties": properties}
+        waiting = [
+            asyncio.ensure_future(producer.send("t", **given)),
+            asyncio.ensure_future(producer.enqueue("u", **given)),
+        ]
+        await cluster.play.holds(2)
+        value[:] = b"!"
+        key[:] = b"!"
+        properties.clear()
+        cluster.play.release()
+        await asyncio.gather(*waiting)
+        await producer.commit()
+        for topic in "t", "u":
+            (found,) = received(cluster, topic)
+            assert (found.value, found.key, dict(found.properties)) == (b"v", b"k", {"a": "b"})
+
+    run(test)
+
+
+@pytest.mark.parametrize("txn", [5, {}, "transaction", object()])
+def test_what_is_no_transaction_is_refused_with_nothing_to_send(txn: Any) -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("t")
+        producer = await client.create_producer("t")
+        with pytest.raises(InvalidArgument, match="txn must be a Transaction"):
+            await producer.send_many([], txn=txn)
+        with pytest.raises(InvalidArgument, match="txn must be a Transaction"):
+            await producer.send_columns([], txn=txn)
+
+    run(test)
+
+
 def test_event_times_at_their_edges_and_none() -> None:
     """The first millisecond of 1970 came back as no time."""
 
