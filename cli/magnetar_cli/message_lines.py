@@ -26,8 +26,8 @@ _OF_THE_LOG = frozenset(
     )
 )
 _OF_THE_MESSAGE = ("key", "key_base64", "value", "value_base64", "properties", "event_time_ms")
-# As batches store it: int64.
-_EVENT_TIMES_MS = range(-(1 << 63), 1 << 63)
+# As batches store it: int64, whose lowest number stands for none.
+_EVENT_TIMES_MS = range(-(1 << 63) + 1, 1 << 63)
 
 
 class BadLine(Exception):

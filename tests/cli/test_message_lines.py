@@ -124,6 +124,7 @@ def test_what_consume_prints_with_keys_is_what_produce_sends(
         (b'{"value": "a", "event_time_ms": 1.0}', "event_time_ms is no whole number"),
         (b'{"value": "a", "event_time_ms": true}', "event_time_ms is no whole number"),
         (b'{"value": "a", "event_time_ms": 9223372036854775808}', "in 64 bits"),
+        (b'{"value": "a", "event_time_ms": -9223372036854775808}', "in 64 bits"),
         (b'{"value": "\\ud800"}', "half a character"),
         (b'{"value": "\xff"}', "can't decode byte 0xff"),
         (b'{"value": "a", "key": [' + b"[" * 100_000, "is no message"),
@@ -145,7 +146,8 @@ def test_what_people_write_by_hand_is_read() -> None:
     with pytest.raises(BadLine, match="line 2 is no message"):
         read(b'\xef\xbb\xbf{"value": ""}', 2)
     assert read('{"value": "a", "key_base64": "/w=="}').key == b"\xff"
-    assert read('{"value": "a", "event_time_ms": -9223372036854775808}').event_time_ms == -(1 << 63)
+    lowest = read('{"value": "a", "event_time_ms": -9223372036854775807}')
+    assert lowest.event_time_ms == NO_EVENT_TIME_MS + 1
     empty = decode_json([b"", b" \r", b'{"value": "a"}', b""], 1)
     assert [(one.line, one.value) for one in empty.messages] == [(3, b"a")]
     # A file of what `peek` prints, and of what another log said.
