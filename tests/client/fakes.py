@@ -247,10 +247,13 @@ class FakeCluster(FakeGroups):
             self.cursors[key] = Cursor(0 if earliest else len(partition.messages))
         if body.consumer_id:
             epochs = self.cursors[key].attach_epochs
-            assert body.attach_epoch > epochs.get(body.consumer_id, 0)
-            epochs[body.consumer_id] = body.attach_epoch
-            self.detach(self.cursors[key], body.consumer_id)
-            self.cursors[key].attached[body.consumer_id] = Attachment(link)
+            earlier = self.cursors[key].attached.get(body.consumer_id)
+            is_repeated = earlier is not None and earlier.link is link
+            if not is_repeated or body.attach_epoch != epochs[body.consumer_id]:
+                assert body.attach_epoch > epochs.get(body.consumer_id, 0)
+                epochs[body.consumer_id] = body.attach_epoch
+                self.detach(self.cursors[key], body.consumer_id)
+                self.cursors[key].attached[body.consumer_id] = Attachment(link)
         return broker_pb2.CommandSubscribeResponse(
             ledger_id=1, active=True, waiting=self.is_waiting(wire)
         )

@@ -43,16 +43,19 @@ class ExpiringCluster(FakeCluster):
 class Faults:
     """What becomes of commands: in some plays of all, in others of a few kinds.
 
+    Args:
+        rate: how many of them something happens to; drawn unless given.
     Attributes:
         are_on: whether anything goes wrong now.
     """
 
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, rate: float | None = None) -> None:
         self.are_on = False
         self._random = random
         self._names = random.choice(((), *FAULTY))
         # Where everything goes wrong, nothing gets far.
-        self._rate = random.choice((0.1, 0.3, 0.6) if self._names else (0.0, 0.02, 0.1, 0.25))
+        rates = (0.1, 0.3, 0.6) if self._names else (0.0, 0.02, 0.1, 0.25)
+        self._rate = random.choice(rates) if rate is None else rate
 
     def reaction(self, name: str, body: Any) -> object:
         """Say what becomes of a command; the playbook asks."""
