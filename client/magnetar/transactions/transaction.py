@@ -611,9 +611,10 @@ class Transaction:
 
     async def _end_block(self, error: BaseException | None) -> None:
         if error is None:
-            # When somebody else has aborted it, commit() says so: the application must not go on as
-            # if its block had been committed.
-            is_lost = self._phase in DECIDED_ABORT and not self._is_ended_here
+            # When somebody else has aborted it, or the client's close aborts it now, commit() says
+            # so: the application must not go on as if its block had been committed.
+            is_aborted = self._phase is Phase.ABORT_ASKED or self._phase in DECIDED_ABORT
+            is_lost = is_aborted and not self._is_ended_here
             if is_lost or self._phase in (Phase.OPEN, Phase.FORGOTTEN):
                 try:
                     await self.commit()

@@ -307,3 +307,25 @@ def test_a_commit_that_waits_for_participants_ends_with_its_transaction() -> Non
             commit_timeout_ms=30_000,
         ),
     )
+
+
+def test_a_block_that_ends_while_the_client_closes_says_that_it_is_not_committed() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("t")
+        producer = await client.create_producer("t")
+        cluster.play.when("end_txn").once(HOLD)
+        closing: list[asyncio.Future[None]] = []
+
+        async def block() -> None:
+            async with client.transaction() as txn:
+                await producer.send(b"v", txn=txn)
+                closing.append(asyncio.ensure_future(client.close()))
+                await cluster.play.holds()
+                asyncio.get_running_loop().call_soon(cluster.play.release)
+
+        with pytest.raises(InvalidTxnState, match="was aborted"):
+            await block()
+        await closing[0]
+        assert not cluster.topics["t"][1][0].messages
+
+    run(test)
