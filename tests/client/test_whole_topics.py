@@ -11,7 +11,7 @@ from tests.client.several_brokers import FIRST, SECOND, THIRD, SeveralBrokers, r
 from tests.fake_link import FakeLink
 from tests.playbook import HOLD
 
-from magnetar import Client
+from magnetar import Client, ClientClosed
 from magnetar_core.errors import Gone, LogUnavailable, TopicNotFound
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import service_pb2, topic_pb2
@@ -250,5 +250,24 @@ def test_a_forced_deletion_aborts_what_is_open_at_any_broker() -> None:
         await client.admin.topics.delete("t", force=True)
         assert "t" not in cluster.topics
         assert len(cluster.asked("end_txn")) == 3
+
+    run_with(test)
+
+
+@pytest.mark.parametrize("of", ["groups", "topics"])
+def test_a_question_to_all_is_told_of_the_close_of_its_client(of: str) -> None:
+    """Not by CancelledError: it looks as if somebody had cancelled whoever asks."""
+
+    async def test(cluster: SeveralBrokers, client: Client) -> None:
+        fill(cluster)
+        cluster.play.when("list_groups", "describe_topic").always(HOLD)
+        admin = client.admin
+        task = asyncio.ensure_future(
+            admin.groups.list() if of == "groups" else admin.topics.describe("t")
+        )
+        await cluster.play.holds()
+        await client.close()
+        with pytest.raises(ClientClosed):
+            await task
 
     run_with(test)

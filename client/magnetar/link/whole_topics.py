@@ -113,11 +113,17 @@ async def all_of(runtime: Runtime, work: Sequence[Coroutine[Any, Any, T]]) -> li
     """Do all of it at the same time; if a part fails, the rest is cancelled.
 
     Raises:
-        MagnetarError: that of the part that failed first.
+        MagnetarError: that of a part that failed before the others.
+        ClientClosed: the client was closed.
     """
+    if not work:
+        return []
     tasks = [runtime.spawn(one, "a part of a question to several brokers", awaited) for one in work]
     try:
-        return list(await asyncio.gather(*tasks))
+        # Not gather(): when the client's close cancels a part, it would raise CancelledError.
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        failed = [one for one in done if not one.cancelled() and one.exception() is not None]
+        return [await runtime.result_of(one) for one in failed or tasks]
     finally:
         for task in tasks:
             task.cancel()
