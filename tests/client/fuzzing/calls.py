@@ -70,6 +70,10 @@ class Objects:
                 known.append(one)
                 del known[:-OBJECTS_MAX]
 
+    def all(self, kind: str) -> list[Any]:
+        """Return those of a class that are kept."""
+        return list(self._found.get(kind, ()))
+
     def at(self, kind: str, place: int) -> Any:
         """Return one of a class; None: there is none yet."""
         known = self._found.get(kind)
@@ -96,13 +100,25 @@ def inner(given: Any) -> Any:
 
 
 class Calls:
-    """Makes the calls of a script."""
+    """Makes the calls of a script.
 
-    def __init__(self, script: Script, objects: Objects, ledger: Ledger) -> None:
+    Args:
+        in_real_time: whether no call may wait long for messages.
+    """
+
+    def __init__(
+        self, script: Script, objects: Objects, ledger: Ledger, *, in_real_time: bool
+    ) -> None:
         self.objects = objects
         self.ledger = ledger
         self._script = script
+        self._in_real_time = in_real_time
         self._numbers = itertools.count()
+
+    def used(self, kind: str) -> list[Any]:
+        """Return all objects of a class, also those that are kept no more."""
+        every = (*self.objects.all(kind), *self.ledger.owners(kind))
+        return list({id(one): one for one in every}.values())
 
     def of(self, step: Step) -> Call | None:
         """Prepare the call of a step; None: there is nothing to call yet."""
@@ -119,6 +135,10 @@ class Calls:
         given = arguments.of(method)
         if (step.kind, step.method) in DESTRUCTIVE and isinstance(given.get("topic"), str):
             given["topic"] = random.choice(OTHER_TOPICS)
+        if self._in_real_time:
+            given.pop("follow_period_s", None)
+            if step.method.startswith("receive"):
+                given["timeout_s"] = 0.01
         txn = inner(given.get("txn"))
         if step.kind == "Transaction":
             txn = inner(target)

@@ -4,13 +4,15 @@
 - A message is stored at most once, and as it was given.
 - A message that was accepted outside of transactions is stored, or its caller or a flush of its
   producer has heard of it (invariant 11); one that was refused is not stored.
-- A committed transaction has all that was accepted in it, and no call in it had failed before.
+- A committed transaction has all that was accepted in it, and no send or ack in it had failed
+  before.
 - An aborted one has nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -40,6 +42,8 @@ ENDS = {
     "init_transactions",
 }
 COMMITTED = (TransactionStatus.COMMITTED, TransactionStatus.COMMITTING)
+# How the names of calls begin that acknowledge.
+ACKS = ("ack", "send_offsets")
 _NUMBER = re.compile(rb"(\d+):")
 
 
@@ -84,18 +88,23 @@ class Ledger:
 
     def __init__(self) -> None:
         self.records: list[Record] = []
-        self._clock = 0
+        # Threads share it.
+        self._clock = itertools.count(1)
 
     def begin(self, step: Step | None, method: str, owner: Any, **facts: Any) -> Record:
-        self._clock += 1
-        record = Record(step, method, owner, self._clock, **facts)
+        record = Record(step, method, owner, next(self._clock), **facts)
         self.records.append(record)
         return record
 
     def end(self, record: Record, error: BaseException | None) -> None:
-        self._clock += 1
-        record.ended = self._clock
         record.error = error
+        record.ended = next(self._clock)
+
+    def owners(self, kind: str) -> list[Any]:
+        """The objects of a class that were used."""
+        return list(
+            {id(one.owner): one.owner for one in self.records if _is(one.owner, kind)}.values()
+        )
 
     # Afterwards
 
@@ -178,10 +187,14 @@ class Ledger:
             lost = accepted - found.keys()
             if lost:
                 raise Wrong(f"committed without its messages: {txn}, {sorted(lost)}:\n  {told}")
-            first_end = min(
-                (one.began for one in records if one.method in ENDS), default=self._clock + 1
-            )
-            failed = [one for one in calls if one.error is not None and one.ended < first_end]
+            first_end = min((one.began for one in records if one.method in ENDS), default=None)
+            failed = [
+                one
+                for one in calls
+                if one.error is not None
+                and (one.contents or one.method.startswith(ACKS))
+                and (first_end is None or one.ended < first_end)
+            ]
             if failed:
                 raise Wrong(f"committed after a failed call: {txn}:\n  {told}")
         elif txn.status in (TransactionStatus.ABORTED, TransactionStatus.ABORTING):
@@ -211,3 +224,7 @@ def numbers_of(record: Record) -> set[int]:
     """Return the numbers of a call's messages."""
     numbers = (number_of(one[0]) for one in record.contents if one is not None)
     return {one for one in numbers if one is not None}
+
+
+def _is(owner: Any, kind: str) -> bool:
+    return type(owner).__name__ == kind

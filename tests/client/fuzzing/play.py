@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import inspect
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from random import Random
 from typing import Any
 
@@ -99,20 +99,20 @@ class Play:
     """A client, and callers that share it.
 
     Args:
-        pause: lets so many seconds pass, or some turns of a real event loop.
+        in_real_time: whether it is at real servers.
     """
 
-    def __init__(self, script: Script, pause: Callable[[float], Awaitable[None]]) -> None:
+    def __init__(self, script: Script, *, in_real_time: bool = False) -> None:
         self.ledger = Ledger()
         self._script = script
-        self._pause = pause
+        self._in_real_time = in_real_time
         # Whether they end without messages and without the end of the client.
         self._tasks: dict[asyncio.Task[Any], bool] = {}
 
     async def begin(self, client: Client) -> None:
         """Make what callers need first."""
         objects = Objects(client)
-        self._calls = Calls(self._script, objects, self.ledger)
+        self._calls = Calls(self._script, objects, self.ledger, in_real_time=self._in_real_time)
         for topic in TOPICS:
             objects.add(await client.create_producer(topic, batch_messages_max=5, linger_ms=1))
 
@@ -133,9 +133,9 @@ class Play:
             await asyncio.wait(bounded, timeout=PATIENCE_S)
         is_closed = client._closed
         if not is_closed:
-            for one in self._all("Producer"):
+            for one in self._calls.used("Producer"):
                 await self._recorded("flush", one, one.flush())
-            for one in self._all("Transaction"):
+            for one in self._calls.used("Transaction"):
                 for _ in range(3):
                     record = await self._recorded("commit", one, one.commit(), txn=one)
                     if record.error is None or not isinstance(record.error, MagnetarError):
@@ -148,12 +148,6 @@ class Play:
             await asyncio.wait(self._tasks, timeout=PATIENCE_S)
         return is_closed
 
-    def _all(self, kind: str) -> list[Any]:
-        found = self._calls.objects._found.get(kind, [])
-        known = {id(one.owner): one.owner for one in self.ledger.records}
-        made = [one for one in known.values() if type(one).__name__ == kind]
-        return list({id(one): one for one in (*found, *made)}.values())
-
     async def _recorded(self, name: str, owner: Any, call: Any, **facts: Any) -> Record:
         record = self.ledger.begin(None, name, owner, **facts)
         await self._finish(record, call)
@@ -163,8 +157,8 @@ class Play:
         for step in self._script.steps:
             if step.caller == number:
                 await self._step(step)
-                if step.pause_s:
-                    await self._pause(step.pause_s)
+                if step.pause_s and not self._in_real_time:
+                    await time_passes(step.pause_s)
 
     async def _step(self, step: Step) -> None:
         if step.method == SCOPE:
@@ -279,7 +273,7 @@ async def _play(script: Script, ledgers: list[Ledger]) -> None:
     client = await connect(cluster, CONFIG, script.seed)
     faults = Faults(Random(script.seed), script.fault_rate)
     cluster.play.improvise = faults.reaction
-    playing = Play(script, time_passes)
+    playing = Play(script)
     ledgers.append(playing.ledger)
     await playing.begin(client)
     faults.are_on = bool(script.fault_rate)
