@@ -219,14 +219,20 @@ def test_a_transactional_producer_refuses_what_is_no_consumer(wrong: Any) -> Non
     run(test)
 
 
-def test_callbacks_are_callables() -> None:
+@pytest.mark.parametrize("callback", ["on_lost", 5, {}])
+def test_callbacks_are_callables(callback: Any) -> None:
     async def test(cluster: FakeCluster, client: Client) -> None:
         cluster.topic("t")
-        callback: Any = "on_lost"
         with pytest.raises(InvalidArgument, match="on_lost must be a callable or None"):
             await client.consumer_group("g", "t", on_lost=callback)
 
     run(test)
+    cluster = FakeCluster()
+    with (
+        blocking.connect(BROKER_ADDRESS, transport=cluster.transport, config=FAST) as client,
+        pytest.raises(InvalidArgument, match="on_lost must be a callable or None"),
+    ):
+        client.consumer_group("g", "t", on_lost=callback)
 
 
 def test_blocking_objects_and_others_are_not_mixed() -> None:

@@ -78,8 +78,9 @@ def on_a_thread(callback: OnPartitions | None) -> settings.OnPartitions | None:
 
     It may use the blocking client, which waits for the client's thread: it must not be there.
     """
-    if callback is None:
-        return None
+    if not callable(callback):
+        # None, or what the asyncio object refuses.
+        return callback
 
     async def call(places: list[TopicPartition]) -> None:
         await asyncio.to_thread(callback, places)
