@@ -16,6 +16,7 @@ from magnetar.config import (
     with_defaults,
 )
 from magnetar.enums import InitialPosition, SubscriptionType, TransactionStatus
+from magnetar.errors import ClientClosed
 from magnetar.groups.group_consumer import GroupConsumer
 from magnetar.groups.open_consumers import OpenConsumers
 from magnetar.groups.settings import Callbacks, GroupSettings, OnPartitions
@@ -33,7 +34,7 @@ from magnetar.transactions.transaction import Transaction
 from magnetar.transactions.transaction_scope import TransactionScope
 from magnetar.transactions.transactional_producer import TransactionalProducer
 from magnetar_core.batch import Codec
-from magnetar_core.errors import MagnetarError
+from magnetar_core.errors import MagnetarError, OutcomeUnknown
 
 
 class Client(Readings):
@@ -376,6 +377,13 @@ class Client(Readings):
             await self._transactions.abort_all()
             await self._producers.close_all()
             await self._consumers.close_all()
+        except BaseException:
+            # It is cut short, for example by a cancellation: what waits is told all the same.
+            closed = ClientClosed("the client was closed")
+            self._transactions.fail(closed)
+            self._producers.fail(OutcomeUnknown("the client was closed before the answer came"))
+            self._consumers.fail(closed)
+            raise
         finally:
             self._cluster.close()
             await self._runtime.cancel_all()
