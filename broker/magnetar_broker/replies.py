@@ -8,7 +8,7 @@ from typing import Any
 
 from magnetar_broker.environment import Environment
 from magnetar_core.commands import Handler, Reply, internal_failure
-from magnetar_core.errors import DataLoss, MagnetarError
+from magnetar_core.errors import ERROR_OF_CODE, DataLoss, MagnetarError
 from magnetar_storage.store import RowsUnreadable, StoreFailed
 
 log = logging.getLogger(__name__)
@@ -50,7 +50,8 @@ class Replies:
 
     def count_refusal(self, error: MagnetarError) -> None:
         """Count an error that leaves."""
-        self._environment.metrics.refusals.labels(type(error).__name__).inc()
+        name = ERROR_OF_CODE[error.code].__name__
+        self._environment.metrics.refusals.labels(name).inc()
 
     def handle(self, handler: Handler, command: Any, reply: Reply) -> None:
         """Call the handler of a command that was parked."""
