@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 from typing import Any
 
+from tests import virtual_time
 from tests.core.envelope import command, parsed
 from tests.waiting import turns
 
@@ -287,7 +288,7 @@ def run(scenario: Callable[[World], Awaitable[None]], **settings: Any) -> None:
         await scenario(world)
         await world.stop()
 
-    asyncio.run(asyncio.wait_for(within(), 120))
+    virtual_time.run(within())
 
 
 def partition(number: int = 0, topic_id: int = 0) -> common.Partition:

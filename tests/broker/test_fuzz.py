@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 from tests.broker.harness import World, run, send
 from tests.core.fuzzing import fuzz
+from tests.virtual_time import time_passes
 
 from magnetar_core.wire import topic_pb2 as topic_wire
+from magnetar_storage.backup_source import HOLD_MS_MAX
 
 COUNT, SOAK_COUNT = 10_000, 100_000
 
@@ -28,6 +30,8 @@ def test_fuzzed_frames(seed: int, count: int) -> None:
         assert sent["answered"] > count // 10
         assert sent["refused"] > count // 10
         assert sent["no frame"] > count // 100
+        # A backup that one of them began holds everything that is stored, until its time is up.
+        await time_passes(HOLD_MS_MAX / 1_000)
         await world.client.ask(topic_wire.CommandCreateTopic(topic="after"))
         body = send(b"after")
         body.partition.topic = "after"
