@@ -94,12 +94,13 @@ class BrokerConfig:
     # clients use until their transactions expire.
     open_txn_bytes_max: int = 16 << 30
     session_open_txn_bytes_max: int = 4 << 30
-    # Memory for plain sends that wait until the transaction that they follow has ended. Beyond
-    # that, such a send gets LogUnavailable, and its client sends it again: order holds.
-    parked_send_bytes_max: int = 64 << 20
+    # Memory for commands that wait: plain sends until the transaction that they follow has ended,
+    # and commands of a new transaction until its coordinator has announced it. Beyond that, such a
+    # command gets LogUnavailable, and its client sends it again: order holds.
+    parked_bytes_max: int = 64 << 20
     # The part of that memory that a connection may use, together with its machine's earlier
     # connections: the rest stays for other clients.
-    session_parked_send_bytes_max: int = 16 << 20
+    session_parked_bytes_max: int = 16 << 20
 
     # Memory that the process may have. The store gets up to a quarter of it for memtables and
     # blocks, and tails what all else leaves, up to tails_bytes_max: what transactions, partitions

@@ -1,9 +1,10 @@
 """Issued TxnIDs, as far as coordinators have announced them.
 
 A coordinator announces how far it has come before it gives a TxnID to a client. So a broker knows
-which TxnIDs are valid, and refuses others at once: no write happens under an id that another client
-gets later, and nothing is kept that nobody would end. The refusal is final if the coordinator was
-heard lately and is far from that TxnID.
+which TxnIDs are valid, and refuses others: no write happens under an id that another client gets
+later, and nothing is kept that nobody would end. The refusal is final if the coordinator was heard
+lately and is far from that TxnID. If it is near, the announcement may be on its way: unannounced.py
+lets commands wait for it.
 Source: docs/design/0001-protocol.md, TxnIDs that nobody issued; docs/protocol/rules.md, rule f.
 """
 
@@ -21,6 +22,18 @@ from magnetar_core.ids import TxnID
 HEARD_MS_MAX = 5_000
 # A coordinator announces a new bound before it comes farther than this beyond the old bound.
 NEAR_COUNT = 1 << 24
+
+
+class TxnUnannounced(LogUnavailable):
+    """The TxnID is not announced, and its coordinator may announce it at any moment.
+
+    Attributes:
+        txn_id: the TxnID.
+    """
+
+    def __init__(self, message: str, txn_id: TxnID) -> None:
+        super().__init__(message, txn_id=txn_id)
+        self.txn_id = txn_id
 
 
 class Issued:
@@ -54,6 +67,7 @@ class Issued:
 
         Raises:
             TxnNotFound: no coordinator has issued it.
+            TxnUnannounced: its coordinator is heard, and may be about to announce it.
             LogUnavailable: its coordinator has not announced it, and is not heard.
         """
         watermark = self._watermarks.find(txn_id.tcid)
@@ -86,26 +100,32 @@ class Issued:
     def _is_unknown(self, tcid: int) -> bool:
         return tcid not in self._configured and not self._has_incarnation(tcid)
 
-    def _is_certain(self, txn_id: TxnID) -> bool:
-        """Return whether the coordinator cannot be about to announce this TxnID."""
-        tcid = txn_id.tcid
-        watermark = self._watermarks.find(tcid)
-        if watermark is None:
-            return self._is_unknown(tcid)
+    def _is_heard(self, tcid: int) -> bool:
         heard_ms = self._heard_ms.get(tcid)
-        if heard_ms is None or self._clock.monotonic_ms() - heard_ms > HEARD_MS_MAX:
-            return False
-        bound = watermark.counter_bound or 0
-        return txn_id.incarnation > watermark.incarnation or txn_id.counter >= bound + NEAR_COUNT
+        return heard_ms is not None and self._clock.monotonic_ms() - heard_ms <= HEARD_MS_MAX
 
     def _refuse(self, txn_id: TxnID) -> NoReturn:
-        if self._is_certain(txn_id):
+        watermark = self._watermarks.find(txn_id.tcid)
+        is_invalid = False
+        if watermark is None:
+            is_invalid = self._is_unknown(txn_id.tcid)
+        elif self._is_heard(txn_id.tcid):
+            bound = watermark.counter_bound or 0
+            if txn_id.incarnation == watermark.incarnation and txn_id.counter < bound:
+                raise TxnUnannounced(_unannounced(txn_id), txn_id)
+            is_invalid = (
+                txn_id.incarnation > watermark.incarnation or txn_id.counter >= bound + NEAR_COUNT
+            )
+        if is_invalid:
             raise TxnNotFound(
                 f"no coordinator has issued transaction {txn_id}: check where the id comes from",
                 txn_id=txn_id,
             )
-        raise LogUnavailable(
-            f"coordinator {txn_id.tcid} has not told this broker of transaction {txn_id}: ask"
-            " again, or check where the id comes from",
-            txn_id=txn_id,
-        )
+        raise LogUnavailable(_unannounced(txn_id), txn_id=txn_id)
+
+
+def _unannounced(txn_id: TxnID) -> str:
+    return (
+        f"coordinator {txn_id.tcid} has not told this broker of transaction {txn_id}: ask again, or"
+        " check where the id comes from"
+    )

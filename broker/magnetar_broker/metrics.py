@@ -70,6 +70,11 @@ class BrokerMetrics:
             "txn_ends", "Transactions ended on partitions: committed or aborted.", "outcome"
         )
         self.refusals = counter("refusals", "Commands refused, by the error's name.", "error")
+        self.unannounced = counter(
+            "unannounced_commands",
+            "Commands in transactions that came before their coordinator had announced the"
+            " transaction here, and waited for that: 0.1 s at most, then they are refused.",
+        )
         self.open_txns = gauge(
             "open_txns",
             "Transactions open at participants; one counts at each of its partitions and"

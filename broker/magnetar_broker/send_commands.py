@@ -7,20 +7,18 @@ from random import Random
 
 from magnetar_broker.environment import Environment
 from magnetar_broker.index_rows import followed_by, name
-from magnetar_broker.open_bytes import Accounts
+from magnetar_broker.parked_bytes import ParkedBytes
 from magnetar_broker.partition import Partition
 from magnetar_broker.replies import Replies
 from magnetar_broker.subscription_commands import epoch_of
 from magnetar_broker.topics import Topics
 from magnetar_core import batch as columnar
 from magnetar_core.commands import Handler, Reply
-from magnetar_core.errors import InvalidArgument, LogUnavailable, MessageTooLarge
+from magnetar_core.errors import InvalidArgument, MessageTooLarge
 from magnetar_core.frames import detached
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import broker_pb2 as wire
 
-# Memory of a parked send, besides the batch.
-PARKED_OVERHEAD_BYTES = 1_024
 # How many transactions a send may follow.
 FOLLOWED_MAX = 100
 
@@ -29,15 +27,18 @@ class SendCommands:
     """Handlers of commands that send. Source: PIP-31, Broker Request Processing, CommandSend."""
 
     def __init__(
-        self, environment: Environment, topics: Topics, replies: Replies, random: Random
+        self,
+        environment: Environment,
+        topics: Topics,
+        replies: Replies,
+        random: Random,
+        parked_bytes: ParkedBytes,
     ) -> None:
         self._environment = environment
         self._topics = topics
         self._replies = replies
         self._random = random
-        self._parked_bytes = 0
-        # Accounts of the clients that sent them.
-        self._parkers = Accounts()
+        self._parked_bytes = parked_bytes
         self.handlers: Mapping[str, Handler] = {"send": self._send, "publish": self._publish}
 
     def _send(self, command: wire.CommandSend, reply: Reply) -> None:
@@ -108,27 +109,13 @@ class SendCommands:
         self, partition: Partition, follows: TxnID, command: wire.CommandSend, reply: Reply
     ) -> None:
         """Park a plain send that follows a transaction whose end is under way (rule k)."""
-        size = PARKED_OVERHEAD_BYTES + len(command.batch)
-        account = self._parkers.of(reply.session, reply.origin)
-        config = self._environment.config
-        for parked_bytes, setting in (
-            (account.byte_count, "session_parked_send_bytes_max"),
-            (self._parked_bytes, "parked_send_bytes_max"),
-        ):
-            limit = getattr(config, setting)
-            if parked_bytes and parked_bytes + size > limit:
-                raise LogUnavailable(
-                    f"{parked_bytes} bytes of plain sends wait for transactions to end, {follows}"
-                    f" among them: send it again later, or raise {setting}",
-                    **{setting: limit},
-                )
-        self._parked_bytes += size
-        account.add(size)
+        give_back = self._parked_bytes.take(
+            len(command.batch), reply, f"the end of transaction {follows}"
+        )
         parked = detached(command)
 
         def go_on() -> None:
-            self._parked_bytes -= size
-            account.add(-size)
+            give_back()
             self._replies.handle(self._send, parked, reply)
 
         partition.order.park(follows, go_on)

@@ -17,12 +17,14 @@ from magnetar_broker.group_commands import GroupCommands
 from magnetar_broker.groups import Groups
 from magnetar_broker.guard import Guard, guarded
 from magnetar_broker.orphan_resolver import OrphanResolver
+from magnetar_broker.parked_bytes import ParkedBytes
 from magnetar_broker.read_commands import ANSWER_SIZES, ReadCommands
 from magnetar_broker.replies import Replies
 from magnetar_broker.send_commands import SendCommands
 from magnetar_broker.subscription_commands import SubscriptionCommands
 from magnetar_broker.topics import Topics
 from magnetar_broker.transaction_commands import TransactionCommands
+from magnetar_broker.unannounced import NAMING_TXNS, Unannounced
 from magnetar_broker.views import describe_topic
 from magnetar_core.commands import AnswerSizes, CommandSession, Handler, Reply
 from magnetar_core.errors import MagnetarError
@@ -81,6 +83,8 @@ class BrokerServer:
         self._cluster = ClusterAnswers(environment.config, environment.addresses)
         self._replies = Replies(environment)
         self.answer_sizes: AnswerSizes = {**ANSWER_SIZES, **BACKUP_ANSWER_SIZES}
+        parked_bytes = ParkedBytes(environment.config)
+        unannounced = Unannounced(environment, self._replies, parked_bytes)
         handlers: dict[str, Handler] = {
             "hello": self._hello,
             "get_cluster_info": self._get_cluster_info,
@@ -88,15 +92,17 @@ class BrokerServer:
             "describe_topic": self._describe_topic,
             "lookup": self._lookup,
             **directory.handlers,
-            **SendCommands(environment, topics, self._replies, random).handlers,
+            **SendCommands(environment, topics, self._replies, random, parked_bytes).handlers,
             **ReadCommands(environment.store, topics, self._replies).handlers,
             **SubscriptionCommands(environment, topics, self._replies).handlers,
             **TransactionCommands(
-                environment, topics, coordinators, orphan_resolver, self._replies
+                environment, topics, coordinators, orphan_resolver, unannounced, self._replies
             ).handlers,
             **GroupCommands(environment.config, groups, self._replies).handlers,
             **BackupCommands(backup, "broker", environment.config.name, environment.spawn).handlers,
         }
+        for name in NAMING_TXNS:
+            handlers[name] = unannounced.patient(handlers[name])
         self._handlers = {**directory.patient(handlers), **LOG_LEVEL_HANDLERS}
         repeats = Repeats()
         for name in TAKING_EFFECT_ONCE:

@@ -13,6 +13,7 @@ from magnetar_broker.orphan_resolver import OrphanResolver
 from magnetar_broker.replies import Replies
 from magnetar_broker.topics import Topics
 from magnetar_broker.transaction_index import End, EndedTransaction, Outcome
+from magnetar_broker.unannounced import Unannounced
 from magnetar_broker.waiting_ends import AskedEnd
 from magnetar_broker.watermark import Watermark
 from magnetar_core.commands import Handler, Reply
@@ -53,12 +54,14 @@ class TransactionCommands:
         topics: Topics,
         coordinators: CoordinatorSessions,
         orphan_resolver: OrphanResolver,
+        unannounced: Unannounced,
         replies: Replies,
     ) -> None:
         self._environment = environment
         self._coordinators = coordinators
         self._topics = topics
         self._orphan_resolver = orphan_resolver
+        self._unannounced = unannounced
         self._replies = replies
         ends = environment.metrics.txn_ends
         self._ends = {outcome: ends.labels(outcome.value) for outcome in Outcome}
@@ -200,14 +203,17 @@ class TransactionCommands:
                 keys.META, keys.watermark(command.tcid), row.SerializeToString()
             )
         self._replies.answer(reply, answer)
+        self._unannounced.announced(command.tcid, advanced)
 
     def _txns_issued(self, command: txn_wire.CommandTxnsIssued, reply: Reply) -> None:
         """Handle CommandTxnsIssued. Nothing is stored: the next low watermark repeats it."""
         watermarks = self._environment.watermarks
         known = watermarks.find(command.tcid)
         if known is not None and known.incarnation == command.incarnation:
-            watermarks.set(command.tcid, known.issuing(command.next_counter))
+            advanced = known.issuing(command.next_counter)
+            watermarks.set(command.tcid, advanced)
             self._environment.issued.hear(command.tcid)
+            self._unannounced.announced(command.tcid, advanced)
 
     def _describe_ends(self, command: txn_wire.CommandDescribeEnds, reply: Reply) -> None:
         """Handle CommandDescribeEnds: a coordinator sends it after a loss, before it ends anything.

@@ -20,7 +20,7 @@ from tests.broker.harness import (
 )
 
 from magnetar_broker import views
-from magnetar_broker.send_commands import PARKED_OVERHEAD_BYTES
+from magnetar_broker.parked_bytes import PARKED_OVERHEAD_BYTES
 from magnetar_core.batch import encode
 from magnetar_core.commands import Reply, run_handler
 from magnetar_core.errors import (
@@ -201,7 +201,7 @@ def test_bytes_of_sends_that_wait_for_a_transaction() -> None:
         ]
         beyond = send(b"4" * 100, producer=4, follows=txn(1))
         error = await refused(client, beyond, LogUnavailable)
-        assert "parked_send_bytes_max" in error.details
+        assert "parked_bytes_max" in error.details
         assert error.retriable
         await client.ask(send(b"5" * 100, producer=5))
         await client.ask(end(txn(1), common.ABORT))
@@ -215,7 +215,7 @@ def test_bytes_of_sends_that_wait_for_a_transaction() -> None:
         await client.ask(end(txn(2), common.ABORT))
         larger.result()
 
-    run(scenario, parked_send_bytes_max=2 * size)
+    run(scenario, parked_bytes_max=2 * size)
 
 
 def test_one_connection_does_not_take_all_room_for_sends_that_wait() -> None:
@@ -232,21 +232,21 @@ def test_one_connection_does_not_take_all_room_for_sends_that_wait() -> None:
 
         parked = [greedy.begin(waiting(number)) for number in (2, 3)]
         error = await refused(greedy, waiting(4), LogUnavailable)
-        assert "session_parked_send_bytes_max" in error.details
+        assert "session_parked_bytes_max" in error.details
         ours = other.begin(waiting(5))
         await world.settle()
         assert not ours.done()
         await greedy.close()
         greedy = Client(world)
         error = await refused(greedy, waiting(4), LogUnavailable)
-        assert "session_parked_send_bytes_max" in error.details
+        assert "session_parked_bytes_max" in error.details
         await other.ask(end(txn(1), common.ABORT))
         await ours
         await greedy.ask(waiting(6))
         assert await world.read() == [values[number] for number in (2, 3, 5, 6)]
         assert not any(one.done() for one in parked)
 
-    run(scenario, session_parked_send_bytes_max=2 * size)
+    run(scenario, session_parked_bytes_max=2 * size)
 
 
 def test_bytes_that_a_connection_leaves_open_count_for_who_comes_from_there() -> None:

@@ -48,7 +48,7 @@ def publish(in_txn: TxnID) -> wire.CommandPublish:
 
 async def refused(client: Client, command: Any, error: type[MagnetarError]) -> None:
     with pytest.raises(error):
-        await client.ask(command)
+        await client.begin(command)
 
 
 async def refused_in(world: World, txn_id: TxnID, error: type[MagnetarError]) -> None:

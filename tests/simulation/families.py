@@ -197,9 +197,9 @@ FAMILIES = {
             _plan(
                 {"atomic": 2, "sloppy": 2},
                 CRASHES,
-                only=(end_tricks.orphan, settling_tricks.made_up),
+                only=(end_tricks.orphan, settling_tricks.made_up, settling_tricks.overtaking),
             ),
-            _provoked("f", "f orphan", "f made up"),
+            _provoked("f", "f orphan", "f made up", "f overtaking"),
             watch_orphans,
         ),
         Family(

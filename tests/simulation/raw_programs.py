@@ -36,6 +36,7 @@ TRICKS = (
     end_tricks.stuck_predecessor,
     end_tricks.passed_on,
     settling_tricks.made_up,
+    settling_tricks.overtaking,
 )
 
 

@@ -8,6 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from tests.simulation.nodes import ClientNode
+from tests.simulation.owners.seats import AnyServer
 from tests.simulation.raw import BROKER, NoAnswer, RawClient, send_command
 from tests.simulation.raw_unit import ABORT, COMMIT, RawUnit, raw_client
 
@@ -58,6 +59,32 @@ async def made_up(world: World, unit: RawUnit, random: Random) -> None:
             # It was passed over after a restart, or somebody has it by now.
             return
     await unit.end(unit.end_command(ABORT))
+
+
+async def overtaking(world: World, unit: RawUnit, random: Random) -> None:
+    """A first send that overtakes the announcement of its TxnID waits for it, or comes again."""
+    partition = random.randrange(2)
+    topic_id = await unit.client.lookup("mix")
+    keeper = world.keeper_of(topic_id, partition)
+    before = waited(keeper)
+    world.network.hold_up(world.coordinator.name, keeper.name, random.uniform(0.0, 0.15))
+    await unit.begin(5_000)
+    producer_id = random.getrandbits(63)
+    for count in (1, 2):
+        await unit.send(producer_id, "mix", partition, count=count)
+    if waited(keeper) > before:
+        world.provoked["f overtaking"] += 1
+    world.history.ask_commit(unit.record, expected=unit.confirmed_messages())
+    await unit.end(unit.end_command(COMMIT, counts=unit.confirmed_counts()))
+
+
+def waited(broker: AnyServer) -> float:
+    """How many commands have waited at a broker for the announcement of their TxnID."""
+    if not broker.ready.is_set():
+        return 0
+    name = "magnetar_broker_unannounced_commands_total"
+    value: float = broker.server.metrics.registry.get_sample_value(name)
+    return value
 
 
 async def probe_settling(world: World, node: ClientNode) -> None:
