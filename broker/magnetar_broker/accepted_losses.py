@@ -24,7 +24,6 @@ log = logging.getLogger(__name__)
 # numbers of topics have fewer bits, which have to last for the loss of many whole stores.
 ID_BITS = 32
 SERIALS_BETWEEN_LOSSES = 1 << 24
-INCARNATION_BITS = 16
 
 
 async def go_on_without(environment: Environment, topics: Topics, losses: int) -> None:

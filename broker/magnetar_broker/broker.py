@@ -16,7 +16,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from magnetar_broker import keys
-from magnetar_broker.accepted_losses import INCARNATION_BITS, go_on_without
+from magnetar_broker.accepted_losses import go_on_without
 from magnetar_broker.ages import Ages, Jump
 from magnetar_broker.config import BrokerConfig
 from magnetar_broker.coordinator_sessions import CoordinatorSessions
@@ -149,7 +149,13 @@ class Broker:
             )
         else:
             self.directory = FirstBroker(
-                self.environment, self.topics, self.groups, self.incarnations, transport, random
+                self.environment,
+                self.topics,
+                self.groups,
+                self.incarnations,
+                self.coordinators,
+                transport,
+                random,
             )
         self._backup = BackupSource(store, commits, keys.FAMILIES)
         self.server = BrokerServer(
@@ -160,6 +166,7 @@ class Broker:
             self._orphan_resolver,
             self.directory.commands,
             self.directory.guard,
+            self.directory.admit_store,
             random,
             self._backup,
         )
@@ -225,7 +232,7 @@ class Broker:
         losses = await store_identity.accepted_losses(self._store, keys.META)
         all_losses = await store_identity.all_losses(self._store, keys.META)
         self.topics.ledger_id = await store_identity.ledger_of(self._store, keys.META)
-        self.incarnations.raise_floor(losses << INCARNATION_BITS)
+        self.incarnations.go_on_after(losses, wall_ms=environment.clock.wall_ms())
         await recovery.run()
         await go_on_without(environment, self.topics, all_losses)
         await self.directory.recover(losses)

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from magnetar_broker import keys
 from magnetar_broker.environment import Environment
-from magnetar_core.errors import DataLoss, InvalidArgument
+from magnetar_broker.store_tokens import check_token, works_with_another
+from magnetar_core.errors import DataLoss, LogUnavailable
 from magnetar_core.wire import record_pb2 as records
 from magnetar_storage.store import end_of_prefix
 
@@ -38,17 +39,21 @@ class BrokerStores:
             name = key[len(start) :].decode()
             self._rows[name] = records.BrokerStoreRow.FromString(value)
 
-    def introduce(self, name: str, store_token: str, accepted_losses: int) -> None:
+    def introduce(
+        self, name: str, store_token: str, accepted_losses: int, *, is_linked: bool
+    ) -> None:
         """Take a broker's word of its store.
 
         A late copy from an earlier store changes nothing.
 
+        Args:
+            is_linked: whether a broker of this name follows now.
         Raises:
-            InvalidArgument: the token is missing.
+            InvalidArgument: the token is malformed.
             DataLoss: the broker has another store, and nobody has accepted that.
+            LogUnavailable: the broker works with another store now.
         """
-        if not store_token:
-            raise InvalidArgument("a broker introduces its store with a token")
+        check_token(store_token)
         row = self._rows.get(name)
         past: list[records.PastBrokerStore] = []
         if row is not None:
@@ -65,6 +70,8 @@ class BrokerStores:
                     " back; or go on without what was in it, which may tear transactions apart:"
                     " magnetar storage accept-loss --everything DATA_DIR"
                 )
+            if is_linked:
+                raise LogUnavailable(works_with_another(name))
             latest = records.PastBrokerStore(
                 store_token=row.store_token, accepted_losses=row.accepted_losses
             )

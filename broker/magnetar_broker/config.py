@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from magnetar_core.address_book import MemberAddress
 from magnetar_core.batch import BODY_BYTES_MAX
 from magnetar_core.config import FRAME_BYTES_MAX, InvalidConfig, check_numbers
+from magnetar_core.hybrid_clock import AHEAD_MS_MAX
 from magnetar_core.placement import SHARDS_MAX
 
 SYNCED = "synced"
@@ -65,6 +66,10 @@ class BrokerConfig:
     topics_max: int = 10_000
     # The most partitions of a topic.
     partitions_max: int = 1_024
+    # The most partitions of all topics, for each broker that they are spread over. With more,
+    # CreateTopic gets QuotaExceeded. Higher: a broker may need more memory than it has, at each of
+    # its starts; a partition takes 4 KB and, in use, up to 10 KB.
+    broker_partitions_max: int = 100_000
     # The most subscriptions of a partition; each is a cursor that recovery reads.
     subscriptions_max: int = 1_000
     # The most consumers of a subscription on a partition.
@@ -101,6 +106,11 @@ class BrokerConfig:
     # The part of that memory that a connection may use, together with its machine's earlier
     # connections: the rest stays for other clients.
     session_parked_bytes_max: int = 16 << 20
+
+    # How far the stamp of a commit may lie ahead of the wall clock, unless the transaction's
+    # coordinator itself tells it: somebody may have invented it, and coordinators refuse the
+    # commits of those who have read it. The same as the coordinators' stamp_ahead_ms_max.
+    stamp_ahead_ms_max: int = 366 * 24 * 60 * 60 * 1000
 
     # Memory that the process may have. The store gets up to a quarter of it for memtables and
     # blocks, and tails what all else leaves, up to tails_bytes_max: what transactions, partitions
@@ -150,6 +160,8 @@ class BrokerConfig:
                 "group_lag_gauges_max",
             ),
         )
+        if self.stamp_ahead_ms_max > AHEAD_MS_MAX:
+            raise InvalidConfig(f"stamp_ahead_ms_max must be at most {AHEAD_MS_MAX}, a century")
         if self.durability not in DURABILITIES:
             raise InvalidConfig(
                 f"durability is {self.durability!r}, but must be one of {', '.join(DURABILITIES)}"

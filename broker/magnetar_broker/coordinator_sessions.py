@@ -10,7 +10,10 @@ from magnetar_core.wire import transaction_pb2
 
 
 class CoordinatorSessions:
-    """The latest conversation of each coordinator, by TCID."""
+    """The latest conversation of each coordinator, by TCID.
+
+    A conversation is that of a coordinator once the token of its store was heard there.
+    """
 
     def __init__(self) -> None:
         self._sessions: dict[int, CommandSession] = {}
@@ -19,6 +22,15 @@ class CoordinatorSessions:
         """Note that a coordinator has sent a command."""
         if session is not None:
             self._sessions[tcid] = session
+
+    def is_of(self, tcid: int, session: CommandSession | None) -> bool:
+        """Return whether a conversation is that of a coordinator."""
+        return session is not None and self._sessions.get(tcid) is session
+
+    def is_linked(self, tcid: int) -> bool:
+        """Return whether a coordinator is there now, as far as its connection says."""
+        session = self._sessions.get(tcid)
+        return session is not None and not session.closed
 
     def abort_expelled(self, tcid: int, txn_ids: Iterable[TxnID]) -> None:
         """Ask a coordinator to abort those transactions that are OPEN. Lost while it is away."""

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from magnetar_core.errors import LogUnavailable, MagnetarError
 from magnetar_core.placement import serial_of
 from magnetar_core.wire import topic_pb2 as wire
 
@@ -20,6 +21,18 @@ from magnetar_core.wire import topic_pb2 as wire
 LIVES_MAX = 1_000
 # How many changes are remembered; a follower that lacks more is told everything.
 CHANGES_MAX = 10_000
+
+
+class Unheard(LogUnavailable):
+    """A follower has not heard of something that a command names: the first broker knows it or not.
+
+    Attributes:
+        denial: what to say if the first broker does not know it either.
+    """
+
+    def __init__(self, message: str, denial: MagnetarError) -> None:
+        super().__init__(message)
+        self.denial = denial
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,14 +43,14 @@ class Contents:
         topics: all topics, by id.
         next_serial: serial number of the next topic, or a lower bound of it.
         accepted_losses: how often somebody accepted that the directory lost data.
-        tcids: coordinators that took an incarnation.
+        coordinator_stores: the present store of each coordinator.
         lives: the first broker's lives, the present one last.
     """
 
     topics: Mapping[int, wire.TopicRecord]
     next_serial: int
     accepted_losses: int
-    tcids: Iterable[int]
+    coordinator_stores: Iterable[wire.CoordinatorStore]
     lives: Iterable[wire.DirectoryLife] = ()
 
 
@@ -84,7 +97,7 @@ class Directory:
             revision=self.revision,
             next_serial=contents.next_serial,
             accepted_losses=contents.accepted_losses,
-            tcids=sorted(contents.tcids),
+            coordinator_stores=contents.coordinator_stores,
         )
         behind = self.revision - revision
         if life != self.life or not 0 <= behind <= len(self._changes):

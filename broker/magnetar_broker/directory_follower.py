@@ -16,10 +16,12 @@ from typing import Any
 
 from magnetar_broker import keys
 from magnetar_broker.broker_peer import BrokerPeer
-from magnetar_broker.directory import DirectoryCopy, DirectoryDistrusted
+from magnetar_broker.directory import DirectoryCopy, DirectoryDistrusted, Unheard
 from magnetar_broker.environment import Environment
 from magnetar_broker.follower_guard import FollowerGuard, is_refusal
 from magnetar_broker.groups import Groups
+from magnetar_broker.incarnations import not_taken
+from magnetar_broker.store_tokens import digest_of
 from magnetar_broker.topics import Topics
 from magnetar_core.errors import DataLoss, LogUnavailable, MagnetarError, from_wire
 from magnetar_core.link_questions import OnAnswer
@@ -78,7 +80,8 @@ class DirectoryFollower:
         # Callers who wait for the answer, and those who came later: their question is the next.
         self._asking: list[OnCurrent] = []
         self._waiting: list[OnCurrent] = []
-        self._tcids: frozenset[int] = frozenset()
+        # The present store of each coordinator.
+        self._stores: dict[int, wire.CoordinatorStore] = {}
         self._timer: asyncio.TimerHandle | None = None
         # The last one about the directory, so that it is told once.
         self._complaint = ""
@@ -125,7 +128,25 @@ class DirectoryFollower:
 
     def may_have(self, tcid: int) -> bool:
         """Return whether a coordinator may have taken an incarnation, as far as is known here."""
-        return not self.is_current or tcid in self._tcids
+        return not self.is_current or tcid in self._stores
+
+    def admit_store(self, tcid: int, incarnation: int, store_token: str) -> None:
+        """Check that a coordinator's store took an incarnation, as far as is known here.
+
+        Raises:
+            Unheard: it is not the present store here.
+        """
+        digest = digest_of(store_token)
+        heard = self._environment.watermarks.of(tcid)
+        if (heard.incarnation, heard.store_digest) == (incarnation, digest):
+            return
+        known = self._stores.get(tcid)
+        if known is None or (known.incarnation, known.token_digest) != (incarnation, digest):
+            raise Unheard(
+                f"this broker has not heard of incarnation {incarnation} of coordinator {tcid}:"
+                " ask again",
+                not_taken(tcid, incarnation),
+            )
 
     def ask(self, body: Any, on_answer: OnAnswer) -> None:
         """Pass a command on to the first broker."""
@@ -229,7 +250,7 @@ class DirectoryFollower:
         )
         for name in names:
             self._groups.topic_changed(name)
-        self._tcids = frozenset(told.tcids)
+        self._stores = {one.tcid: one for one in told.coordinator_stores}
         if not self.is_current:
             self.is_current = True
             self._complaint = ""

@@ -16,12 +16,14 @@ from typing import Any
 from magnetar_broker import keys
 from magnetar_broker.broker_peer import BrokerPeer
 from magnetar_broker.broker_stores import BrokerStores
+from magnetar_broker.coordinator_sessions import CoordinatorSessions
 from magnetar_broker.directory import Contents, Directory, begin_life
 from magnetar_broker.environment import Environment
 from magnetar_broker.groups import Groups
 from magnetar_broker.incarnations import Incarnations
 from magnetar_broker.past_calls import PastCalls
 from magnetar_broker.replies import Replies
+from magnetar_broker.store_tokens import works_with_another
 from magnetar_broker.topics import Topic, Topics
 from magnetar_core.commands import CommandSession, Handler, Reply
 from magnetar_core.errors import (
@@ -92,6 +94,7 @@ class DirectoryKeeper:
         topics: Topics,
         groups: Groups,
         incarnations: Incarnations,
+        coordinators: CoordinatorSessions,
         stores: BrokerStores,
         transport: Transport,
         random: Random,
@@ -101,6 +104,7 @@ class DirectoryKeeper:
         self._topics = topics
         self._groups = groups
         self._incarnations = incarnations
+        self._coordinators = coordinators
         self._stores = stores
         self._replies = Replies(environment)
         self._directory = Directory(random.getrandbits(63) | 1)
@@ -222,14 +226,27 @@ class DirectoryKeeper:
             self._past_calls.note(call_token, topic.topic_id)
 
     def _take_incarnation(self, command: wire.CommandTakeIncarnation, reply: Reply) -> None:
-        is_new = not self._incarnations.has(command.tcid)
-        taken = self._incarnations.take(command.tcid, command.store_token)
+        tcid, token = command.tcid, command.store_token
+        is_new = self._incarnations.find(tcid, token) is None
+        if is_new and self._incarnations.has(tcid) and self._coordinators.is_linked(tcid):
+            raise LogUnavailable(works_with_another(f"coordinator {tcid}"))
+        taken = self._incarnations.take(tcid, token)
         answer = wire.CommandTakeIncarnationResponse(incarnation=taken)
         if is_new:
             self._directory.changed()
             self._answer_when_followed(reply, answer)
         else:
             self._replies.answer(reply, answer)
+
+    def admit_store(self, tcid: int, incarnation: int, store_token: str) -> None:
+        """Check that a coordinator's store took an incarnation here.
+
+        Raises:
+            InvalidTxnState: it did not.
+        """
+        if self._incarnations.admit(tcid, incarnation, store_token):
+            self._directory.changed()
+            self._tell_followers()
 
     # Followers
 
@@ -239,7 +256,12 @@ class DirectoryKeeper:
             raise InvalidArgument(
                 f"{command.broker_name!r} is not among the brokers that follow this one"
             )
-        self._stores.introduce(command.broker_name, command.store_token, command.accepted_losses)
+        self._stores.introduce(
+            command.broker_name,
+            command.store_token,
+            command.accepted_losses,
+            is_linked=follower.is_linked,
+        )
         if reply.session is None:
             # A unary call: somebody looks.
             self._tell(command, reply)
@@ -266,7 +288,7 @@ class DirectoryKeeper:
             topics=topics.by_id,
             next_serial=topics.next_serial,
             accepted_losses=self._losses,
-            tcids=self._incarnations.tcids,
+            coordinator_stores=self._incarnations.stores(),
             lives=self._lives,
         )
         told = self._directory.tell(command.directory_life, command.revision, contents)
@@ -275,16 +297,19 @@ class DirectoryKeeper:
 
     def _answer_when_followed(self, reply: Reply, answer: Any) -> None:
         """Tell the followers what is new, and answer when those that are linked have it."""
-        for one in self._followers.values():
-            waiting, one.waiting = one.waiting, None
-            if waiting is not None:
-                self._tell(*waiting)
+        self._tell_followers()
         wait = _Wait(self._directory.revision, partial(self._replies.answer, reply, answer))
         self._waits[wait] = None
         if not self._is_over(wait):
             loop = asyncio.get_running_loop()
             wait.timer = loop.call_later(FOLLOWERS_WAIT_S, self._end, wait)
         self._look_at_waits()
+
+    def _tell_followers(self) -> None:
+        for one in self._followers.values():
+            waiting, one.waiting = one.waiting, None
+            if waiting is not None:
+                self._tell(*waiting)
 
     def _is_over(self, wait: _Wait) -> bool:
         followers = self._followers.values()

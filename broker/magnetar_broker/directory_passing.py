@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from magnetar_broker.directory import Unheard
 from magnetar_broker.directory_follower import DirectoryFollower
 from magnetar_broker.environment import Environment
 from magnetar_broker.replies import Replies
-from magnetar_broker.topics import TopicUnheard
 from magnetar_core.commands import Handler, Reply
 from magnetar_core.errors import InvalidArgument, MagnetarError, TopicNotFound, from_wire
 from magnetar_core.frames import detached
@@ -64,14 +64,14 @@ class DirectoryPassing:
         self._follower.catch_up(on_current)
 
     def patient(self, handlers: Mapping[str, Handler]) -> dict[str, Handler]:
-        """Return handlers that ask the first broker about topics of which nobody has heard here."""
+        """Return handlers that ask the first broker about what nobody has heard of here."""
         return {name: self._patient(name, handler) for name, handler in handlers.items()}
 
     def _patient(self, name: str, handler: Handler) -> Handler:
         def handle(command: Any, reply: Reply) -> None:
             try:
                 handler(command, reply)
-            except TopicUnheard as error:
+            except Unheard as error:
                 if (
                     name in _NEVER_WAITING
                     or self._waiting_count >= WAITING_MAX
@@ -85,7 +85,7 @@ class DirectoryPassing:
 
         return handle
 
-    def _denies(self, error: TopicUnheard) -> bool:
+    def _denies(self, error: Unheard) -> bool:
         """Return whether to deny without asking: sends by name alone would come again for ever."""
         return isinstance(error.denial, TopicNotFound) and self._follower.is_current
 
@@ -103,7 +103,7 @@ class DirectoryPassing:
         def again(command: Any, reply: Reply) -> None:
             try:
                 handler(command, reply)
-            except TopicUnheard as error:
+            except Unheard as error:
                 raise error.denial from None
 
         self._follower.catch_up(on_current)

@@ -10,6 +10,7 @@ from random import Random
 from typing import Protocol
 
 from magnetar_broker.broker_stores import BrokerStores
+from magnetar_broker.coordinator_sessions import CoordinatorSessions
 from magnetar_broker.directory_follower import DirectoryFollower
 from magnetar_broker.directory_keeper import DirectoryKeeper
 from magnetar_broker.directory_passing import DirectoryPassing
@@ -62,6 +63,14 @@ class DirectoryRole(Protocol):
         """Return whether a coordinator may have taken an incarnation, as far as is known here."""
         ...
 
+    def admit_store(self, tcid: int, incarnation: int, store_token: str) -> None:
+        """Check that a coordinator's store took an incarnation in this cluster.
+
+        Raises:
+            InvalidTxnState: it did not.
+            Unheard: this broker does not know.
+        """
+
 
 class FirstBroker:
     """The first broker of the list; a broker that is alone is the first one, too."""
@@ -75,6 +84,7 @@ class FirstBroker:
         topics: Topics,
         groups: Groups,
         incarnations: Incarnations,
+        coordinators: CoordinatorSessions,
         transport: Transport,
         random: Random,
     ) -> None:
@@ -83,7 +93,14 @@ class FirstBroker:
         self._stores = BrokerStores(environment)
         self.guard = EmptyStoreGuard(environment.config, incarnations)
         self.commands = DirectoryKeeper(
-            environment, topics, groups, incarnations, self._stores, transport, random
+            environment,
+            topics,
+            groups,
+            incarnations,
+            coordinators,
+            self._stores,
+            transport,
+            random,
         )
 
     async def recover(self, losses: int) -> None:
@@ -109,6 +126,10 @@ class FirstBroker:
     def may_have_incarnation(self, tcid: int) -> bool:
         """Return whether a coordinator took an incarnation here."""
         return self._incarnations.has(tcid)
+
+    def admit_store(self, tcid: int, incarnation: int, store_token: str) -> None:
+        """Check that a coordinator's store took an incarnation here."""
+        self.commands.admit_store(tcid, incarnation, store_token)
 
 
 class Follower:
@@ -153,3 +174,7 @@ class Follower:
     def may_have_incarnation(self, tcid: int) -> bool:
         """Return whether a coordinator took one, or may have done so without being known here."""
         return self._follower.may_have(tcid)
+
+    def admit_store(self, tcid: int, incarnation: int, store_token: str) -> None:
+        """Check that a coordinator's store took an incarnation, as far as is known here."""
+        self._follower.admit_store(tcid, incarnation, store_token)

@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from magnetar_broker.directory import Unheard
 from magnetar_broker.partition import Partition
 from magnetar_broker.replies import refusal_of
-from magnetar_broker.topics import Topics, TopicUnheard
+from magnetar_broker.topics import Topics
 from magnetar_broker.transaction_index import End, Outcome
 from magnetar_broker.waiting_ends import AskedEnd
 from magnetar_core.commands import CommandSession
@@ -71,7 +72,7 @@ class EndsTogether:
             session: the conversation that asked for it; None: a unary call.
             request_id: the number of the request in the conversation.
         Raises:
-            TopicUnheard: a topic may be new. No effect.
+            Unheard: a topic may be new. No effect.
         """
         found = [self._find(name) for name, _ in self._partitions]
         for subscription, _ in self._subscriptions:
@@ -90,7 +91,7 @@ class EndsTogether:
     def _find(self, name: PartitionName) -> Partition | MagnetarError:
         try:
             return self._topics.partition(*name)
-        except TopicUnheard:
+        except Unheard:
             raise
         except MagnetarError as error:
             return error

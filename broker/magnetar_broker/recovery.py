@@ -113,6 +113,7 @@ class Recovery:
                         live,
                         row.next_counter if row.HasField("next_counter") else None,
                         row.counter_bound if row.HasField("counter_bound") else None,
+                        row.store_digest,
                     ),
                 )
                 self._orphans[tcid] = list(row.orphans)

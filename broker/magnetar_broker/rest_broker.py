@@ -107,6 +107,7 @@ def _take_meta(found: RestBroker, key: bytes, value: bytes) -> None:
                 tuple((one.first, one.last) for one in row.live),
                 row.next_counter if row.HasField("next_counter") else None,
                 row.counter_bound if row.HasField("counter_bound") else None,
+                row.store_digest,
             ),
         )
     elif key.startswith(keys.META_INCARNATION):

@@ -23,7 +23,7 @@ from magnetar_broker.replies import Replies
 from magnetar_broker.send_commands import SendCommands
 from magnetar_broker.subscription_commands import SubscriptionCommands
 from magnetar_broker.topics import Topics
-from magnetar_broker.transaction_commands import TransactionCommands
+from magnetar_broker.transaction_commands import AdmitStore, TransactionCommands
 from magnetar_broker.unannounced import NAMING_TXNS, Unannounced
 from magnetar_broker.views import describe_topic
 from magnetar_core.commands import AnswerSizes, CommandSession, Handler, Reply
@@ -74,6 +74,7 @@ class BrokerServer:
         orphan_resolver: OrphanResolver,
         directory: DirectoryCommands,
         guard: Guard,
+        admit_store: AdmitStore,
         random: Random,
         backup: BackupSource,
     ) -> None:
@@ -96,7 +97,13 @@ class BrokerServer:
             **ReadCommands(environment.store, topics, self._replies).handlers,
             **SubscriptionCommands(environment, topics, self._replies).handlers,
             **TransactionCommands(
-                environment, topics, coordinators, orphan_resolver, unannounced, self._replies
+                environment,
+                topics,
+                coordinators,
+                admit_store,
+                orphan_resolver,
+                unannounced,
+                self._replies,
             ).handlers,
             **GroupCommands(environment.config, groups, self._replies).handlers,
             **BackupCommands(backup, "broker", environment.config.name, environment.spawn).handlers,

@@ -11,13 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from magnetar_broker import keys
-from magnetar_broker.directory import Taken
+from magnetar_broker.directory import Taken, Unheard
 from magnetar_broker.environment import Environment
 from magnetar_broker.partition import Partition
 from magnetar_core.errors import (
     Gone,
     InvalidArgument,
-    LogUnavailable,
     MagnetarError,
     PartitionMoved,
     QuotaExceeded,
@@ -69,18 +68,6 @@ class Topic:
         return self.record.topic
 
 
-class TopicUnheard(LogUnavailable):
-    """This follower has not heard of the topic: the first broker knows whether it exists.
-
-    Attributes:
-        denial: what to say if the first broker does not know it either.
-    """
-
-    def __init__(self, message: str, denial: MagnetarError) -> None:
-        super().__init__(message)
-        self.denial = denial
-
-
 class Topics:
     """All topics, by name."""
 
@@ -115,7 +102,7 @@ class Topics:
 
         Raises:
             TopicNotFound: no topic has the name.
-            TopicUnheard: none has it here, at a follower.
+            Unheard: none has it here, at a follower.
         """
         topic = self._topics.get(name)
         if topic is None:
@@ -133,7 +120,7 @@ class Topics:
             PartitionMoved: another broker keeps it, and says whether it is still there.
             TopicNotFound: no such topic or partition.
             Gone: the name belongs to another topic now, or to none.
-            TopicUnheard: the name or the id may be of a new topic.
+            Unheard: the name or the id may be of a new topic.
         """
         topic = self._topics.get(name)
         if topic is None or (topic_id and topic.topic_id != topic_id):
@@ -141,7 +128,7 @@ class Topics:
                 self._check_shard(PartitionName(name, number, topic_id))
                 if self._shard and serial_of(topic_id) >= self.next_serial:
                     text = f"this broker has not heard of topic {name!r} with id {topic_id}"
-                    raise TopicUnheard(
+                    raise Unheard(
                         f"{text}: ask again",
                         Gone(f"the topic does not exist, and never did ({text})"),
                     )
@@ -161,7 +148,7 @@ class Topics:
         if not self._shard:
             return denial
         # Whatever this broker was told last, the topic may have been made since.
-        return TopicUnheard(f"this broker has not heard of topic {name!r}: ask again", denial)
+        return Unheard(f"this broker has not heard of topic {name!r}: ask again", denial)
 
     def hosts(self, name: PartitionName) -> bool:
         """Return whether this broker keeps the partition, or did before the topic's deletion.
@@ -218,7 +205,7 @@ class Topics:
         Raises:
             InvalidArgument: the name or the number of partitions is not allowed.
             TopicExists: the name is taken.
-            QuotaExceeded: too many topics.
+            QuotaExceeded: too many topics, or partitions of all topics.
             DiskFull: the disk's reserve is reached.
         """
         self._environment.disk_reserve.check()
@@ -235,6 +222,14 @@ class Topics:
             raise InvalidArgument(f"a topic has at most {config.partitions_max} partitions")
         if len(self._topics) >= config.topics_max:
             raise QuotaExceeded(f"this broker has its {config.topics_max} topics")
+        partition_count = sum(one.partitions for one in self._records.values())
+        limit = config.broker_partitions_max * config.shard_count
+        if partition_count + partitions > limit:
+            raise QuotaExceeded(
+                f"the topics of this cluster have {partition_count} partitions: delete some, or"
+                " raise broker_partitions_max",
+                broker_partitions_max=config.broker_partitions_max,
+            )
         if self.next_serial > SERIAL_MAX:
             raise QuotaExceeded("this cluster has given out all ids of topics")
         record = wire.TopicRecord(

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from magnetar_broker import keys
 from magnetar_broker.coordinator_sessions import CoordinatorSessions
 from magnetar_broker.ends_together import EndsTogether
 from magnetar_broker.environment import Environment
+from magnetar_broker.incarnations import superseded
 from magnetar_broker.orphan_resolver import OrphanResolver
 from magnetar_broker.replies import Replies
+from magnetar_broker.store_tokens import digest_of
 from magnetar_broker.topics import Topics
 from magnetar_broker.transaction_index import End, EndedTransaction, Outcome
 from magnetar_broker.unannounced import Unannounced
 from magnetar_broker.waiting_ends import AskedEnd
 from magnetar_broker.watermark import Watermark
 from magnetar_core.commands import Handler, Reply
-from magnetar_core.errors import InvalidArgument, InvalidTxnState, MagnetarError
+from magnetar_core.errors import InvalidArgument, MagnetarError
+from magnetar_core.hybrid_clock import check_told
 from magnetar_core.ids import (
     INCARNATION_MAX,
     TCID_MAX,
@@ -38,6 +41,9 @@ LOOKED_UP_IN_A_TURN = 5_000
 # How many participants a command ends, in a turn; a coordinator names 64.
 ENDED_TOGETHER_MAX = 1_000
 
+# Checks that the store of a TCID took an incarnation, by its token.
+AdmitStore = Callable[[int, int, str], None]
+
 _EndCommand = (
     txn_wire.CommandEndTxnOnPartition
     | txn_wire.CommandEndTxnOnSubscription
@@ -53,12 +59,14 @@ class TransactionCommands:
         environment: Environment,
         topics: Topics,
         coordinators: CoordinatorSessions,
+        admit_store: AdmitStore,
         orphan_resolver: OrphanResolver,
         unannounced: Unannounced,
         replies: Replies,
     ) -> None:
         self._environment = environment
         self._coordinators = coordinators
+        self._admit_store = admit_store
         self._topics = topics
         self._orphan_resolver = orphan_resolver
         self._unannounced = unannounced
@@ -81,7 +89,7 @@ class TransactionCommands:
     ) -> None:
         """Handle CommandEndTxnOnPartition. Source: PIP-31, Broker Request Processing."""
         partition = self._topics.named(command.partition)
-        end = self._end_of(command)
+        end = self._end_of(command, reply)
 
         def done() -> None:
             def leave() -> None:
@@ -105,7 +113,7 @@ class TransactionCommands:
         Source: PIP-31, Broker - Acknowledgements, New Acknowledgement State.
         """
         name = command.subscription
-        end = self._end_of(command)
+        end = self._end_of(command, reply)
         self._topics.named(name).subscriptions.end(name.subscription, end)
         response = txn_wire.CommandEndTxnOnSubscriptionResponse()
         response.txn_id.most_bits, response.txn_id.least_bits = end.txn_id
@@ -120,7 +128,7 @@ class TransactionCommands:
             raise InvalidArgument(f"a command ends {ENDED_TOGETHER_MAX} participants, not {count}")
         partitions, subscriptions = _ends_of(command)
         txn_id, outcome = TxnID.from_wire(command.txn_id), _outcome_of(command)
-        self._environment.issued.check(txn_id)
+        self._check_end(txn_id, command.stamp, reply)
 
         def answer(ends: EndsTogether) -> None:
             response = txn_wire.CommandEndTxnOnParticipantsResponse()
@@ -143,18 +151,29 @@ class TransactionCommands:
         )
 
     def _end_of(
-        self, command: txn_wire.CommandEndTxnOnPartition | txn_wire.CommandEndTxnOnSubscription
+        self,
+        command: txn_wire.CommandEndTxnOnPartition | txn_wire.CommandEndTxnOnSubscription,
+        reply: Reply,
     ) -> End:
-        """Parse an end.
+        end = _end_of(command)
+        self._check_end(end.txn_id, end.stamp, reply)
+        return end
+
+    def _check_end(self, txn_id: TxnID, stamp: int, reply: Reply) -> None:
+        """Check what of an end stays for ever.
 
         Raises:
             TxnNotFound: no coordinator has issued the TxnID. A stored end would refuse its later
                 owner.
             LogUnavailable: its coordinator has not announced the TxnID yet.
+            InvalidArgument: the stamp was invented. Coordinators would refuse the commits of
+                everybody who has seen it.
         """
-        end = _end_of(command)
-        self._environment.issued.check(end.txn_id)
-        return end
+        self._environment.issued.check(txn_id)
+        if stamp and not self._coordinators.is_of(txn_id.tcid, reply.session):
+            environment = self._environment
+            ahead_ms_max = environment.config.stamp_ahead_ms_max
+            check_told(stamp, environment.clock.wall_ms(), ahead_ms_max=ahead_ms_max)
 
     def _low_watermark(self, command: txn_wire.CommandLowWatermark, reply: Reply) -> None:
         """Handle CommandLowWatermark.
@@ -168,9 +187,9 @@ class TransactionCommands:
         watermarks = self._environment.watermarks
         known = watermarks.of(command.tcid)
         if command.incarnation < known.incarnation:
-            raise InvalidTxnState(
-                f"coordinator {command.tcid} has a newer incarnation than {command.incarnation}"
-            )
+            raise superseded(command.tcid, command.incarnation)
+        store_digest = digest_of(command.store_token)
+        self._admit_store(command.tcid, command.incarnation, command.store_token)
         self._coordinators.note(command.tcid, reply.session)
         self._environment.issued.hear(command.tcid)
         live = [(one.first, one.last) for one in command.live]
@@ -180,6 +199,7 @@ class TransactionCommands:
             live,
             next_counter=command.next_counter if command.HasField("next_counter") else None,
             counter_bound=command.counter_bound if command.HasField("counter_bound") else None,
+            store_digest=store_digest,
         )
         watermarks.set(command.tcid, advanced)
         if advanced.coverage != known.coverage:
@@ -198,6 +218,7 @@ class TransactionCommands:
                 orphans=sorted(self._orphan_resolver.covered(command.tcid) | passing),
                 next_counter=advanced.next_counter,
                 counter_bound=advanced.counter_bound,
+                store_digest=advanced.store_digest,
             )
             self._environment.commits.batch.put(
                 keys.META, keys.watermark(command.tcid), row.SerializeToString()
@@ -209,7 +230,11 @@ class TransactionCommands:
         """Handle CommandTxnsIssued. Nothing is stored: the next low watermark repeats it."""
         watermarks = self._environment.watermarks
         known = watermarks.find(command.tcid)
-        if known is not None and known.incarnation == command.incarnation:
+        if (
+            known is not None
+            and known.incarnation == command.incarnation
+            and self._coordinators.is_of(command.tcid, reply.session)
+        ):
             advanced = known.issuing(command.next_counter)
             watermarks.set(command.tcid, advanced)
             self._environment.issued.hear(command.tcid)

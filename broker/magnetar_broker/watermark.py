@@ -24,6 +24,7 @@ class Watermark:
     Attributes:
         next_counter: smaller counters are issued, or never will be; None: not announced.
         counter_bound: at no time was this counter or a higher counter issued; None: not announced.
+        store_digest: digest of the token of the coordinator's store, which sends the watermark.
     """
 
     incarnation: int = 0
@@ -31,6 +32,7 @@ class Watermark:
     live: tuple[CounterRange, ...] = ()
     next_counter: int | None = None
     counter_bound: int | None = None
+    store_digest: bytes = b""
 
     @property
     def coverage(self) -> tuple[int, int, tuple[CounterRange, ...]]:
@@ -52,16 +54,19 @@ class Watermark:
         *,
         next_counter: int | None = None,
         counter_bound: int | None = None,
+        store_digest: bytes = b"",
     ) -> Watermark:
         """Return the state after a newer announcement; self if the announcement is old."""
         if incarnation < self.incarnation:
             return self
         if incarnation > self.incarnation:
             covered = clipped(live, 0, low_watermark)
-            return Watermark(incarnation, low_watermark, covered, next_counter, counter_bound)
+            return Watermark(
+                incarnation, low_watermark, covered, next_counter, counter_bound, store_digest
+            )
         # After a restart a coordinator may announce a lower watermark than before; its other fields
         # count.
-        known = self.issuing(next_counter, counter_bound)
+        known = replace(self.issuing(next_counter, counter_bound), store_digest=store_digest)
         if next_counter is None:
             # An earlier version took its place, which issues TxnIDs without announcing them.
             known = replace(known, next_counter=None, counter_bound=None)

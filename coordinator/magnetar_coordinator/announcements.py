@@ -61,6 +61,7 @@ class Announcements:
             live=[pb.TxnRange(first=first, last=last) for first, last in watermark.live],
             counter_bound=metadata.counter_bound,
             next_counter=shard.next_counter,
+            store_token=metadata.store_token,
         )
         tell = partial(self._tell_watermark, command)
         self._commits.when_durable(self._commits.position(), tell)

@@ -77,6 +77,7 @@ class TransactionMetadataStore:
     """Transaction log of a TCID. `TransactionMetadataStoreProvider.open_store` opens it.
 
     Attributes:
+        store_token: the token with which the store took its incarnation.
         counter_bound: no TxnID with this counter or a higher counter was issued.
         stamp_bound: no commit has this stamp or a higher stamp.
         next_producer_number: all smaller numbers are used.
@@ -93,6 +94,7 @@ class TransactionMetadataStore:
         commits: GroupCommit,
         *,
         incarnation: int,
+        store_token: str,
         counter_bound: int,
         counters_ahead: int,
         next_unopened: int,
@@ -107,6 +109,7 @@ class TransactionMetadataStore:
         self.traceparents: dict[TxnID, bytes] = {}
         self.next_producer_number = next_producer_number
         self.incarnation = incarnation
+        self.store_token = store_token
         self.counter_bound = counter_bound
         self.stamp_bound = stamp_bound
         self._counters_ahead = counters_ahead
@@ -346,9 +349,10 @@ class TransactionMetadataStoreProvider:
         await self._check_identity()
         await self._check_tcid(tcid)
         await self._notice_loss()
+        store_token = await self._read_token()
         incarnation = await self._get_u64(META_INCARNATION)
         if incarnation is None:
-            incarnation = await self._begin_incarnation(tcid)
+            incarnation = await self._begin_incarnation(tcid, store_token)
         counter_bound = await self._get_u64(META_COUNTER) or 0
         next_unopened, lost = await self._lost_transactions(counter_bound)
         restored = await self._get_u64(META_RESTORED)
@@ -357,6 +361,7 @@ class TransactionMetadataStoreProvider:
             self._store,
             self._commits,
             incarnation=incarnation,
+            store_token=store_token,
             counter_bound=counter_bound,
             counters_ahead=self._config.txn_ids_ahead,
             next_unopened=next_unopened,
@@ -419,14 +424,19 @@ class TransactionMetadataStoreProvider:
         if row is not None:
             self._commits.batch.put(META, store_identity.KEY, row)
 
-    async def _begin_incarnation(self, tcid: int) -> int:
-        stored_token = await self._store.get(META, META_STORE_TOKEN)
-        if stored_token is None:
-            stored_token = f"{self._random.getrandbits(128):032x}".encode()
-            self._commits.batch.put(META, META_STORE_TOKEN, stored_token)
-            # Durable before asking: after a crash the same token gets the same incarnation.
-            await self._commits.durable()
-        incarnation = await self._take_incarnation(tcid, stored_token.decode())
+    async def _read_token(self) -> str:
+        """Return the token of the store; a new store makes one, which is durable then."""
+        stored = await self._store.get(META, META_STORE_TOKEN)
+        if stored is not None:
+            return stored.decode()
+        token = f"{self._random.getrandbits(128):032x}"
+        self._commits.batch.put(META, META_STORE_TOKEN, token.encode())
+        # Before asking for an incarnation: after a crash the same token gets the same one.
+        await self._commits.durable()
+        return token
+
+    async def _begin_incarnation(self, tcid: int, store_token: str) -> int:
+        incarnation = await self._take_incarnation(tcid, store_token)
         if not 0 < incarnation <= INCARNATION_MAX:
             raise BrokenInvariant(f"the broker gives incarnation {incarnation}")
         self._commits.batch.put(META, META_INCARNATION, u64(incarnation))

@@ -41,6 +41,22 @@ def bound_above(bound: int, stamp: int) -> int:
     return bound if stamp < bound else stamp + BOUND_AHEAD
 
 
+def check_told(stamp: int, time_ms: int, *, ahead_ms_max: int) -> None:
+    """Check a stamp that somebody tells.
+
+    Args:
+        time_ms: the wall clock here, since the Unix epoch.
+        ahead_ms_max: how far the stamp may lie ahead of it.
+    Raises:
+        InvalidArgument: it lies too far in the future.
+    """
+    if stamp > stamp_at(time_ms) + (min(ahead_ms_max, AHEAD_MS_MAX) << COUNTER_BITS):
+        raise InvalidArgument(
+            f"the stamp {stamp} lies more than stamp_ahead_ms_max, {ahead_ms_max} ms, ahead of this"
+            " server's clock: is a server's clock wrong, or was it once?"
+        )
+
+
 class HybridClock:
     """Clock of a coordinator, in one life.
 
@@ -78,12 +94,8 @@ class HybridClock:
         Raises:
             InvalidArgument: it lies too far in the future. No effect.
         """
-        ahead = min(self._ahead_ms_max, AHEAD_MS_MAX) << COUNTER_BITS
-        if stamp > self.last and stamp > stamp_at(time_ms) + ahead:
-            raise InvalidArgument(
-                f"the stamp {stamp} lies more than stamp_ahead_ms_max ahead of this coordinator's"
-                f" clock, which is {self._ahead_ms_max}: is a server's clock wrong, or was it once?"
-            )
+        if stamp > self.last:
+            check_told(stamp, time_ms, ahead_ms_max=self._ahead_ms_max)
         self.advance(stamp)
 
     def now(self, time_ms: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 
 from tests import virtual_time
 from tests.core.envelope import command, parsed
@@ -82,6 +82,12 @@ class Alone:
 
     async def close(self) -> None:
         return
+
+
+class Asking(Protocol):
+    """A client of any harness."""
+
+    async def ask(self, body: Any) -> Any: ...
 
 
 class Client:
@@ -196,6 +202,7 @@ class World:
             lambda _, context: self.failures.append(context)
         )
         await self._open()
+        await take_incarnations(self.client, 0)
         await self.client.ask(topic_wire.CommandCreateTopic(topic="t", partitions=2))
         await self.client.ask(watermark(0, bound=COUNTER_BOUND))
 
@@ -415,4 +422,17 @@ def watermark(
         live=[txn_wire.TxnRange(first=first, last=last) for first, last in live],
         next_counter=bound if issued is None else issued,
         counter_bound=bound,
+        store_token=store_token(incarnation),
     )
+
+
+def store_token(incarnation: int) -> str:
+    """The token of a coordinator's store."""
+    return f"store {incarnation}"
+
+
+async def take_incarnations(client: Asking, tcid: int, count: int = 1) -> None:
+    """A coordinator takes so many incarnations, one with each of its stores."""
+    for number in range(1, count + 1):
+        command = topic_wire.CommandTakeIncarnation(tcid=tcid, store_token=store_token(number))
+        await client.ask(command)

@@ -115,7 +115,7 @@ def test_an_entry_that_cannot_be_read_and_that_only_the_log_knows_stops_the_star
 def test_ids_and_incarnations_begin_anew_above_all_that_could_have_been_given_out() -> None:
     async def scenario(world: World) -> None:
         create = topic_wire.CommandCreateTopic
-        assert await incarnation(world, 0, "a") == 1
+        assert await incarnation(world, 5, "a") == 1
         known = await world.client.ask(create(topic="known"))
         await accept_loss(world, WriteBatch())
         first = await world.client.ask(create(topic="first"))
@@ -123,8 +123,8 @@ def test_ids_and_incarnations_begin_anew_above_all_that_could_have_been_given_ou
         await world.client.ask(subscribe())
         assert world.subscription().subscription_id > 1_000_000
         # A coordinator keeps the one that it has; a new store gets one that nobody can have.
-        assert await incarnation(world, 0, "a") == 1
-        assert await incarnation(world, 0, "b") > 1_000
+        assert await incarnation(world, 5, "a") == 1
+        assert await incarnation(world, 5, "b") > 1_000
         unheard = await incarnation(world, 7, "c")
         assert unheard > 1_000
         await world.restart()

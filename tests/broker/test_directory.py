@@ -68,7 +68,7 @@ class First:
             topics=self.topics,
             next_serial=self.next_serial,
             accepted_losses=self.accepted_losses,
-            tcids=(),
+            coordinator_stores=(),
             lives=self.past,
         )
         return self.directory.tell(life, revision, contents)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
-from tests.broker.harness import World, end, subscribe, txn, watermark
+from tests.broker.harness import Client, World, end, subscribe, txn, watermark
 from tests.broker.test_accepted_losses import accept_loss, incarnation
 
 from magnetar_core.address_book import MemberAddress
@@ -88,6 +88,8 @@ def test_coordinators_of_an_old_cluster_are_told_nothing_that_they_could_take_fo
         await world.client.ask(watermark(5, incarnation=3))
         created = await world.client.ask(CREATE)
         assert created.topic_id > 1_000_000
+        await world.client.close()
+        world.client = Client(world)
         assert await incarnation(world, 0, "another") > 3
         await world.stop()
 

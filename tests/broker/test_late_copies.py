@@ -22,6 +22,7 @@ from tests.broker.harness import (
     send,
     subscribe,
     subscription,
+    take_incarnations,
     txn,
     watermark,
 )
@@ -357,6 +358,7 @@ def test_skip_damaged() -> None:
 
 def test_txns_issued() -> None:
     async def scenario(world: World) -> None:
+        await take_incarnations(world.client, 3)
         await world.client.ask(watermark(0, tcid=3, bound=1))
 
         def issued(next_counter: int) -> txn_wire.CommandTxnsIssued:
@@ -463,11 +465,14 @@ def test_follow_directory() -> None:
         waiting = world.client.begin(question("a", **known))
         await world.settle()
         assert not waiting.done()
-        assert await Client(world).ask(first) == told
+        copy = Client(world)
+        assert await copy.ask(first) == told
+        await copy.close()
         # The follower asks again, and has lost nothing by it.
         answer = waiting.result()
         assert (answer.all, answer.revision, len(answer.topics)) == (False, told.revision, 0)
         # A copy from a store that was given up since.
+        ask = Client(world).ask
         await ask(question("b", losses=1))
         for _ in range(2):
             with pytest.raises(DataLoss):

@@ -21,6 +21,7 @@ from tests.broker.harness import (
 
 from magnetar_broker import views
 from magnetar_broker.parked_bytes import PARKED_OVERHEAD_BYTES
+from magnetar_core.address_book import MemberAddress
 from magnetar_core.batch import encode
 from magnetar_core.commands import Reply, run_handler
 from magnetar_core.errors import (
@@ -56,6 +57,34 @@ def test_topics_and_partitions() -> None:
         await ask(topic_wire.CommandCreateTopic(topic="u"))
 
     run(scenario, topics_max=2, partitions_max=3)
+
+
+def test_partitions_of_all_topics() -> None:
+    """With as many as each topic may have, no broker could start any more."""
+
+    async def scenario(world: World) -> None:
+        ask = world.client.ask
+        await ask(topic_wire.CommandCreateTopic(topic="fits", partitions=3))
+        beyond = topic_wire.CommandCreateTopic(topic="u", partitions=2)
+        error = await refused(world.client, beyond, QuotaExceeded)
+        assert error.details["broker_partitions_max"] == "6"
+        await ask(topic_wire.CommandCreateTopic(topic="last"))
+        await refused(world.client, topic_wire.CommandCreateTopic(topic="v"), QuotaExceeded)
+        await ask(topic_wire.CommandDeleteTopic(topic="fits"))
+        await ask(beyond)
+
+    # The topic that each of these worlds has takes two.
+    run(scenario, broker_partitions_max=6)
+
+
+def test_each_broker_has_room_for_partitions() -> None:
+    async def scenario(world: World) -> None:
+        ask = world.client.ask
+        await ask(topic_wire.CommandCreateTopic(topic="u", partitions=4))
+        await refused(world.client, topic_wire.CommandCreateTopic(topic="v"), QuotaExceeded)
+
+    brokers = tuple(MemberAddress(name=f"broker-{one}", address=f"b{one}") for one in range(2))
+    run(scenario, broker_partitions_max=3, brokers=brokers)
 
 
 @pytest.mark.parametrize(

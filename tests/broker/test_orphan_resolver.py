@@ -16,6 +16,7 @@ from tests.broker.harness import (
     run,
     send,
     subscribe,
+    take_incarnations,
     txn,
     watermark,
 )
@@ -100,6 +101,7 @@ def test_what_is_not_issued_yet_waits_until_it_is() -> None:
     async def scenario(world: World) -> None:
         tell = world.client.tell
         await world.client.ask(send(b"0"))
+        await take_incarnations(world.client, 3)
         await world.client.ask(watermark(0, tcid=3, issued=4, bound=100))
         early = txn(4, tcid=3)
         await world.client.ask(send(b"x", in_txn=txn(3, tcid=3)))
@@ -168,6 +170,7 @@ def test_a_coordinator_that_was_never_heard_may_have_issued_anything() -> None:
         await refused(world.client, send(b"x", in_txn=txn(0, tcid=6)), TxnNotFound)
         await world.client.ask(taken)
         await refused(world.client, send(b"x", in_txn=txn(0, tcid=6)), LogUnavailable)
+        await take_incarnations(world.client, 5)
         await world.client.ask(watermark(0, tcid=5, bound=1))
         await world.client.ask(send(b"x", in_txn=early))
         await refused(world.client, send(b"x", in_txn=txn(1, tcid=5)), LogUnavailable)
@@ -227,6 +230,7 @@ def test_a_coordinator_is_asked_until_it_knows_who_takes_part() -> None:
         for _ in range(3):
             answer = await ask(watermark(0))
             assert asked_about(answer) == {(7, ""), (8, "s")}
+        await take_incarnations(world.client, 3)
         assert not (await ask(watermark(0, tcid=3))).held
         word = watermark(0)
         word.known.extend(one for one in answer.held if one.subscription)
@@ -251,6 +255,9 @@ def test_what_an_older_incarnation_left_is_an_administrators() -> None:
     async def scenario(world: World) -> None:
         await world.client.ask(send(b"1", in_txn=txn(7)))
         world.clock.advance(ORPHAN_AGE_MS_MIN)
+        await world.client.close()
+        world.client = Client(world)
+        await take_incarnations(world.client, 0, 2)
         answer = await world.client.ask(watermark(0, incarnation=2, bound=9))
         assert not answer.held
         assert not answer.orphans
@@ -261,6 +268,7 @@ def test_what_an_older_incarnation_left_is_an_administrators() -> None:
 
 async def let_in(world: World, txn_id: TxnID) -> None:
     """As a version did that did not ask: a coordinator that announces no bound."""
+    await take_incarnations(world.client, txn_id.tcid, txn_id.incarnation)
     await world.client.ask(
         watermark(0, tcid=txn_id.tcid, incarnation=txn_id.incarnation),
     )
@@ -331,6 +339,9 @@ def test_what_names_no_coordinator_is_dropped_at_the_start() -> None:
             await let_in(world, txn(3, tcid=tcid))
             await world.client.ask(end(txn(3, tcid=tcid), common.ABORT, on="s"))
             await forget_watermark(world, tcid)
+        commits = world.broker.environment.commits
+        commits.batch.delete(keys.META, keys.incarnation(9))
+        await commits.durable()
         await world.restart()
         await world.settle()
         left = [one.tcid for one in world.partition().index.open]

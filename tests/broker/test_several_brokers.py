@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.broker.cluster import Cluster, run
-from tests.broker.harness import COUNTER_BOUND, txn, watermark
+from tests.broker.harness import COUNTER_BOUND, take_incarnations, txn, watermark
 from tests.virtual_time import time_passes
 
 from magnetar_core import batch as columnar
@@ -217,6 +217,7 @@ def test_a_deletion_asks_the_brokers_of_all_partitions() -> None:
         topic_id = await cluster.create(0, "t")
         name = cluster.partition_at(2, "t", topic_id)
         client = await cluster.client(2)
+        await take_incarnations(client, 0)
         await client.ask(watermark(0, bound=COUNTER_BOUND))
         await client.ask(send(name, b"0", in_txn=txn(1)))
         for number in range(3):
@@ -246,6 +247,7 @@ def test_what_was_opened_in_between_is_aborted_with_the_partition() -> None:
         topic_id = await cluster.create(0, "t")
         name = cluster.partition_at(1, "t", topic_id)
         client = await cluster.client(1)
+        await take_incarnations(client, 0)
         await client.ask(watermark(0, bound=COUNTER_BOUND))
         await client.ask(
             wire.CommandSubscribe(
@@ -518,6 +520,7 @@ def test_a_deletion_looks_again_after_it_has_asked() -> None:
         topic_id = await cluster.create(0, "t")
         name = cluster.partition_at(0, "t", topic_id)
         client = await cluster.client(0)
+        await take_incarnations(client, 0)
         await client.ask(watermark(0, bound=COUNTER_BOUND))
         # The answer of another one is on its way while something is opened here.
         cluster.network.partition("b-0", "b-2", 0.5)

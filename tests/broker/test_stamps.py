@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.broker.harness import (
+    Client,
     World,
     end,
     flow,
@@ -19,10 +20,13 @@ from tests.broker.harness import (
     subscribe,
     subscription,
     txn,
+    watermark,
 )
 from tests.broker.test_ends_together import BOTH, together
 from tests.broker.test_retention import topic_with, trim
 
+from magnetar_core.errors import InvalidArgument
+from magnetar_core.hybrid_clock import stamp_at
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import broker_pb2 as wire
 from magnetar_core.wire import common_pb2 as common
@@ -106,8 +110,31 @@ def test_offsets_tell_the_highest_stamp_below_them(power: bool) -> None:
         assert await highest(world) == [STAMP, 0]
         await world.restart(Random(1) if power else None)
         assert await highest(world) == [STAMP, 0]
+        await world.client.ask(watermark(0))
         await commit(world, T2, STAMP + 1)
         assert await highest(world) == [STAMP + 1, 0]
+
+    run(scenario)
+
+
+def test_only_the_coordinator_tells_stamps_of_another_time() -> None:
+    """Whoever read one that somebody had invented could not commit any more, anywhere."""
+
+    async def scenario(world: World) -> None:
+        latest = stamp_at(
+            world.clock.wall_ms() + world.broker.environment.config.stamp_ahead_ms_max
+        )
+        await world.client.ask(send(b"0", in_txn=T0))
+        stranger = Client(world)
+        for body in (end(T0), end(T0, on="s"), together(T0, partitions=BOTH)):
+            with pytest.raises(InvalidArgument, match="stamp_ahead_ms_max"):
+                await stranger.ask(stamped(body, latest + 1))
+        assert await highest(world) == [0, 0]
+        assert T0 in world.partition().index.open
+        await stranger.ask(stamped(end(T0), latest))
+        assert await highest(world) == [latest, 0]
+        await commit(world, T1, STAMP)
+        assert await highest(world) == [STAMP, 0]
 
     run(scenario)
 

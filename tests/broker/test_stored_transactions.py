@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from tests.broker.harness import World, end, partition, run, send, txn, watermark
+from tests.broker.harness import World, end, partition, run, send, take_incarnations, txn, watermark
 
 from magnetar_broker import keys, stored_transactions
 from magnetar_broker.retention import trim_partition
@@ -97,6 +97,7 @@ def test_pages_tell_each_transaction_once(monkeypatch: pytest.MonkeyPatch) -> No
     everything = [T1, T2, T3, T4, txn(0, tcid=1)]
 
     async def scenario(world: World) -> None:
+        await take_incarnations(world.client, 1)
         await world.client.ask(watermark(0, tcid=1, bound=1))
         await write(world, *everything)
         for limit in range(1, 7):

@@ -10,6 +10,7 @@ from tests.broker.harness import (
     partition,
     run,
     send,
+    take_incarnations,
     txn,
     watermark,
 )
@@ -371,6 +372,7 @@ def test_the_watermark_forgets_what_it_covers_and_refuses_it() -> None:
             assert await world.read() == [b"1"]
             await world.restart()
         await world.client.ask(send(b"3", in_txn=T3))
+        await take_incarnations(world.client, 1)
         await world.client.ask(watermark(0, tcid=1, bound=2))
         await world.client.ask(send(b"another TC's", in_txn=txn(1, tcid=1)))
         await world.client.ask(end(T3))
@@ -424,6 +426,10 @@ def test_a_lower_incarnation_is_refused_except_for_ends() -> None:
     async def scenario(world: World) -> None:
         ask = world.client.ask
         await ask(send(b"1", in_txn=T1))
+        await world.client.close()
+        world.client = Client(world)
+        ask = world.client.ask
+        await take_incarnations(world.client, 0, 2)
         await ask(watermark(1, incarnation=2))
         for _ in range(2):
             await refused(world.client, watermark(9, incarnation=1), InvalidTxnState)

@@ -15,6 +15,7 @@ from tests.broker.harness import (
     run,
     send,
     subscribe,
+    take_incarnations,
     txn,
     watermark,
 )
@@ -44,6 +45,7 @@ def announcement(next_counter: int, *, tcid: int = TCID, incarnation: int = 1) -
 
 async def heard(world: World) -> None:
     """Coordinator 3 has announced what is below FIRST."""
+    await take_incarnations(world.client, TCID)
     await world.client.ask(watermark(0, tcid=TCID, issued=ISSUED, bound=BOUND))
 
 
@@ -150,9 +152,10 @@ def test_what_waits_ends_with_its_connection() -> None:
 def test_an_announcement_of_others_changes_nothing() -> None:
     async def scenario(world: World) -> None:
         await heard(world)
-        await world.client.ask(watermark(0, tcid=TCID - 1, bound=BOUND))
-        await world.client.ask(watermark(0, tcid=TCID + 1, bound=BOUND))
-        future = world.client.begin(send(b"x", in_txn=FIRST))
+        for tcid in (TCID - 1, TCID + 1):
+            await take_incarnations(world.client, tcid)
+            await world.client.ask(watermark(0, tcid=tcid, bound=BOUND))
+        future = Client(world).begin(send(b"x", in_txn=FIRST))
         for other in (
             announcement(BOUND, tcid=TCID - 1),
             announcement(BOUND, tcid=TCID + 1),
@@ -162,7 +165,10 @@ def test_an_announcement_of_others_changes_nothing() -> None:
             world.client.tell(other)
         await waiting(world, future)
         # A new store: what the former one had issued and not announced never comes.
-        await world.client.ask(watermark(0, tcid=TCID, incarnation=2, bound=BOUND))
+        await world.client.close()
+        successor = Client(world)
+        await take_incarnations(successor, TCID, 2)
+        await successor.ask(watermark(0, tcid=TCID, incarnation=2, bound=BOUND))
         with pytest.raises(InvalidTxnState):
             future.result()
 
@@ -245,12 +251,12 @@ def test_so_many_bytes_wait(way: str) -> None:
 
     async def scenario(world: World) -> None:
         await heard(world)
-        client = world.client
+        client = Client(world)
         parked = [client.begin(sent(FIRST, producer)) for producer in (1, 2)]
         error = await refused(client, sent(FIRST, 3))
         assert "session_parked_bytes_max" in error.details
         if way == "announced":
-            client.tell(announcement(ISSUED + 1))
+            world.client.tell(announcement(ISSUED + 1))
         elif way == "gone":
             await client.close()
             client = Client(world)
@@ -263,7 +269,7 @@ def test_so_many_bytes_wait(way: str) -> None:
         # There is room for as many again.
         again = [client.begin(sent(SECOND, producer)) for producer in (1, 2)]
         await waiting(world, *again)
-        client.tell(announcement(ISSUED + 2))
+        world.client.tell(announcement(ISSUED + 2))
         for one in again:
             await one
 

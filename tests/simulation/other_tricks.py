@@ -96,8 +96,8 @@ async def late_reader(world: World, unit: RawUnit, random: Random) -> None:
 
 async def old_incarnation(world: World, unit: RawUnit, random: Random) -> None:
     """Rule n: a coordinator from before a restore is refused, but for ends."""
-    # One of this client's own: also across its transactions, and whatever crashes between them.
-    tcid = 100 + zlib.crc32(unit.client.name.encode()) % 1_000
+    # Nobody else has it, also not in this client's other transactions: who has spoken for it stays.
+    tcid = 40_001 + zlib.crc32(unit.name.encode()) % 25_000
     client = unit.client
     token = f"{unit.name}-first"
     first = await client.insist(
@@ -108,15 +108,16 @@ async def old_incarnation(world: World, unit: RawUnit, random: Random) -> None:
     )
     if first.incarnation != again.incarnation:
         world.history.violation("8", f"token {token} got two incarnations")
+    newer = f"{unit.name}-second"
     second = await client.insist(
-        BROKER, topic_pb2.CommandTakeIncarnation(tcid=tcid, store_token=f"{unit.name}-second")
+        BROKER, topic_pb2.CommandTakeIncarnation(tcid=tcid, store_token=newer)
     )
     if second.incarnation <= first.incarnation:
         world.history.violation("8", f"incarnation {second.incarnation} of {tcid} is not new")
     await client.insist(
         BROKER,
         transaction_pb2.CommandLowWatermark(
-            tcid=tcid, incarnation=second.incarnation, low_watermark=10
+            tcid=tcid, incarnation=second.incarnation, low_watermark=10, store_token=newer
         ),
     )
     topic_id = await client.lookup("mix")
@@ -124,7 +125,7 @@ async def old_incarnation(world: World, unit: RawUnit, random: Random) -> None:
     old = TxnID.of(tcid, first.incarnation, 1_000)
     for body in (
         transaction_pb2.CommandLowWatermark(
-            tcid=tcid, incarnation=first.incarnation, low_watermark=20
+            tcid=tcid, incarnation=first.incarnation, low_watermark=20, store_token=token
         ),
         send_command(wire, random.getrandbits(63), 0, [b"of an old incarnation"], txn_id=old),
     ):
@@ -141,8 +142,9 @@ async def older_watermark(world: World, unit: RawUnit, random: Random) -> None:
     client = unit.client
     # Nobody else has it, also not in this client's other transactions.
     tcid = 2_000 + zlib.crc32(unit.name.encode()) % 20_000
+    token = f"{unit.name}-only"
     taken = await client.insist(
-        BROKER, topic_pb2.CommandTakeIncarnation(tcid=tcid, store_token=f"{unit.name}-only")
+        BROKER, topic_pb2.CommandTakeIncarnation(tcid=tcid, store_token=token)
     )
     topic_id = await client.lookup("mix")
     wire = common_pb2.Partition(topic="mix", partition=random.randrange(2), topic_id=topic_id)
@@ -157,6 +159,7 @@ async def older_watermark(world: World, unit: RawUnit, random: Random) -> None:
                         incarnation=taken.incarnation,
                         low_watermark=low_watermark,
                         next_counter=20,
+                        store_token=token,
                     ),
                     address=await client.keeper(wire),
                 )

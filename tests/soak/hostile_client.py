@@ -19,7 +19,7 @@ import magnetar
 from magnetar_core.batch import CHECKSUM, HEADER, Codec, encode, encode_columns
 from magnetar_core.frames import FIELD_OF_BODY
 from magnetar_core.grpc_transport import CHANNEL_OPTIONS
-from magnetar_core.wire import broker_pb2, common_pb2, service_pb2, transaction_pb2
+from magnetar_core.wire import broker_pb2, common_pb2, service_pb2, topic_pb2, transaction_pb2
 
 TOPIC = "hostile"
 # As it was reported: six links, each with so many reads that it leaves unread.
@@ -28,6 +28,7 @@ READS = 234
 READ_BYTES = 16 << 20
 BODY_BYTES = 8 << 20
 RANGES = 8_000
+STORE_TOKEN = "hostile"
 BUSY_PARTITIONS = 200
 BUSY_VALUE_BYTES = 255 << 10
 BUSY_BYTES_PER_S = 25 << 20
@@ -140,7 +141,12 @@ async def send_ranges(address: str) -> None:
         incarnation=1,
         low_watermark=1 << 40,
         live=[transaction_pb2.TxnRange(first=3 * n, last=3 * n) for n in range(RANGES)],
+        store_token=STORE_TOKEN,
     )
+    # As a coordinator that nobody has.
+    taken = topic_pb2.CommandTakeIncarnation(tcid=watermark.tcid, store_token=STORE_TOKEN)
+    await link.write([taken])
+    await link.read(1)
     ranges = [common_pb2.OffsetRange()] * (3 << 20)
     name = common_pb2.Subscription(topic=TOPIC, subscription="none")
     acks = [

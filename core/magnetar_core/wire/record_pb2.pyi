@@ -305,30 +305,34 @@ class ClockJumpsRow(_message.Message):
     def __init__(self, jumps: _Optional[_Iterable[_Union[ClockJumpsRow.Jump, _Mapping]]] = ...) -> None: ...
 
 class WatermarkRow(_message.Message):
-    __slots__ = ("incarnation", "low_watermark", "live", "orphans", "counter_bound", "next_counter")
+    __slots__ = ("incarnation", "low_watermark", "live", "orphans", "counter_bound", "next_counter", "store_digest")
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     LOW_WATERMARK_FIELD_NUMBER: _ClassVar[int]
     LIVE_FIELD_NUMBER: _ClassVar[int]
     ORPHANS_FIELD_NUMBER: _ClassVar[int]
     COUNTER_BOUND_FIELD_NUMBER: _ClassVar[int]
     NEXT_COUNTER_FIELD_NUMBER: _ClassVar[int]
+    STORE_DIGEST_FIELD_NUMBER: _ClassVar[int]
     incarnation: int
     low_watermark: int
     live: _containers.RepeatedCompositeFieldContainer[_transaction_pb2.TxnRange]
     orphans: _containers.RepeatedScalarFieldContainer[int]
     counter_bound: int
     next_counter: int
-    def __init__(self, incarnation: _Optional[int] = ..., low_watermark: _Optional[int] = ..., live: _Optional[_Iterable[_Union[_transaction_pb2.TxnRange, _Mapping]]] = ..., orphans: _Optional[_Iterable[int]] = ..., counter_bound: _Optional[int] = ..., next_counter: _Optional[int] = ...) -> None: ...
+    store_digest: bytes
+    def __init__(self, incarnation: _Optional[int] = ..., low_watermark: _Optional[int] = ..., live: _Optional[_Iterable[_Union[_transaction_pb2.TxnRange, _Mapping]]] = ..., orphans: _Optional[_Iterable[int]] = ..., counter_bound: _Optional[int] = ..., next_counter: _Optional[int] = ..., store_digest: _Optional[bytes] = ...) -> None: ...
 
 class IncarnationRow(_message.Message):
-    __slots__ = ("incarnation", "store_token", "past")
+    __slots__ = ("incarnation", "store_token", "past", "accepted_losses")
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     STORE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     PAST_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTED_LOSSES_FIELD_NUMBER: _ClassVar[int]
     incarnation: int
     store_token: str
     past: _containers.RepeatedCompositeFieldContainer[PastStore]
-    def __init__(self, incarnation: _Optional[int] = ..., store_token: _Optional[str] = ..., past: _Optional[_Iterable[_Union[PastStore, _Mapping]]] = ...) -> None: ...
+    accepted_losses: int
+    def __init__(self, incarnation: _Optional[int] = ..., store_token: _Optional[str] = ..., past: _Optional[_Iterable[_Union[PastStore, _Mapping]]] = ..., accepted_losses: _Optional[int] = ...) -> None: ...
 
 class PastStore(_message.Message):
     __slots__ = ("incarnation", "store_token")

@@ -171,14 +171,14 @@ class CommandFollowDirectory(_requests.Request[CommandFollowDirectoryResponse]):
     def __init__(self, broker_name: _Optional[str] = ..., store_token: _Optional[str] = ..., accepted_losses: _Optional[int] = ..., directory_life: _Optional[int] = ..., revision: _Optional[int] = ..., at_once: _Optional[bool] = ...) -> None: ...
 
 class CommandFollowDirectoryResponse(_message.Message):
-    __slots__ = ("directory_life", "revision", "all", "topics", "deleted_topic_ids", "next_serial", "tcids", "accepted_losses", "lives")
+    __slots__ = ("directory_life", "revision", "all", "topics", "deleted_topic_ids", "next_serial", "coordinator_stores", "accepted_losses", "lives")
     DIRECTORY_LIFE_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
     ALL_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     DELETED_TOPIC_IDS_FIELD_NUMBER: _ClassVar[int]
     NEXT_SERIAL_FIELD_NUMBER: _ClassVar[int]
-    TCIDS_FIELD_NUMBER: _ClassVar[int]
+    COORDINATOR_STORES_FIELD_NUMBER: _ClassVar[int]
     ACCEPTED_LOSSES_FIELD_NUMBER: _ClassVar[int]
     LIVES_FIELD_NUMBER: _ClassVar[int]
     directory_life: int
@@ -187,10 +187,20 @@ class CommandFollowDirectoryResponse(_message.Message):
     topics: _containers.RepeatedCompositeFieldContainer[TopicRecord]
     deleted_topic_ids: _containers.RepeatedScalarFieldContainer[int]
     next_serial: int
-    tcids: _containers.RepeatedScalarFieldContainer[int]
+    coordinator_stores: _containers.RepeatedCompositeFieldContainer[CoordinatorStore]
     accepted_losses: int
     lives: _containers.RepeatedCompositeFieldContainer[DirectoryLife]
-    def __init__(self, directory_life: _Optional[int] = ..., revision: _Optional[int] = ..., all: _Optional[bool] = ..., topics: _Optional[_Iterable[_Union[TopicRecord, _Mapping]]] = ..., deleted_topic_ids: _Optional[_Iterable[int]] = ..., next_serial: _Optional[int] = ..., tcids: _Optional[_Iterable[int]] = ..., accepted_losses: _Optional[int] = ..., lives: _Optional[_Iterable[_Union[DirectoryLife, _Mapping]]] = ...) -> None: ...
+    def __init__(self, directory_life: _Optional[int] = ..., revision: _Optional[int] = ..., all: _Optional[bool] = ..., topics: _Optional[_Iterable[_Union[TopicRecord, _Mapping]]] = ..., deleted_topic_ids: _Optional[_Iterable[int]] = ..., next_serial: _Optional[int] = ..., coordinator_stores: _Optional[_Iterable[_Union[CoordinatorStore, _Mapping]]] = ..., accepted_losses: _Optional[int] = ..., lives: _Optional[_Iterable[_Union[DirectoryLife, _Mapping]]] = ...) -> None: ...
+
+class CoordinatorStore(_message.Message):
+    __slots__ = ("tcid", "incarnation", "token_digest")
+    TCID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    tcid: int
+    incarnation: int
+    token_digest: bytes
+    def __init__(self, tcid: _Optional[int] = ..., incarnation: _Optional[int] = ..., token_digest: _Optional[bytes] = ...) -> None: ...
 
 class DirectoryLife(_message.Message):
     __slots__ = ("life", "next_serial")

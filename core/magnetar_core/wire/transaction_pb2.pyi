@@ -519,7 +519,7 @@ class TxnRange(_message.Message):
     def __init__(self, first: _Optional[int] = ..., last: _Optional[int] = ...) -> None: ...
 
 class CommandLowWatermark(_requests.Request[CommandLowWatermarkResponse]):
-    __slots__ = ("tcid", "incarnation", "low_watermark", "live", "counter_bound", "known", "next_counter")
+    __slots__ = ("tcid", "incarnation", "low_watermark", "live", "counter_bound", "known", "next_counter", "store_token")
     TCID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     LOW_WATERMARK_FIELD_NUMBER: _ClassVar[int]
@@ -527,6 +527,7 @@ class CommandLowWatermark(_requests.Request[CommandLowWatermarkResponse]):
     COUNTER_BOUND_FIELD_NUMBER: _ClassVar[int]
     KNOWN_FIELD_NUMBER: _ClassVar[int]
     NEXT_COUNTER_FIELD_NUMBER: _ClassVar[int]
+    STORE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     tcid: int
     incarnation: int
     low_watermark: int
@@ -534,7 +535,8 @@ class CommandLowWatermark(_requests.Request[CommandLowWatermarkResponse]):
     counter_bound: int
     known: _containers.RepeatedCompositeFieldContainer[OrphanedParticipant]
     next_counter: int
-    def __init__(self, tcid: _Optional[int] = ..., incarnation: _Optional[int] = ..., low_watermark: _Optional[int] = ..., live: _Optional[_Iterable[_Union[TxnRange, _Mapping]]] = ..., counter_bound: _Optional[int] = ..., known: _Optional[_Iterable[_Union[OrphanedParticipant, _Mapping]]] = ..., next_counter: _Optional[int] = ...) -> None: ...
+    store_token: str
+    def __init__(self, tcid: _Optional[int] = ..., incarnation: _Optional[int] = ..., low_watermark: _Optional[int] = ..., live: _Optional[_Iterable[_Union[TxnRange, _Mapping]]] = ..., counter_bound: _Optional[int] = ..., known: _Optional[_Iterable[_Union[OrphanedParticipant, _Mapping]]] = ..., next_counter: _Optional[int] = ..., store_token: _Optional[str] = ...) -> None: ...
 
 class CommandDescribeEnds(_requests.Request[CommandDescribeEndsResponse]):
     __slots__ = ("txn_ids",)

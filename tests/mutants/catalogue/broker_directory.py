@@ -106,8 +106,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="incarnation-unknown-while-alone",
         file=_FOLLOWER,
-        old="        return not self.is_current or tcid in self._tcids",
-        new="        return tcid in self._tcids",
+        old="        return not self.is_current or tcid in self._stores",
+        new="        return tcid in self._stores",
         mistake="A follower that was told nothing yet takes a coordinator for an invented one.",
     ),
     Mutant(

@@ -168,8 +168,8 @@ MUTANTS = (
     Mutant(
         name="incarnation-taken-twice",
         file=_INCARNATIONS,
-        old="            if row.store_token == store_token:",
-        new="            if row.store_token[:1] == store_token[:1]:",
+        old="        if row.store_token == store_token:",
+        new="        if row.store_token[:1] == store_token[:1]:",
         mistake=(
             "Tokens of stores are compared by their beginning: a new store gets the old "
             "incarnation."

@@ -14,6 +14,20 @@ _TOGETHER = "broker/magnetar_broker/ends_together.py"
 _COMMANDS = "broker/magnetar_broker/transaction_commands.py"
 
 MUTANTS = (
+    Mutant(
+        name="anybody-speaks-for-a-coordinator",
+        file=_COMMANDS,
+        old="        self._admit_store(command.tcid, command.incarnation, command.store_token)\n",
+        new="",
+        mistake="A watermark is believed, whoever sends it: a single one ends all transactions.",
+    ),
+    Mutant(
+        name="what-waits-outlives-its-connection",
+        file="broker/magnetar_broker/unannounced.py",
+        old="            if not session.closed:\n",
+        new="            if True:\n",
+        mistake="A command that waited for its TxnID is applied when its client is gone.",
+    ),
     # Sends
     Mutant(
         name="ends-together-do-not-wait",

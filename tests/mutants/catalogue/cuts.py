@@ -40,8 +40,8 @@ MUTANTS = (
     Mutant(
         name="stamps-of-strangers-believed",
         file=_CLOCK,
-        old="        if stamp > self.last and stamp > stamp_at(time_ms) + ahead:",
-        new="        if stamp > self.last and stamp > stamp_at(time_ms) + (ahead << 16):",
+        old="(min(ahead_ms_max, AHEAD_MS_MAX) << COUNTER_BITS)",
+        new="(min(ahead_ms_max, AHEAD_MS_MAX) << 2 * COUNTER_BITS)",
         mistake="One message sets the clock of a coordinator ahead by centuries.",
     ),
     Mutant(

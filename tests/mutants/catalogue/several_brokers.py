@@ -72,8 +72,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="one-follower-at-a-time",
         file=_KEEPER,
-        old="                self._tell(*waiting)\n        wait",
-        new="                self._tell(*waiting)\n                break\n        wait",
+        old="                self._tell(*waiting)\n\n    def _is_over",
+        new="                self._tell(*waiting)\n                break\n\n    def _is_over",
         mistake="Of several followers, the first one alone is told what is new.",
     ),
     Mutant(
