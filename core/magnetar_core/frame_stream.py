@@ -28,9 +28,11 @@ LENGTH_BYTES: Final = _LENGTH.size
 # What has arrived is read into a buffer of this size, from which small frames are cut. A larger
 # frame is read to its own place.
 BUFFER_BYTES: Final = 256 << 10
-# Room for a frame of which only the beginning has arrived. Larger ones get more as they arrive:
-# whoever sends four bytes must not have a server take sixty-four megabytes.
-ROOM_BYTES_FIRST: Final = 2 << 20
+# Of less than this no frame is begun: it stays as it is until more arrives.
+HEAD_BYTES_MAX: Final = 4 << 10
+# Room for a frame that has begun, in proportion to what has arrived. It doubles whenever it is
+# full: whoever sends ten bytes must not have a server take megabytes.
+ROOM_FACTOR: Final = 8
 # The other side has to wait while more than this has arrived and nobody has read it.
 UNREAD_BYTES_HIGH: Final = 4 << 20
 # What a frame takes here beside its bytes: two million frames of two bytes are not four megabytes.
@@ -84,11 +86,12 @@ class FrameStream(asyncio.BufferedProtocol):
         self._ended = asyncio.Event()
         self._silent_beats = 0
         self._has_written = False
-        # The beginning of a frame, or of its length, whose rest has not arrived.
+        # What has arrived of the next frame, as long as that is little.
+        self._head = b""
+        # The beginning of a frame whose rest has not arrived.
         self._partial: bytearray | None = None
         self._partial_bytes = 0
         self._whole_bytes = 0
-        self._partial_is_length = False
 
     @property
     def peer(self) -> str:
@@ -222,13 +225,15 @@ class FrameStream(asyncio.BufferedProtocol):
         """Return where to read to: the rest of a frame, or the buffer that all streams share."""
         if self._partial is not None:
             return memoryview(self._partial)[self._partial_bytes :]
-        return _shared.view
+        return _shared.view[len(self._head) :] if self._head else _shared.view
 
     def buffer_updated(self, nbytes: int) -> None:
         """Take what was read to the place that get_buffer returned last."""
         self._silent_beats = 0
         if self._partial is None:
-            self._cut(_shared.view[:nbytes])
+            head, self._head = self._head, b""
+            _shared.view[: len(head)] = head
+            self._cut(_shared.view[: len(head) + nbytes])
             return
         self._partial_bytes += nbytes
         room = len(self._partial)
@@ -240,11 +245,8 @@ class FrameStream(asyncio.BufferedProtocol):
             self._partial = grown
             return
         whole, self._partial = self._partial, None
-        if self._partial_is_length:
-            self._begin(_LENGTH.unpack(whole)[0], b"")
-        else:
-            # protobuf reads a bytearray like bytes, and a copy costs as much as the frame.
-            self._arrived(cast(bytes, whole))
+        # protobuf reads a bytearray like bytes, and a copy costs as much as the frame.
+        self._arrived(cast(bytes, whole))
 
     def _beat(self) -> None:
         transport = self._transport
@@ -268,16 +270,20 @@ class FrameStream(asyncio.BufferedProtocol):
             (length,) = _LENGTH.unpack_from(data, at)
             begin = at + LENGTH_BYTES
             if length > end - begin or length > self.frame_bytes_max:
-                self._begin(length, data[begin:])
+                self._begin(length, data[at:])
                 return
             at = begin + length
             if length:
                 self._arrived(bytes(data[begin:at]))
         if at < end:
-            self._wait_for(LENGTH_BYTES, data[at:], is_length=True)
+            self._head = bytes(data[at:])
 
-    def _begin(self, length: int, data: memoryview | bytes) -> None:
-        """Begin a frame of which only the beginning has arrived."""
+    def _begin(self, length: int, data: memoryview) -> None:
+        """Begin a frame that is too large, or of which only the beginning has arrived.
+
+        Args:
+            data: its length, and what has arrived.
+        """
         if length == _END_LENGTH and self.tls is not None:
             self.eof_received()
         elif length > self.frame_bytes_max:
@@ -288,15 +294,14 @@ class FrameStream(asyncio.BufferedProtocol):
                 self.frame_bytes_max,
             )
             self.close()
-        elif length:
-            self._wait_for(length, data, is_length=False)
-
-    def _wait_for(self, size: int, data: memoryview | bytes, *, is_length: bool) -> None:
-        self._partial = bytearray(min(size, max(ROOM_BYTES_FIRST, len(data))))
-        self._whole_bytes = size
-        self._partial[: len(data)] = data
-        self._partial_bytes = len(data)
-        self._partial_is_length = is_length
+        elif len(data) < HEAD_BYTES_MAX:
+            self._head = bytes(data)
+        else:
+            arrived = data[LENGTH_BYTES:]
+            self._partial = bytearray(min(length, ROOM_FACTOR * len(arrived)))
+            self._partial[: len(arrived)] = arrived
+            self._partial_bytes = len(arrived)
+            self._whole_bytes = length
 
     def _arrived(self, frame: bytes) -> None:
         if self._is_finishing:

@@ -201,9 +201,9 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="memory-taken-for-a-length",
         file=_STREAM,
-        old="bytearray(min(size, max(ROOM_BYTES_FIRST, len(data))))",
-        new="bytearray(size)",
-        mistake="Four bytes make a server take as much memory as the largest frame.",
+        old="bytearray(min(length, ROOM_FACTOR * len(arrived)))",
+        new="bytearray(length)",
+        mistake="A few bytes make a server take as much memory as the largest frame.",
     ),
     Mutant(
         name="silence-never-ends",
@@ -255,11 +255,11 @@ MUTANTS: tuple[Mutant, ...] = (
         mistake="A frame changes when another connection reads.",
     ),
     Mutant(
-        name="partial-length-taken-for-content",
+        name="partial-length-is-lost",
         file=_STREAM,
-        old="self._wait_for(LENGTH_BYTES, data[at:], is_length=True)",
-        new="self._wait_for(LENGTH_BYTES, data[at:], is_length=False)",
-        mistake="A length that the network cuts becomes a frame.",
+        old="        if at < end:\n            self._head = bytes(data[at:])\n",
+        new="",
+        mistake="Of a length that the network cuts, the beginning is forgotten.",
     ),
     Mutant(
         name="frames-without-turns",
