@@ -13,15 +13,17 @@ import logging
 import os
 import shutil
 import weakref
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import rocksdict
 
 from magnetar_core import durable_files
+from magnetar_core.descriptors import are_used_up
 from magnetar_core.invariants import BrokenInvariant
 from magnetar_storage import unsynced_note
 from magnetar_storage.directory_check import check_directory, check_values
@@ -67,6 +69,10 @@ log = logging.getLogger(__name__)
 ENGINE: Final = "rocksdb"
 # The second one has files of values.
 FORMAT: Final = 2
+# When too many files are open, the store tries again after this time.
+OPENED_AGAIN_S: Final = 0.1
+
+T = TypeVar("T")
 
 
 class RocksStore:
@@ -239,16 +245,12 @@ class RocksStore:
         """Apply a batch; see `Store.write`."""
         self._check()
         if self._flushes is not None and (families := self._flushes.due()):
-            await self._flush(families)
+            await self._patiently(partial(self._flush, families))
         handles = self._handles
         raw = rocksdict.WriteBatch(raw_mode=True)
         operations: Sequence[Operation] = batch.operations
         if self._resolvers:
-            try:
-                now_seconds = asyncio.get_running_loop().time()
-                operations = self._values.write(raw, operations, now_seconds)
-            except OSError as error:
-                raise self._fail("write", error) from error
+            operations = await self._patiently(partial(self._append_values, raw, operations))
         for kind, family, key, value in operations:
             if kind == PUT:
                 raw.put(key, value, handles[family])
@@ -264,6 +266,30 @@ class RocksStore:
         if self._flushes is not None:
             self._flushes.wrote(byte_count, len(operations))
 
+    async def _append_values(
+        self, raw: rocksdict.WriteBatch, operations: Sequence[Operation]
+    ) -> Sequence[Operation]:
+        """Append large values, and return the operations with pointers in their place."""
+        try:
+            return self._values.write(raw, operations, asyncio.get_running_loop().time())
+        except OSError as error:
+            if are_used_up(error):
+                raise
+            raise self._fail("write", error) from error
+
+    async def _patiently(self, step: Callable[[], Awaitable[T]]) -> T:
+        """Run a step again and again, as long as it fails because too many files are open.
+
+        Then neither a write nor a sync has failed: the step could not begin.
+        """
+        while True:
+            try:
+                return await step()
+            except OSError as error:
+                log.error("the store waits until it can open a file (ulimit -n): %s", error)
+            await asyncio.sleep(OPENED_AGAIN_S)
+            self._check()
+
     def write_ahead(self, batch: WriteBatch) -> None:
         """Append large values of a batch that may still grow; see `Store.write_ahead`."""
         # With late syncs no batch waits for another one's sync.
@@ -272,8 +298,9 @@ class RocksStore:
         try:
             self._values.append_ahead(batch.operations)
         except OSError as error:
-            # The batch's write raises it.
-            self._fail("write", error)
+            # The batch's write raises it; if too many files are open, it waits instead.
+            if not are_used_up(error):
+                self._fail("write", error)
 
     async def _flush(self, families: Sequence[rocksdict.Rdict]) -> None:
         """Sync values, then begin to flush the rows of families that may point to them.
@@ -288,6 +315,9 @@ class RocksStore:
 
     async def sync(self) -> None:
         """Make all written batches durable; see `Store.sync`."""
+        await self._patiently(self._sync_once)
+
+    async def _sync_once(self) -> None:
         loop = asyncio.get_running_loop()
         async with self._syncing_values("sync", with_rows=True) as unsynced:
             # Batches may be written meanwhile: they are not synced for sure.
@@ -303,17 +333,22 @@ class RocksStore:
     ) -> AsyncIterator[Unsynced]:
         """Name the values that are synced in this block, which fails the store if it raises.
 
+        The store goes on if it raises because too many files are open: then it may be repeated.
+
         Args:
             action: what the block does, for the text of the error.
             with_rows: whether it syncs all rows behind the values.
         """
         async with self._turn:
             self._check()
+            takes_garbage = with_rows and not self._snapshots
+            unsynced = self._values.before_sync(takes_garbage=takes_garbage)
             try:
-                takes_garbage = with_rows and not self._snapshots
-                unsynced = self._values.before_sync(takes_garbage=takes_garbage)
                 yield unsynced
             except Exception as error:
+                if isinstance(error, OSError) and are_used_up(error):
+                    self._values.not_synced(unsynced)
+                    raise
                 if self._late_syncs:
                     unsynced_note.spoil(self._path)
                 raise self._fail(action, error) from error

@@ -12,6 +12,7 @@ from typing import Final
 
 import rocksdict
 
+from magnetar_core import descriptors
 from magnetar_storage.blob_garbage import AGE_CUTOFF_LEAVING
 
 # Idle families pin the write-ahead log, and replay runs at about 200 MB/s.
@@ -29,6 +30,8 @@ PAYLOAD_MEMTABLE_BYTES_MAX: Final = 32 << 20
 MEMTABLES_OF_FAMILY: Final = 3
 # RocksDB's default family has few rows, and the limit that RocksDB gives it.
 DEFAULT_MEMTABLE_BYTES: Final = 64 << 20
+# Of a store, if the process may have enough. RocksDB opens others anew when they are read.
+_OPEN_TABLES_MAX: Final = 512
 # As good as no limit, for stores that flush by themselves.
 _NO_LIMIT_BYTES: Final = 1 << 50
 
@@ -81,7 +84,7 @@ def database_options(
     # all the same.
     options.set_paranoid_checks(False)
     options.set_bytes_per_sync(1 << 20)
-    options.set_max_open_files(512)
+    options.set_max_open_files(min(_OPEN_TABLES_MAX, descriptors.shares().files // 2))
     options.set_avoid_unnecessary_blocking_io(True)
     # RocksDB tells every flush and compaction in LOG: some 5 MiB an hour under full load.
     options.set_max_log_file_size(1 << 20)

@@ -12,12 +12,13 @@ import logging
 import os
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import google_crc32c
 
-from magnetar_core import durable_files
+from magnetar_core import descriptors, durable_files
 from magnetar_storage.store_files import values_path
 from magnetar_storage.value_pointer import Pointer, read_marked
 
@@ -25,7 +26,7 @@ log = logging.getLogger(__name__)
 
 # A file that reached this size is whole, and the next one begins.
 FILE_BYTES: Final = 64 << 20
-# Files that are kept open for reads.
+# Files that are kept open for reads, if the process may have enough.
 OPEN_FILES_MAX: Final = 128
 _MAGIC: Final = b"magnetar values\x01"
 # Lengths of family, key and value; checksum of these, of family and of key.
@@ -86,6 +87,10 @@ class ValueFiles:
         self.sizes = dict(sorted(sizes.items()))
         self.active = max(self.sizes, default=0)
         self._handles: dict[int, int] = {}
+        self._open_max = min(OPEN_FILES_MAX, descriptors.shares().files // 8)
+        # A descriptor in reserve, for a file that has to be opened when there are no more.
+        self._spare: int | None = None
+        self._take_spare()
         # Those that were written to since their last sync began, with their sizes then.
         self._unsynced: dict[int, int] = {}
         # A process before this one may have ended between a new file and its sync.
@@ -130,13 +135,15 @@ class ValueFiles:
         """Begin a file if there is none, or the last one is full; return the number of the last.
 
         None: nothing was begun. The number is 0 if there was none.
+
+        Raises:
+            OSError: no file can be begun. No effect if the descriptors are used up.
         """
         if self.active and self.sizes[self.active] < FILE_BYTES and not self._has_ended:
             return None
+        handle = self._open(self.active + 1, os.O_RDWR | os.O_CREAT | os.O_EXCL)
         self._has_ended = False
         before, self.active = self.active, self.active + 1
-        path = values_path(self._directory, self.active)
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         self._handles[self.active] = handle
         self.sizes[self.active] = 0
         self._has_new_name = True
@@ -231,8 +238,13 @@ class ValueFiles:
         for handle, _ in unsynced.values():
             os.fdatasync(handle)
         if self._has_new_name and unsynced:
+            # A file that is begun meanwhile sets it again.
             self._has_new_name = False
-            durable_files.sync(Path(self._directory))
+            try:
+                durable_files.sync(Path(self._directory))
+            except OSError:
+                self._has_new_name = True
+                raise
 
     def synced(self, unsynced: Mapping[int, tuple[int, int]]) -> None:
         """Note that files are durable that unsynced() named."""
@@ -258,6 +270,7 @@ class ValueFiles:
         """Close all files. Repeating it is harmless."""
         while self._handles:
             os.close(self._handles.popitem()[1])
+        self._give_spare()
 
     def _append(self, buffers: Sequence[bytes]) -> None:
         handle = self._handle(self.active)
@@ -302,15 +315,49 @@ class ValueFiles:
         if handle is not None:
             return handle
         flags = os.O_RDWR if file == self.active else os.O_RDONLY
-        handle = os.open(values_path(self._directory, file), flags | os.O_CLOEXEC)
-        if len(self._handles) >= OPEN_FILES_MAX:
-            # The one that has been open for longest.
-            for old in self._handles:
-                if old != self.active and old not in self._unsynced:
-                    os.close(self._handles.pop(old))
-                    break
+        handle = self._open(file, flags)
+        if len(self._handles) >= self._open_max:
+            self._close_oldest()
         self._handles[file] = handle
         return handle
+
+    def _open(self, file: int, flags: int) -> int:
+        """Open a file. If the descriptors are used up, close another file, or use the spare one.
+
+        Raises:
+            OSError: it cannot be opened.
+        """
+        if self._spare is None:
+            self._take_spare()
+        path, flags = values_path(self._directory, file), flags | os.O_CLOEXEC
+        try:
+            return os.open(path, flags, 0o600)
+        except OSError as error:
+            if not descriptors.are_used_up(error) or not (
+                self._close_oldest() or self._give_spare()
+            ):
+                raise
+        log.warning("too many open files: another one was closed to open %s", self._name(file))
+        return os.open(path, flags, 0o600)
+
+    def _close_oldest(self) -> bool:
+        """Close the file that has been open for longest. False: all of them are written to."""
+        for old in self._handles:
+            if old != self.active and old not in self._unsynced:
+                os.close(self._handles.pop(old))
+                return True
+        return False
+
+    def _take_spare(self) -> None:
+        with suppress(OSError):
+            self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+
+    def _give_spare(self) -> bool:
+        spare, self._spare = self._spare, None
+        if spare is None:
+            return False
+        os.close(spare)
+        return True
 
     def _name(self, file: int) -> str:
         return values_path(self._directory, file).name

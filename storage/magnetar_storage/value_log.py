@@ -184,10 +184,10 @@ class ValueLog:
             )
             if len(value) >= VALUE_BYTES_MIN and kind == PUT and family in self._families
         ]
-        self._ahead_count = len(operations)
         if places:
             records = [Record(*operations[place][1:]) for place in places]
             self._ahead.update(zip(places, self._append(records), strict=True))
+        self._ahead_count = len(operations)
 
     def before_sync(self, *, takes_garbage: bool) -> Unsynced:
         """Return what a sync that begins now has to do with the files.
@@ -217,6 +217,10 @@ class ValueLog:
     def after_sync(self, unsynced: Unsynced) -> None:
         """Note that a sync has ended."""
         self._files.synced(unsynced.files)
+
+    def not_synced(self, unsynced: Unsynced) -> None:
+        """Note that a sync did not take place, and will be tried again."""
+        self._garbage = [*unsynced.garbage, *self._garbage]
 
     def close(self) -> None:
         """Close the files, and drop the references to the store."""
