@@ -8,6 +8,9 @@ from prometheus_client.metrics import MetricWrapperBase
 from magnetar_broker.metrics import BrokerMetrics
 from magnetar_cli.servers.host_metrics import HOST_METRICS
 from magnetar_coordinator.metrics import CoordinatorMetrics
+from magnetar_core.config import ListenConfig
+from magnetar_core.connection_metrics import tell_connections
+from magnetar_core.grpc_server import GrpcServer
 from magnetar_core.security.certificate_metrics import tell_expiry
 from magnetar_core.traces.metrics import TracesMetrics
 from magnetar_storage.object_store_metrics import ObjectStoreMetrics
@@ -72,6 +75,8 @@ def registries() -> Iterable[tuple[str, CollectorRegistry]]:
     # Its file is read when the metric is.
     tell_expiry(broker, "tls.pem")
     tell_expiry(coordinator, "tls.pem")
+    tell_connections(broker, GrpcServer("Broker", ListenConfig()))
+    tell_connections(coordinator, GrpcServer("TransactionCoordinator", ListenConfig()))
     TracesMetrics(broker)
     TracesMetrics(coordinator)
     ObjectStoreMetrics("magnetar_broker", broker)

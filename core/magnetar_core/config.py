@@ -62,6 +62,12 @@ class ListenConfig:
             choose, as servers need that share an environment. A client that does not reach it stays
             in gRPC.
         metrics_port: port of the Prometheus endpoint, on the same host; None: no endpoint.
+        connections_max: the most connections to the port, before and after authentication; further
+            ones are closed at once. Each client takes one, and another open file for its stream.
+            0: a third of what the limit of open files leaves beside files, 10,000 at most.
+        handshake_timeout_ms: a connection without a call is closed after this time, and so is a
+            conversation whose client has sent no command. Longer: patience with slow networks.
+            Shorter: connections that do nothing take places of clients for less time.
         frame_bytes_max: a client that sends a larger frame is disconnected; clients are told the
             limit. Higher: larger batches. Lower: clients can use less of the server's memory.
         session_push_bytes_max: a client with more unread bytes gets no more messages until it has
@@ -101,6 +107,8 @@ class ListenConfig:
     streams: bool = True
     stream_port: int = 0
     metrics_port: int | None = None
+    connections_max: int = 0
+    handshake_timeout_ms: int = 5_000
     frame_bytes_max: int = FRAME_BYTES_MAX
     session_push_bytes_max: int = 8 << 20
     session_answer_bytes_max: int = 16 << 20
@@ -144,6 +152,7 @@ class ListenConfig:
                 "port",
                 "stream_port",
                 "metrics_port",
+                "connections_max",
                 "stop_grace_ms",
                 "slow_operation_ms",
             ),

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import grpc
 import grpc.aio
@@ -20,6 +20,7 @@ from grpc_health.v1.health_pb2 import HealthCheckResponse
 from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
 from grpc_reflection.v1alpha import reflection
 
+from magnetar_core import descriptors
 from magnetar_core.clock import Clock, SystemClock
 from magnetar_core.commands import CommandServer, Gate
 from magnetar_core.config import InvalidConfig, ListenConfig, join_address
@@ -56,6 +57,9 @@ SERVER_OPTIONS: tuple[tuple[str, Any], ...] = (
     ("grpc.http2.max_ping_strikes", 0),
 )
 
+# Connections to the port, unless connections_max says another number. Each takes up to 20 KB before
+# anything is known about it.
+CONNECTIONS_MAX: Final = 10_000
 # For the health service: this process answers, whether it is ready or not.
 LIVE = "live"
 
@@ -109,6 +113,8 @@ class GrpcServer:
         # None: it was not opened.
         self._server: grpc.aio.Server | None = None
         self.port = 0
+        # Called when a conversation is ended because its client has sent nothing.
+        self.on_silent: Callable[[], None] = _nothing
 
     @property
     def address(self) -> str:
@@ -119,12 +125,13 @@ class GrpcServer:
         """Take the port; afterwards `port` and `address` are known. Nothing is served yet.
 
         Raises:
-            InvalidConfig: the port is taken, or the certificate cannot be read.
+            InvalidConfig: the port is taken, the certificate cannot be read, or the process may not
+                open enough files for connections_max.
         """
         await self._set_health(serving=False)
         await self._health.set(LIVE, HealthCheckResponse.SERVING)
-        options = {**dict(SERVER_OPTIONS), RECEIVE_LIMIT: self._config.frame_bytes_max}
-        server = grpc.aio.server(options=tuple(options.items()))
+        connections_max = self._connections_max()
+        server = grpc.aio.server(options=self._options(connections_max))
         server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler(self._name, self._method_handlers()),)
         )
@@ -135,7 +142,7 @@ class GrpcServer:
         try:
             self.port = self._bind(server)
             if self._config.streams:
-                self._streams = self._new_streams()
+                self._streams = self._new_streams(connections_max)
                 await self._streams.open()
         except BaseException:
             if self._streams is not None:
@@ -177,10 +184,38 @@ class GrpcServer:
             session.end()
             await session.wait_closed()
 
+    @property
+    def conversation_count(self) -> int:
+        """The number of conversations."""
+        return len(self._sessions)
+
     def push(self, body: Any) -> None:
         """Send all conversations a command that nobody asked for."""
         for session in list(self._sessions):
             session.push(body)
+
+    def _connections_max(self) -> int:
+        asked, room = self._config.connections_max, descriptors.shares().connections
+        if asked > room:
+            raise InvalidConfig(
+                f"connections_max is {asked}, but with a limit of {descriptors.limit()} open files"
+                f" there is room for {room} connections: raise the limit (ulimit -n), or choose at"
+                " most that many"
+            )
+        return asked or min(CONNECTIONS_MAX, room)
+
+    def _options(self, connections_max: int) -> list[tuple[str, Any]]:
+        config = self._config
+        options = {
+            **dict(SERVER_OPTIONS),
+            RECEIVE_LIMIT: config.frame_bytes_max,
+            # For each address that the host has.
+            "grpc.max_allowed_incoming_connections": connections_max,
+            "grpc.server_handshake_timeout_ms": config.handshake_timeout_ms,
+            # Idle is a connection without a call.
+            "grpc.max_connection_idle_ms": config.handshake_timeout_ms,
+        }
+        return list(options.items())
 
     def _bind(self, server: grpc.aio.Server) -> int:
         config = self._config
@@ -198,12 +233,19 @@ class GrpcServer:
                 "choose another port, or stop what uses it"
             ) from error
 
-    def _new_streams(self) -> StreamOffers:
+    def _new_streams(self, streams_max: int) -> StreamOffers:
         config = self._config
         certificate = None
         if config.tls_certificate_file:
             certificate = StreamCertificate(config.tls_certificate_file, config.tls_key_file)
-        return StreamOffers(config.host, config.stream_port, config.frame_bytes_max, certificate)
+        return StreamOffers(
+            config.host,
+            config.stream_port,
+            config.frame_bytes_max,
+            certificate,
+            streams_max=streams_max,
+            strangers_max=descriptors.shares().strangers,
+        )
 
     async def _set_health(self, *, serving: bool) -> None:
         status = HealthCheckResponse.SERVING if serving else HealthCheckResponse.NOT_SERVING
@@ -233,6 +275,7 @@ class GrpcServer:
                 self._gate,
                 self._slow_operations,
                 self._traces,
+                self.on_silent,
             )
         except MagnetarError as error:
             leave()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import grpc.aio
@@ -17,7 +17,7 @@ from google.protobuf.message import DecodeError
 from magnetar_core.answers import AnswerBudget
 from magnetar_core.commands import CommandServer, Gate
 from magnetar_core.config import ListenConfig
-from magnetar_core.errors import MagnetarError, QuotaExceeded
+from magnetar_core.errors import InvalidArgument, MagnetarError, QuotaExceeded
 from magnetar_core.frame_stream import FrameStream, StreamEnded, is_frame
 from magnetar_core.frames import Turns
 from magnetar_core.grpc_calls import abort, machine_of
@@ -45,6 +45,7 @@ class ServerSession:
         gate: Gate | None,
         slow_operations: SlowOperations,
         traces: ServerTraces | None,
+        on_silent: Callable[[], None],
     ) -> None:
         self._context = context
         # What carries the frames; None: the client has not taken them to a stream yet.
@@ -53,6 +54,9 @@ class ServerSession:
         self._answers = AnswerBudget(config.session_answer_bytes_max)
         self._outbox = Outbox(config.session_push_bytes_max, self._answers.note_unsent)
         self._draining: asyncio.Task[None] | None = None
+        # Until the first command has come: the timer that ends the conversation.
+        self._silence_timer: asyncio.TimerHandle | None = None
+        self._on_silent = on_silent
         # What the client is told at the end, if it may not go on.
         self._refusal: MagnetarError | None = None
         self._ended = asyncio.Event()
@@ -119,6 +123,7 @@ class ServerSession:
             offer: the client takes the frames to a stream, or it ends; None: they stay in gRPC.
         """
         loop = asyncio.get_running_loop()
+        self._await_command(self._look_for_command)
         # A sender that waits for the client notices neither the overflow nor the end.
         parts: list[asyncio.Task[Any]] = [loop.create_task(self._ended.wait())]
         try:
@@ -134,6 +139,7 @@ class ServerSession:
                 if isinstance(self._carrier, FrameStream) and done == {sending}:
                     await self._carrier.finish(self._config.stop_grace_ms / 1_000)
         finally:
+            self._stop_silence_timer()
             if self._draining is not None:
                 parts.append(self._draining)
             for part in parts:
@@ -149,6 +155,29 @@ class ServerSession:
             self._carrier = await offer.taken()
         except TimeoutError:
             log.debug("%s does not take its stream", self._context.peer())
+
+    def _await_command(self, then: Callable[[], None]) -> None:
+        half_s = self._config.handshake_timeout_ms / 2_000
+        self._silence_timer = asyncio.get_running_loop().call_later(half_s, then)
+
+    def _look_for_command(self) -> None:
+        """Wait once more.
+
+        If this process stood still, both timers are due at once, and the client's command is not
+        read yet. So the second timer begins when the first one has fired.
+        """
+        self._await_command(self._end_silent)
+
+    def _end_silent(self) -> None:
+        limit_ms = self._config.handshake_timeout_ms
+        log.debug("no command from %s for %d ms; ending the call", self._context.peer(), limit_ms)
+        self._on_silent()
+        self.refuse(InvalidArgument(f"no command came within handshake_timeout_ms, {limit_ms} ms"))
+
+    def _stop_silence_timer(self) -> None:
+        if self._silence_timer is not None:
+            self._silence_timer.cancel()
+            self._silence_timer = None
 
     async def _drain(self) -> None:
         """Pause pushes until the client has read enough."""
@@ -179,6 +208,7 @@ class ServerSession:
         turns = Turns()
         try:
             while is_frame(data := await carrier.read()):
+                self._stop_silence_timer()
                 async for part in turns.received(data):
                     await self._hand_over(part.commands)
         except DecodeError:

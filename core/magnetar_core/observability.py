@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import threading
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal, TextIO
 
@@ -98,15 +99,18 @@ class MetricsEndpoint:
     """
 
     def __init__(self, registry: CollectorRegistry, *, host: str, port: int) -> None:
-        from prometheus_client import start_http_server
+        from magnetar_core import descriptors, metrics_http
 
         try:
-            self._server, self._thread = start_http_server(port, addr=host, registry=registry)
+            connections_max = descriptors.shares().metrics
+            self._server = metrics_http.serve(registry, host, port, connections_max)
         except OSError as error:
             raise InvalidConfig(
                 f"metrics cannot be served at {join_address(host, port)}: {error.strerror}; "
                 "choose another port"
             ) from error
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread.start()
         self.address = join_address(host, self._server.server_port)
 
     def close(self) -> None:

@@ -31,8 +31,6 @@ WELCOME: Final = b"welcome"
 # How long a client may take, from the offer to the connection, and from the connection to the
 # ticket.
 TAKEN_WITHIN_S: Final = 5.0
-# Connections that have shown no ticket yet; others are closed at once.
-STRANGERS_MAX: Final = 1_024
 # When the process can have no more connections, it may be able to somewhat later.
 ACCEPTED_AGAIN_S: Final = 1.0
 _TICKET_BYTES: Final = 16
@@ -44,12 +42,13 @@ class Offer:
     Attributes:
         text: what the client is told: the port, the ticket, and with TLS the fingerprint of the
             certificate, with spaces between.
+        ticket: what the client shows on its connection.
     """
 
     def __init__(self, offers: StreamOffers, ticket: str, text: str) -> None:
         self.text = text
+        self.ticket = ticket
         self._offers = offers
-        self._ticket = ticket
         self._stream: asyncio.Future[FrameStream] = asyncio.get_running_loop().create_future()
 
     async def taken(self) -> FrameStream:
@@ -66,7 +65,7 @@ class Offer:
 
         It may have come when the conversation was just about to end, so that nobody else has it.
         """
-        self._offers.forget(self._ticket)
+        self._offers.forget(self)
         if not self._stream.cancel() and not self._stream.cancelled():
             self._stream.result().close()
 
@@ -87,6 +86,8 @@ class StreamOffers:
         port: 0 lets the operating system choose.
         frame_bytes_max: the largest frame of a client.
         certificate: what connections talk TLS with; None: they are plain text.
+        streams_max: how many conversations are made an offer at a time.
+        strangers_max: connections that have shown no ticket yet; others are closed at once.
     """
 
     def __init__(
@@ -95,12 +96,20 @@ class StreamOffers:
         port: int,
         frame_bytes_max: int,
         certificate: StreamCertificate | None = None,
+        *,
+        streams_max: int,
+        strangers_max: int,
     ) -> None:
         self._host = host
         self._port = port
         self._frame_bytes_max = frame_bytes_max
         self._certificate = certificate
+        self._streams_max = streams_max
+        self._strangers_max = strangers_max
+        # By ticket.
         self._offers: dict[str, Offer] = {}
+        # Also those whose clients have come, and others that are not withdrawn.
+        self._valid: set[Offer] = set()
         # One for each address.
         self._listening: list[asyncio.Task[None]] = []
         self._greetings: set[asyncio.Task[None]] = set()
@@ -150,8 +159,11 @@ class StreamOffers:
             yield bound
 
     def offer(self) -> Offer | None:
-        """Make an offer to a conversation, which ends with withdraw(); None: the port is closed."""
-        if not self._listening:
+        """Make an offer to a conversation, which ends with withdraw().
+
+        None: the port is closed, or there are too many streams.
+        """
+        if not self._listening or len(self._valid) >= self._streams_max:
             return None
         ticket = secrets.token_hex(_TICKET_BYTES)
         text = f"{self._port} {ticket}"
@@ -159,11 +171,13 @@ class StreamOffers:
             self._certificate.refresh()
             text += f" {self._certificate.fingerprint}"
         offer = self._offers[ticket] = Offer(self, ticket, text)
+        self._valid.add(offer)
         return offer
 
-    def forget(self, ticket: str) -> None:
-        """Welcome nobody with a ticket any more. Repeating it is harmless."""
-        self._offers.pop(ticket, None)
+    def forget(self, offer: Offer) -> None:
+        """Welcome nobody with an offer's ticket any more. Repeating it is harmless."""
+        self._offers.pop(offer.ticket, None)
+        self._valid.discard(offer)
 
     def close(self) -> None:
         """Make no more offers, and take nobody. Streams of conversations go on."""
@@ -190,7 +204,7 @@ class StreamOffers:
                     )
                     await asyncio.sleep(ACCEPTED_AGAIN_S)
                     continue
-                if len(self._greetings) >= STRANGERS_MAX:
+                if len(self._greetings) >= self._strangers_max:
                     connection.close()
                     continue
                 greeting = loop.create_task(self._greet(connection))

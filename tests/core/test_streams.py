@@ -276,18 +276,22 @@ def test_streams_are_where_grpc_is(host: str) -> None:
     plain_play(scenario, ListenConfig(host=host, allow_remote=True, stop_grace_ms=100))
 
 
+def offers(port: int) -> StreamOffers:
+    return StreamOffers("localhost", port, 100, streams_max=1, strangers_max=1)
+
+
 def test_addresses_of_a_host_have_one_port() -> None:
     """As localhost has, where the file of hosts says so."""
     both = [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"), (socket.AF_INET, "127.0.0.1")]
-    bound = list(StreamOffers("localhost", 0, 100)._bound(both))
+    bound = list(offers(0)._bound(both))
     assert [one.family for one in bound] == [socket.AF_INET, socket.AF_INET6]
     assert len({one.getsockname()[1] for one in bound}) == 1
     taken = bound[0].getsockname()[1]
     with pytest.raises(OSError, match="in use"):
-        list(StreamOffers("localhost", taken, 100)._bound(both))
+        list(offers(taken)._bound(both))
     bound[0].close()
     # One address is enough.
-    (rest,) = StreamOffers("localhost", taken, 100)._bound(both)
+    (rest,) = offers(taken)._bound(both)
     for one in (rest, bound[1]):
         one.close()
 
@@ -301,10 +305,9 @@ def test_who_says_nothing_is_shown_out(play: Play, monkeypatch: pytest.MonkeyPat
     play(scenario)
 
 
-def test_only_so_many_strangers_may_wait(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream_offers, "STRANGERS_MAX", 3)
-
+def test_only_so_many_strangers_may_wait(play: Play) -> None:
     async def scenario(world: World) -> None:
+        world.offers._strangers_max = 3
         waiting = [await world.stranger() for _ in range(3)]
         await until(lambda: len(world.offers._greetings) == 3)
         assert await world.is_shown_out()
@@ -314,6 +317,23 @@ def test_only_so_many_strangers_may_wait(play: Play, monkeypatch: pytest.MonkeyP
         assert one.link._stream is not None
         for stranger in waiting:
             stranger.close()
+
+    play(scenario)
+
+
+def test_only_so_many_conversations_have_streams(play: Play) -> None:
+    """A client may begin any number of conversations on one connection of gRPC."""
+
+    async def scenario(world: World) -> None:
+        world.offers._streams_max = 2
+        first, second, third = [await world.connect() for _ in range(3)]
+        assert [one.link._stream is not None for one in (first, second, third)] == [1, 1, 0]
+        assert await third.ask() == await first.ask()
+        second.link.close()
+        await second.closed.wait()
+        await until(lambda: len(world.server._sessions) == 2)
+        fourth = await world.connect()
+        assert fourth.link._stream is not None
 
     play(scenario)
 

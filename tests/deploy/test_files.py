@@ -12,6 +12,8 @@ import sbom
 from tests.deploy.services import DEPLOY, services_of
 
 from magnetar_core.config import ListenConfig
+from magnetar_core.descriptors import shares_of
+from magnetar_core.grpc_server import CONNECTIONS_MAX
 from magnetar_core.version import VERSION
 
 ROOT = Path(__file__).parents[2]
@@ -75,6 +77,14 @@ def test_no_service_may_more_than_it_needs(services: dict[str, Any]) -> None:
 def test_the_limits_fit(services: dict[str, Any], file: str) -> None:
     limits = {name: int(service["mem_limit"]) for name, service in services.items()}
     assert sum(limits.values()) <= BYTES_MAX[file], limits
+
+
+def test_servers_may_open_files_for_all_connections(services: dict[str, Any]) -> None:
+    servers = [one for one in services.values() if one["image"].startswith("magnetar/server:")]
+    assert servers
+    for service in servers:
+        files_max = int(service["ulimits"]["nofile"])
+        assert shares_of(files_max).connections >= CONNECTIONS_MAX
 
 
 def test_what_serves_comes_back_and_what_ends_does_not(services: dict[str, Any]) -> None:

@@ -46,6 +46,7 @@ from magnetar_cluster.view import Format, Member, MemberName, View
 from magnetar_core.address_book import AddressBook
 from magnetar_core.clock import SystemClock, since_boot_ms
 from magnetar_core.config import InvalidConfig
+from magnetar_core.connection_metrics import tell_connections
 from magnetar_core.doors import Doors
 from magnetar_core.gates import gates_of
 from magnetar_core.grpc_server import GrpcServer
@@ -133,6 +134,7 @@ async def _serve(process: MemberProcess) -> None:
             closing.push_async_callback(asyncio.to_thread, traces.close)
         server_traces = None if traces is None else traces.server
         server = GrpcServer(process.service, listen, doors, gate, traces=server_traces)
+        tell_connections(registry, server)
         await server.open()
         closing.push_async_callback(server.close)
         member = member_of(process, server.address)

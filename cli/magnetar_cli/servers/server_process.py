@@ -27,6 +27,8 @@ from magnetar_core.allocator import reuse_large_blocks
 from magnetar_core.clock import Clock, SystemClock
 from magnetar_core.commands import CommandServer
 from magnetar_core.config import ListenConfig
+from magnetar_core.connection_metrics import tell_connections
+from magnetar_core.descriptors import raise_limit
 from magnetar_core.gates import gates_of
 from magnetar_core.grpc_server import GrpcServer
 from magnetar_core.grpc_transport import GrpcTransport
@@ -114,7 +116,8 @@ def run(process: ServerProcess) -> None:
 
 
 def run_coroutine(work: Coroutine[Any, Any, None]) -> None:
-    """Do the same as asyncio.run, with uvloop if it is installed."""
+    """Run a server, with uvloop if it is installed, and with as many open files as allowed."""
+    raise_limit()
     try:
         import uvloop
     except ImportError:
@@ -140,6 +143,7 @@ async def _serve(process: ServerProcess) -> None:
         closing.append(partial(asyncio.to_thread, traces.close))
     server_traces = None if traces is None else traces.server
     server = GrpcServer(process.service, process.listen, gate=gate, traces=server_traces)
+    tell_connections(registry, server)
     try:
         await server.open()
         metrics = ""

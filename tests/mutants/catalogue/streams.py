@@ -59,7 +59,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="strangers-without-limit",
         file=_OFFERS,
-        old="                if len(self._greetings) >= STRANGERS_MAX:",
+        old="                if len(self._greetings) >= self._strangers_max:",
         new="                if False:",
         mistake="Any number of connections may wait without a ticket.",
     ),
