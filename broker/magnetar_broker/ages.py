@@ -35,7 +35,7 @@ class Ages:
         self._clock = clock
         self._jump_ms_min = jump_ms_min
         self._offset_ms = self._offset()
-        # Before the last look, no stamp was later than this.
+        # No stamp from before the last look is later than this.
         self._latest_ms = clock.wall_ms()
         self._jumps: list[Jump] = []
 
@@ -47,6 +47,13 @@ class Ages:
     def restore(self, jumps: list[Jump]) -> None:
         """Take the jumps that earlier lives of the broker have stored."""
         self._jumps = jumps
+
+    def note_stamp(self, stamp_ms: int) -> None:
+        """Note a stamp of an earlier life of the broker, which new stamps may repeat.
+
+        It is later than the clock if that was set back.
+        """
+        self._latest_ms = max(self._latest_ms, stamp_ms)
 
     def look(self) -> int:
         """Return by how many milliseconds the clock has jumped since the last look; 0: no jump."""

@@ -191,8 +191,7 @@ class LogReader:
         """Return the offset of the first entry appended at or after a time.
 
         Without such an entry, return the durable end. The search bisects over offsets: append times
-        ascend with them, except for jumps of the wall clock. An unreadable entry counts as old as
-        the entry after it.
+        never decrease with them. An unreadable entry counts as old as the entry after it.
         """
         low, high = self._log.first_offset, self._log.durable_end
         while low < high:

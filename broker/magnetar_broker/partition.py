@@ -78,6 +78,7 @@ class Partition:
             ledger_id=ledger_id,
             tails=environment.tails,
             highest_stamp=row.highest_stamp,
+            last_append_time_ms=row.last_append_time_ms,
         )
         self.reader = LogReader(environment.store, self.log, name)
         self.producers = Producers()
@@ -114,7 +115,8 @@ class Partition:
             return Accepted(place, duplicate=True)
         self._environment.disk_reserve.check()
         now_ms = self._environment.clock.wall_ms()
-        entry = DataEntry(self.log.end_offset, count, now_ms, batch)
+        append_time_ms = self.log.next_append_time_ms(now_ms)
+        entry = DataEntry(self.log.end_offset, count, append_time_ms, batch)
         self.producers.accept(
             producer_id,
             sequence_id,
@@ -260,7 +262,7 @@ class Partition:
         return MarkerEntry(
             self.log.end_offset,
             plan.total,
-            self._environment.clock.wall_ms(),
+            self.log.next_append_time_ms(self._environment.clock.wall_ms()),
             end.txn_id,
             tuple(_marker_writer(one) for one in kept),
             sum(one.writer.stored_bytes for one in kept),
@@ -406,6 +408,7 @@ class Partition:
             retained_bytes=max(0, self.log.retained_bytes),
             has_txnlog=self.has_txnlog,
             highest_stamp=self.log.highest_stamp,
+            last_append_time_ms=self.log.last_append_time_ms,
             skipped=[
                 common.OffsetRange(first=first, last=last) for first, last in self.log.skipped
             ],

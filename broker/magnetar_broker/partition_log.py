@@ -31,6 +31,7 @@ class PartitionLog:
         ledger_id: increases when acknowledged data is lost.
         tails: the tails of all partitions, which share a budget.
         highest_stamp: no marker that was ever here has a higher one.
+        last_append_time_ms: no entry that was ever here has a later append time.
     """
 
     def __init__(
@@ -44,8 +45,10 @@ class PartitionLog:
         ledger_id: int = 1,
         tails: Tails | None = None,
         highest_stamp: int = NO_STAMP,
+        last_append_time_ms: int = 0,
     ) -> None:
         self.highest_stamp = highest_stamp
+        self.last_append_time_ms = last_append_time_ms
         self.ledger_id = ledger_id
         self.first_offset = first_offset
         self.end_offset = end_offset
@@ -66,11 +69,24 @@ class PartitionLog:
         """Check the invariants."""
         assert self.first_offset <= self.durable_end <= self.end_offset
 
+    def next_append_time_ms(self, now_ms: int) -> int:
+        """Return the append time of the next entry: now, but not before the last entry's.
+
+        The wall clock may have been set back, and searches by time need times in order.
+        """
+        return max(now_ms, self.last_append_time_ms)
+
     def append(self, entry: Entry) -> None:
         """Append an entry."""
         if entry.entry_id != self.end_offset:
             raise BrokenInvariant(f"entry {entry.entry_id} does not follow {self.end_offset}")
+        if entry.append_time_ms < self.last_append_time_ms:
+            raise BrokenInvariant(
+                f"entry {entry.entry_id} of {entry.append_time_ms} ms is older than the one before"
+                f" it, of {self.last_append_time_ms} ms"
+            )
         self.end_offset = entry.end
+        self.last_append_time_ms = entry.append_time_ms
         if isinstance(entry, MarkerEntry):
             self.highest_stamp = max(self.highest_stamp, entry.stamp)
         self.retained_bytes += entry.retained_bytes

@@ -137,6 +137,7 @@ class Recovery:
                 for partition in topic.partitions:
                     name = partition.name
                     self._partitions[name.topic_id, name.partition] = partition
+                    self._ages.note_stamp(partition.log.last_append_time_ms)
 
     async def _read_producers(self) -> None:
         async for rows in pages(self._store, keys.PRODUCERS, b"", KEY_END):

@@ -236,7 +236,9 @@ class Message:
     def append_time_ms(self) -> int:
         """When the broker stored the message, in milliseconds since the Unix epoch.
 
-        For a message of a transaction this is the time of the commit marker.
+        For a message of a transaction this is the time of the commit marker. Append times never
+        decrease in a partition: after the broker's clock was set back, messages get the time of the
+        last one until the clock has passed it.
         """
         return self.batch.append_time_ms
 

@@ -343,6 +343,37 @@ def test_seek_by_append_time() -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+def test_seek_by_append_time_after_the_clock_was_set_back(restarted: bool) -> None:
+    """nats-streaming #233: times that go back lead a search astray."""
+
+    async def scenario(world: World) -> None:
+        start_ms = world.clock.now_ms
+        await world.client.ask(send(b"before", sequence=0))
+        world.clock.wall_offset_ms -= 36_000_000
+        if restarted:
+            await world.restart()
+        for number in range(1, 10):
+            await world.client.ask(send(b"%d" % number, sequence=number))
+            world.clock.advance(1_000)
+        await world.client.ask(send(b"committed", in_txn=T1, producer=2))
+        await world.client.ask(end(T1))
+        world.clock.wall_offset_ms += 36_000_000
+        await world.client.ask(send(b"after", sequence=10))
+        # Whatever is asked for, no message of that time or later is passed over.
+        reader = world.partition().reader
+        times = [entry.append_time_ms for entry in await reader.read(0, bytes_max=1 << 20)]
+        assert times == [start_ms] * 11 + [start_ms + 9_000]
+        await world.client.ask(subscribe())
+        for after_ms, offset in ((-60_000, 0), (0, 0), (1, 11), (9_000, 11), (9_001, 12)):
+            target = wire.CommandSeek(
+                subscription=subscription(), append_time_ms=start_ms + after_ms
+            )
+            assert (await world.client.ask(target)).offset == offset
+
+    run(scenario)
+
+
 # Consumers
 
 

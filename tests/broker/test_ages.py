@@ -24,8 +24,11 @@ def test_nothing_is_ever_older_than_it_is(steps: list[tuple[int, int]]) -> None:
     clock = ManualClock()
     ages = Ages(clock, jump_ms_min=SECOND_MS)
     stamps = []
+    stamp_ms = 0
     for passed_ms, jump_ms in steps:
-        stamps.append((clock.wall_ms(), clock.monotonic_ms()))
+        # As append times, which never decrease.
+        stamp_ms = max(stamp_ms, clock.wall_ms())
+        stamps += [(clock.wall_ms(), clock.monotonic_ms()), (stamp_ms, clock.monotonic_ms())]
         clock.advance(passed_ms)
         ages.look()
         clock.wall_offset_ms += jump_ms

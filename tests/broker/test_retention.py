@@ -91,6 +91,27 @@ def test_a_clock_that_is_set_forward_removes_nothing_that_is_young(restarted: bo
     run(scenario)
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+def test_messages_that_repeat_a_later_time_stay_as_long_as_others(restarted: bool) -> None:
+    """The clock was ahead, so their append times are those of messages from that time."""
+
+    async def scenario(world: World) -> None:
+        world.clock.wall_offset_ms += DAY_MS
+        await topic_with(world, retention_ms=DAY_MS // 2, retain_unconsumed=topic_wire.NO)
+        world.broker.environment.ages.look()
+        world.clock.wall_offset_ms -= DAY_MS
+        world.broker.environment.ages.look()
+        if restarted:
+            await world.restart()
+        world.clock.advance(10)
+        await world.client.ask(send(b"5", sequence=3))
+        world.clock.advance(10)
+        world.clock.wall_offset_ms += 2 * DAY_MS
+        assert await trim(world) == 0
+
+    run(scenario)
+
+
 def test_a_clock_that_is_set_forward_makes_no_transaction_older() -> None:
     async def scenario(world: World) -> None:
         await world.client.ask(send(b"0", in_txn=T1))

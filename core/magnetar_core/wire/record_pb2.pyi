@@ -276,20 +276,22 @@ class ProducerRow(_message.Message):
     def __init__(self, next_sequence_id: _Optional[int] = ..., last_time_ms: _Optional[int] = ..., last_sequence_id: _Optional[int] = ..., last_entry_id: _Optional[int] = ..., last_run_time_ms: _Optional[int] = ...) -> None: ...
 
 class PartitionRow(_message.Message):
-    __slots__ = ("first_offset", "end_offset", "retained_bytes", "has_txnlog", "skipped", "highest_stamp")
+    __slots__ = ("first_offset", "end_offset", "retained_bytes", "has_txnlog", "skipped", "highest_stamp", "last_append_time_ms")
     FIRST_OFFSET_FIELD_NUMBER: _ClassVar[int]
     END_OFFSET_FIELD_NUMBER: _ClassVar[int]
     RETAINED_BYTES_FIELD_NUMBER: _ClassVar[int]
     HAS_TXNLOG_FIELD_NUMBER: _ClassVar[int]
     SKIPPED_FIELD_NUMBER: _ClassVar[int]
     HIGHEST_STAMP_FIELD_NUMBER: _ClassVar[int]
+    LAST_APPEND_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     first_offset: int
     end_offset: int
     retained_bytes: int
     has_txnlog: bool
     skipped: _containers.RepeatedCompositeFieldContainer[_common_pb2.OffsetRange]
     highest_stamp: int
-    def __init__(self, first_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., retained_bytes: _Optional[int] = ..., has_txnlog: _Optional[bool] = ..., skipped: _Optional[_Iterable[_Union[_common_pb2.OffsetRange, _Mapping]]] = ..., highest_stamp: _Optional[int] = ...) -> None: ...
+    last_append_time_ms: int
+    def __init__(self, first_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., retained_bytes: _Optional[int] = ..., has_txnlog: _Optional[bool] = ..., skipped: _Optional[_Iterable[_Union[_common_pb2.OffsetRange, _Mapping]]] = ..., highest_stamp: _Optional[int] = ..., last_append_time_ms: _Optional[int] = ...) -> None: ...
 
 class ClockJumpsRow(_message.Message):
     __slots__ = ("jumps",)

@@ -105,9 +105,9 @@ MUTANTS = (
         old=(
             "        self._environment.disk_reserve.check()\n"
             "        now_ms = self._environment.clock.wall_ms()\n"
-            "        entry = DataEntry("
+            "        append_time_ms ="
         ),
-        new="        now_ms = self._environment.clock.wall_ms()\n        entry = DataEntry(",
+        new="        now_ms = self._environment.clock.wall_ms()\n        append_time_ms =",
         mistake="Plain sends may use the disk's reserve up, which is meant for ends.",
     ),
     Mutant(
