@@ -592,11 +592,14 @@ def test_small_answers_that_are_not_read_count_too(monkeypatch: pytest.MonkeyPat
         some = [command(common_pb2.CommandHello(client_name=name), number) for number in range(100)]
         for _ in range(count // 100):
             link.write(framed(*some))
-        other = await world.connect()
-        for number in range(300):
-            other.write(framed(send(number)))
-            await world.received_at_least(number + 1)
-        is_over.set()
+        try:
+            other = await world.connect()
+            for number in range(300):
+                other.write(framed(send(number)))
+                await world.received_at_least(number + 1)
+        finally:
+            # The link cannot be closed before.
+            is_over.set()
         assert 100 < world.fake.hello_count < (budget + (24 << 20)) // len(name)
 
     config = ListenConfig(
