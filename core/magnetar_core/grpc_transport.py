@@ -246,9 +246,10 @@ class GrpcLink:
         on_closed: Callable[[], None],
     ) -> None:
         self._address = address
-        self._call = call
+        # None: the link has ended. gRPC keeps the TCP connection of a closed channel for as long as
+        # there is a reference to one of its calls.
+        self._call: ExchangeCall | None = call
         self._stream = stream
-        self._carrier: ExchangeCall | FrameStream = call if stream is None else stream
         self._on_frame = on_frame
         self._on_closed = on_closed
         self._outbox = Outbox(OUTBOX_BYTES_HIGH)
@@ -268,28 +269,35 @@ class GrpcLink:
         """End the conversation. Repeating it is harmless."""
         self._closed = True
         self._outbox.close()
-        self._call.cancel()
+        self._cancel_call()
         if self._stream is not None:
             self._stream.close()
 
     async def run(self) -> None:
         """Carry frames both ways until the conversation ends, then call on_closed."""
+        assert self._call is not None
         self._call.add_done_callback(self._call_ended)
-        sender = asyncio.get_running_loop().create_task(self._send())
+        carrier = self._call if self._stream is None else self._stream
+        sender = asyncio.get_running_loop().create_task(self._send(carrier))
         try:
-            await self._receive()
+            await self._receive(carrier)
         finally:
             self.close()
+            self._call = None
             sender.cancel()
             self._on_closed()
+
+    def _cancel_call(self) -> None:
+        if self._call is not None:
+            self._call.cancel()
 
     def _call_ended(self, _call: object) -> None:
         if self._stream is not None:
             asyncio.get_running_loop().call_later(LAST_FRAMES_WITHIN_S, self._stream.close)
 
-    async def _receive(self) -> None:
+    async def _receive(self, carrier: ExchangeCall | FrameStream) -> None:
         try:
-            while is_frame(data := await self._carrier.read()):
+            while is_frame(data := await carrier.read()):
                 await self._hand_over(pb.Frame.FromString(data))
         except grpc.aio.AioRpcError as error:
             log.debug("the link to %s broke: %s", self._address, error.details())
@@ -310,10 +318,10 @@ class GrpcLink:
                 return
             self._on_frame(part)
 
-    async def _send(self) -> None:
+    async def _send(self, carrier: ExchangeCall | FrameStream) -> None:
         try:
             while (frame := await self._outbox.take()) is not None:
-                await self._carrier.write(frame)
+                await carrier.write(frame)
         except (StreamEnded, grpc.aio.AioRpcError, grpc.aio.BaseError, asyncio.InvalidStateError):
             # The receiving task learns the reason.
-            self._call.cancel()
+            self._cancel_call()

@@ -10,11 +10,11 @@ import sys
 import threading
 import urllib.request
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 
 import pytest
 from prometheus_client import CollectorRegistry
-from tests.core.stream_world import World, play
+from tests.core.stream_world import Conversation, World, play
 from tests.waiting import turns, until
 
 from magnetar_core import descriptors, metrics_http
@@ -63,16 +63,31 @@ def test_more_connections_are_closed_at_once_and_clients_go_on() -> None:
         await one.ask(1)
         assert not any(one.at_eof() for one in waiting)
         waiting[0].writer.close()  # type: ignore[attr-defined]
-        # As soon as the server sees it, there is a place.
-        while True:
-            try:
-                other = await world.connect()
-                break
-            except ConnectionError:
-                await turns()
-        await other.ask(2)
+        await (await connected(world)).ask(2)
 
     play(scenario, config())
+
+
+def test_a_closed_link_gives_its_place_back_though_its_object_is_kept() -> None:
+    """gRPC keeps a closed channel's connection while there is a reference to a call of it."""
+
+    async def scenario(world: World) -> None:
+        kept = [await world.connect() for _ in range(PLACES)]
+        for one in kept:
+            one.link.close()
+            await one.closed.wait()
+        async with asyncio.timeout(30):
+            await (await connected(world)).ask(1)
+
+    play(scenario, config())
+
+
+async def connected(world: World) -> Conversation:
+    """Connect, as soon as the server has seen that a connection has ended."""
+    while True:
+        with suppress(ConnectionError):
+            return await world.connect()
+        await turns()
 
 
 @pytest.mark.parametrize(
