@@ -112,6 +112,32 @@ def test_other_changes_are_refused(before: str, after: str, words: str) -> None:
         check_change(columns(before), columns(after), "t")
 
 
+NAMES = ["with space", "50%20off", "a#b", "x[1]", "{a,b}", "12:00", "größe", "a=b", "q?x", "a&b*"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_warehouse_is_where_it_is_named(tmp_path: Path, name: str) -> None:
+    directory = tmp_path / name / "tables"
+    choice = CatalogChoice(warehouse=str(directory))
+    catalog = open_catalog(choice)
+    catalog.create_namespace("shop")
+    table = catalog.create_table(("shop", "orders"), columns("id BIGINT"))
+    writer = DataFileWriter(target_of(table, 1 << 20), "one")
+    nulls = {one.name: [None] for one in table.schema().as_arrow() if one.name != "_timestamp"}
+    batch = pa.RecordBatch.from_pydict(
+        {**nulls, "_timestamp": [datetime(2026, 11, 24, tzinfo=UTC)]}, table.schema().as_arrow()
+    )
+    writer.write(batch)
+    (file,) = writer.finish()
+    table.add_files([file.path])
+    # Another process opens it by the same path.
+    again = open_catalog(choice).load_table(("shop", "orders"))
+    assert again.scan().to_arrow().num_rows == 1
+    files = [one for one in tmp_path.rglob("*") if one.is_file()]
+    assert {directory / "catalog.db"} < {*files}
+    assert all(one.is_relative_to(directory) for one in files)
+
+
 def cut(stamp: int, *topics: str) -> Cut:
     one = TopicCut(1, (PartitionCut(0, 0, stamp, stamp),))
     return Cut(Taken("", stamp, dict.fromkeys(topics or ("a", "b"), one)))

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -13,6 +16,7 @@ import pytest
 from click.testing import CliRunner
 from pyiceberg.exceptions import CommitStateUnknownException
 from pyspark.sql import DataFrame, SparkSession
+from tests.spark.conftest import ROOT, environment_of_a_user
 from tests.spark.orders_world import order
 from tests.spark.tables_world import Killed, World, failing_catalog, raising
 from tests.spark.test_payloads import ORDER as AVRO_ORDER
@@ -101,6 +105,25 @@ def test_a_token_says_where_tables_are_to_be(world: World) -> None:
     assert world.run(name, at=late).read == 0
     with pytest.raises(TablesFailed, match="has a later cut"):
         world.run(name, at=early)
+
+
+def test_the_program_of_the_page(world: World, tmp_path: Path) -> None:
+    """docs/pipeline.md, Tables: it reads the table that the command has made."""
+    page = (ROOT / "docs" / "pipeline.md").read_text()
+    programs = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (program,) = (one for one in programs if "load_catalog" in one)
+    name = world.topic(order(7))
+    world.run(name, catalog=CatalogChoice(warehouse=str(tmp_path / "tables")))
+    done = subprocess.run(
+        [sys.executable, "-c", program.replace("magnetar.orders", f"magnetar.{name}")],
+        cwd=tmp_path,
+        env=environment_of_a_user(pandas=True),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "tea 7" in done.stdout
 
 
 BAD = (b"tea", b'{"item": "no id"}')

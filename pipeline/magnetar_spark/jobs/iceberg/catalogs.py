@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import quote
 
 from pyiceberg.catalog import Catalog, load_catalog
+from sqlalchemy import URL
 
 from magnetar_spark.errors import OptionError
 from magnetar_spark.jobs.failures import one_line
 
 # In a warehouse of its own, a directory on this machine.
 CATALOG_FILE = "catalog.db"
+# Part of the key of each table in the catalog: other programs open it by the same name.
+CATALOG_NAME = "tables"
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,7 @@ def open_catalog(choice: CatalogChoice) -> Catalog:
         if choice.warehouse is None:
             return load_catalog(choice.name, **choice.properties)
         own = _in_directory(Path(choice.warehouse).absolute())
-        return load_catalog("warehouse", **{**own, **choice.properties})
+        return load_catalog(CATALOG_NAME, **{**own, **choice.properties})
     except Exception as error:  # Each kind of catalog has errors of its own.
         what = choice.warehouse or f"the catalog {choice.name or 'default'!r}"
         raise OptionError(
@@ -53,8 +57,12 @@ def open_catalog(choice: CatalogChoice) -> Catalog:
 
 def _in_directory(directory: Path) -> dict[str, str]:
     directory.mkdir(parents=True, exist_ok=True)
+    # SQLite gets a URI: in a path, SQLAlchemy would take what follows a question mark for options.
+    file = f"file:{quote(str(directory / CATALOG_FILE))}"
+    url = URL.create("sqlite", database=file, query={"uri": "true"})
     return {
         "type": "sql",
-        "uri": f"sqlite:///{directory / CATALOG_FILE}",
-        "warehouse": directory.as_uri(),
+        "uri": url.render_as_string(),
+        # A path, not a URL: pyiceberg does not decode a URL's %20 when it writes files.
+        "warehouse": str(directory),
     }
