@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from magnetar_spark.errors import OptionError
 from magnetar_spark.payloads.avro_payload import AvroPayload, avro_payload
 from magnetar_spark.payloads.formats import payload_of
-from magnetar_spark.payloads.payload import Decoder, decoded_array
+from magnetar_spark.payloads.payload import PythonPayload
 from magnetar_spark.payloads.protobuf_payload import ProtobufPayload, protobuf_payload
 
 PRICE = {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}
@@ -92,10 +92,10 @@ def saved(directory: Path, name: str, schema: object) -> Path:
     return path
 
 
-def decoded(payload: Decoder, *values: bytes) -> list[Any]:
+def decoded(payload: PythonPayload, *values: bytes) -> list[Any]:
     """As a task does it, with a payload that came from the driver."""
     again = pickle.loads(pickle.dumps(payload))
-    found: list[Any] = decoded_array(again, pa.array(values, pa.binary())).to_pylist()
+    found: list[Any] = again.decoded_array(pa.array(values, pa.binary())).to_pylist()
     return found
 
 
@@ -285,7 +285,7 @@ def test_an_enum_may_be_newer_than_the_schema(descriptors: Path) -> None:
 @given(st.lists(st.binary(max_size=40), min_size=1, max_size=5))
 def test_no_bytes_break_protobuf(descriptors: Path, values: list[bytes]) -> None:
     payload: ProtobufPayload = protobuf_payload(descriptors, None)
-    for one in decoded_array(payload, pa.array(values, pa.binary())).to_pylist():
+    for one in payload.decoded_array(pa.array(values, pa.binary())).to_pylist():
         assert (one["record"] is None) == (one["error"] is not None)
 
 

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from unittest.mock import patch
 
@@ -105,6 +107,32 @@ def test_a_token_says_where_tables_are_to_be(world: World) -> None:
     assert world.run(name, at=late).read == 0
     with pytest.raises(TablesFailed, match="has a later cut"):
         world.run(name, at=early)
+
+
+def test_columns_have_the_values_as_they_are(world: World, tmp_path: Path) -> None:
+    schema = tmp_path / "values.ddl"
+    schema.write_text(
+        "at TIMESTAMP, local TIMESTAMP_NTZ, day DATE, price DECIMAL(38, 18), code VARCHAR(3),"
+        " raw BINARY, more STRING, inner STRUCT<at: TIMESTAMP NOT NULL>"
+    )
+    sound = (
+        b'{"at": "2024-02-29T23:59:59.123456Z", "local": "2024-02-29T23:59:59.123456",'
+        b' "day": "2024-02-29", "price": 0.000000000000000001, "code": "tea", "raw": "/wE=",'
+        b' "more": {"a": 1.10}, "inner": {"at": "1969-12-31T23:59:59.999999Z"}}'
+    )
+    bad = [b'{"at": 1700000000000}', b'{"code": "cake"}', b'{"inner": {}}']
+    name = world.topic(sound, *bad)
+    assert world.run(name, schema_path=str(schema), keeps_bad=True).bad == 3
+    (row,) = world.rows(name)
+    local = datetime(2024, 2, 29, 23, 59, 59, 123456)
+    assert {name: text for name, text in row.items() if not name.startswith("_")} == {
+        **{"at": local.replace(tzinfo=UTC), "local": local, "day": local.date()},
+        **{"price": Decimal("1E-18"), "code": "tea", "raw": b"\xff\x01"},
+        "more": '{"a": 1.10}',
+        "inner": {"at": datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)},
+    }
+    found = world.rows(f"{name}_bad", name)
+    assert sorted(one["_value"] for one in found) == sorted(bad)
 
 
 def test_the_program_of_the_page(world: World, tmp_path: Path) -> None:

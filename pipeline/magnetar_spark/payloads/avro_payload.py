@@ -15,12 +15,11 @@ from typing import Any
 
 from fastavro import parse_schema, schemaless_reader
 from fastavro.schema import SchemaParseException
-from pyspark.sql import Column
 from pyspark.sql.types import StructType
 
 from magnetar_spark.errors import OptionError
 from magnetar_spark.payloads.avro_types import AvroTypes, without_unknown_logic
-from magnetar_spark.payloads.payload import NotThis, decoded_by
+from magnetar_spark.payloads.payload import NotThis, RecordPayload
 from magnetar_spark.payloads.schema_files import schema_text
 
 _HEADER = struct.Struct(">bI")
@@ -28,7 +27,7 @@ _HEADER = struct.Struct(">bI")
 _UNREADABLE = (ArithmeticError, AttributeError, EOFError, LookupError, TypeError, ValueError)
 
 
-class AvroPayload:
+class AvroPayload(RecordPayload):
     """Avro data of one reader's schema.
 
     Args:
@@ -43,12 +42,8 @@ class AvroPayload:
         self._reader = reader
         self._writers = writers
 
-    def decoded(self, value: Column) -> Column:
-        """Return the record, or what is wrong."""
-        return decoded_by(self)(value)
-
     def decode(self, value: bytes) -> Mapping[str, Any]:
-        """Return the record of a value; raises NotThis."""
+        """See `RecordPayload`."""
         writer, start = self._reader, 0
         if self._writers is not None:
             writer, start = self._writer(value), _HEADER.size

@@ -1,71 +1,97 @@
-"""Values in JSON, which Spark decodes.
+"""Values in JSON, each one object.
 
 The schema is a file of columns in SQL, as `id BIGINT NOT NULL, name STRING`, or a schema as Spark
-writes it, `DataFrame.schema.json()`.
-Source: Spark SQL, JSON functions: from_json; PERMISSIVE mode keeps what it cannot read in a column.
+writes it, `DataFrame.schema.json()`. Spark's own from_json is not used, since it changes values: it
+rounds decimals, makes 1e400 infinite, replaces bytes that are not UTF-8, and ignores NOT NULL.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql import Column
-from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, StringType, StructField, StructType
+from pyspark.sql.types import DataType, StructType
 
 from magnetar_spark.errors import OptionError
-from magnetar_spark.payloads.payload import ERROR, RECORD
+from magnetar_spark.payloads.json_columns import Faults, column_of, stored_type
+from magnetar_spark.payloads.json_text import parsed_object, with_texts
+from magnetar_spark.payloads.payload import NotThis, PythonPayload, decoded_struct
 from magnetar_spark.payloads.schema_files import schema_text
 
-# Where Spark puts what it cannot read: no field has such a name.
-_CORRUPT = "@corrupt"
+# Values that are parsed together. Parsed, they may take twenty times as much memory, and they take
+# less time while they are in a processor's cache.
+_TOGETHER_BYTES = 256 << 10
 
 
-class JsonPayload:
+class JsonPayload(PythonPayload):
     """JSON objects.
 
     Args:
-        schema: the fields. One that is not nullable has to be there.
+        schema: the fields. A field that is not nullable has to be there, at any depth.
+    Raises:
+        OptionError: JSON has no values of a type.
     """
 
     def __init__(self, schema: StructType) -> None:
-        self.schema = schema
+        stored = stored_type(schema)
+        assert isinstance(stored, StructType)
+        self.schema = stored
+        self._column = column_of(schema)
 
-    def decoded(self, value: Column) -> Column:
-        """Return the record; Spark does not say what is wrong with a value, only that it is."""
-        text = value.cast("string")
-        fields = [StructField(one.name, one.dataType) for one in self.schema]
-        kind = StructType([*fields, StructField(_CORRUPT, StringType())])
-        parsed = F.from_json(
-            text,
-            kind,
-            {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT},
-        )
-        # By a lambda, so that Spark parses once: an expression that is named twice runs twice.
-        both = F.struct(parsed.alias("parsed"), _is_single(text).alias("is_single"))
-        return F.transform(F.array(both), self._judged)[0]
+    def decoded_array(self, values: pa.Array) -> pa.Array:
+        """See `PythonPayload`."""
+        return pa.concat_arrays([self._decoded(some) for some in _some_together(values)])
 
-    def _judged(self, both: Column) -> Column:
-        parsed = both["parsed"]
-        is_object = parsed.isNotNull() & parsed[_CORRUPT].isNull() & both["is_single"]
-        error = F.when(~is_object, F.lit("not a JSON object of the schema"))
-        for field in self.schema:
-            if not field.nullable:
-                error = error.when(parsed[field.name].isNull(), F.lit(f"no {field.name}"))
-        record = F.struct(*(parsed[field.name].alias(field.name) for field in self.schema))
-        return F.struct(F.when(error.isNull(), record).alias(RECORD), error.alias(ERROR))
+    def _decoded(self, values: list[bytes]) -> pa.Array:
+        records: list[dict[str, Any] | None] = []
+        errors: list[str | None] = []
+        for value in values:
+            record, error = None, None
+            try:
+                record = parsed_object(_text(value))
+            except NotThis as raised:
+                error = str(raised)
+            records.append(record)
+            errors.append(error)
+        return decoded_struct(self._array(records, errors, values), errors)
+
+    def _array(
+        self, records: list[dict[str, Any] | None], errors: list[str | None], values: list[bytes]
+    ) -> pa.Array:
+        """The records as an array. A record that does not follow the schema becomes an error."""
+        while True:
+            faults = Faults()
+            found = self._column.array(records, int, faults)
+            if not faults.reasons and not faults.texts_wanted:
+                return found
+            for row in faults.texts_wanted:
+                records[row] = with_texts(_text(values[row]), self._column)
+            for row, reason in faults.reasons.items():
+                records[row], errors[row] = None, reason
 
 
-def _is_single(text: Column) -> Column:
-    """Whether nothing follows the first value: Spark would not look at it.
+def _text(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError as error:
+        raise NotThis(f"not a JSON object: not UTF-8 at byte {error.start}") from None
 
-    What follows in an array begins with a comma or a bracket, in an object with a comma or a brace.
-    """
-    in_array = F.json_array_length(F.concat(F.lit("["), text, F.lit("]"))) == 1
-    in_object = F.size(F.json_object_keys(F.concat(F.lit('{"":'), text, F.lit("}")))) == 1
-    return F.coalesce(in_array & in_object, F.lit(False))
+
+def _some_together(values: pa.Array) -> Iterator[list[bytes]]:
+    some: list[bytes] = []
+    size = 0
+    for value in values.to_pylist():
+        some.append(value)
+        size += len(value)
+        if size >= _TOGETHER_BYTES:
+            yield some
+            some, size = [], 0
+    if some or not len(values):
+        yield some
 
 
 def json_payload(path: Path) -> JsonPayload:

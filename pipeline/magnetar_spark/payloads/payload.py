@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -15,6 +16,8 @@ from magnetar_spark.errors import OptionError
 
 # Of what a value decodes to: the record, or why there is none.
 RECORD, ERROR = "record", "error"
+# What Arrow raises for a value that an array of a type cannot hold.
+DOES_NOT_FIT = (pa.ArrowException, OverflowError, ValueError, TypeError)
 
 
 class Payload(Protocol):
@@ -34,8 +37,8 @@ class NotThis(ValueError):
     """A value is none of the schema. Its text says why, in a few words."""
 
 
-class Decoder(Protocol):
-    """Decodes in Python. It is pickled for tasks.
+class PythonPayload(ABC):
+    """Values that Python decodes. Spark pickles the payload for its tasks.
 
     Attributes:
         schema: the columns of a record.
@@ -43,6 +46,32 @@ class Decoder(Protocol):
 
     schema: StructType
 
+    def decoded(self, value: Column) -> Column:
+        """See `Payload`."""
+        kind = StructType(
+            [StructField(RECORD, self.schema, True), StructField(ERROR, StringType(), True)]
+        )
+
+        def decode(values: pa.Array) -> pa.Array:
+            return self.decoded_array(values)
+
+        # Its type hints say which kind of function it is, which the stubs do not know.
+        found: Column = arrow_udf(decode, kind)(value)  # type: ignore[call-overload]
+        return found
+
+    @abstractmethod
+    def decoded_array(self, values: pa.Array) -> pa.Array:
+        """Return an array of structs of RECORD and ERROR.
+
+        Args:
+            values: binary, without nulls.
+        """
+
+
+class RecordPayload(PythonPayload):
+    """Values that are decoded one by one."""
+
+    @abstractmethod
     def decode(self, value: bytes) -> Mapping[str, Any]:
         """Return the record of a value.
 
@@ -50,37 +79,24 @@ class Decoder(Protocol):
             NotThis: the value has none.
         """
 
+    def decoded_array(self, values: pa.Array) -> pa.Array:
+        """See `PythonPayload`."""
+        records: list[Mapping[str, Any] | None] = []
+        errors: list[str | None] = []
+        for value in values.to_pylist():
+            record, error = None, None
+            try:
+                record = self.decode(value)
+            except NotThis as raised:
+                error = str(raised)
+            records.append(record)
+            errors.append(error)
+        return decoded_struct(_converted(records, errors, arrow_type(self.schema)), errors)
 
-def decoded_by(decoder: Decoder) -> Callable[[Column], Column]:
-    """Return what decodes a column of values."""
-    kind = StructType(
-        [StructField(RECORD, decoder.schema, True), StructField(ERROR, StringType(), True)]
-    )
 
-    def decode(values: pa.Array) -> pa.Array:
-        return decoded_array(decoder, values)
-
-    # Its type hints say which kind of function it is, which the stubs do not know.
-    function: Callable[[Column], Column] = arrow_udf(decode, kind)  # type: ignore[call-overload]
-    return function
-
-
-def decoded_array(decoder: Decoder, values: pa.Array) -> pa.Array:
-    """Decode values, and say of each that has no record why."""
-    kind = arrow_type(decoder.schema)
-    records: list[Mapping[str, Any] | None] = []
-    errors: list[str | None] = []
-    for value in values.to_pylist():
-        record, error = None, None
-        try:
-            record = decoder.decode(value)
-        except NotThis as raised:
-            error = str(raised)
-        records.append(record)
-        errors.append(error)
-    return pa.StructArray.from_arrays(
-        [_converted(records, errors, kind), pa.array(errors, pa.string())], [RECORD, ERROR]
-    )
+def decoded_struct(records: pa.Array, errors: Sequence[str | None]) -> pa.Array:
+    """Return an array of structs of RECORD and ERROR, exactly one of which is null."""
+    return pa.StructArray.from_arrays([records, pa.array(errors, pa.string())], [RECORD, ERROR])
 
 
 def arrow_type(schema: DataType) -> pa.DataType:
@@ -94,14 +110,14 @@ def _converted(
     """Return the records as an array; some numbers may not fit in their type."""
     try:
         return pa.array(records, kind)
-    except (pa.ArrowException, OverflowError, ValueError, TypeError):
+    except DOES_NOT_FIT:
         pass
     # One of them is wrong: look which.
     arrays = []
     for number, record in enumerate(records):
         try:
             arrays.append(pa.array([record], kind))
-        except (pa.ArrowException, OverflowError, ValueError, TypeError) as raised:
+        except DOES_NOT_FIT as raised:
             errors[number] = f"a value does not fit in its type: {raised}"
             arrays.append(pa.nulls(1, kind))
     return pa.concat_arrays(arrays)

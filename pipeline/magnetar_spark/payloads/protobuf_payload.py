@@ -14,7 +14,6 @@ from typing import Any
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, Message
-from pyspark.sql import Column
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -33,7 +32,7 @@ from pyspark.sql.types import (
 )
 
 from magnetar_spark.errors import OptionError
-from magnetar_spark.payloads.payload import NotThis, decoded_by
+from magnetar_spark.payloads.payload import NotThis, RecordPayload
 from magnetar_spark.payloads.schema_files import read_schema
 
 _SCALARS: dict[int, DataType] = {
@@ -52,7 +51,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Reader = Callable[[Any], Any]
 
 
-class ProtobufPayload:
+class ProtobufPayload(RecordPayload):
     """Messages of one type.
 
     Args:
@@ -75,12 +74,8 @@ class ProtobufPayload:
         self._class = message_factory.GetMessageClass(descriptor)
         self.schema, self._read = _Types(self._path).record(descriptor)
 
-    def decoded(self, value: Column) -> Column:
-        """Return the record, or what is wrong."""
-        return decoded_by(self)(value)
-
     def decode(self, value: bytes) -> Mapping[str, Any]:
-        """Return the record of a value; raises NotThis."""
+        """See `RecordPayload`."""
         message = self._class()
         try:
             message.ParseFromString(value)

@@ -7,24 +7,26 @@ from tests.mutants.mutant import Mutant
 _JOB = "pipeline/magnetar_spark/jobs/transform.py"
 _QUERY = "pipeline/magnetar_spark/jobs/transform_query.py"
 _PAYLOAD = "pipeline/magnetar_spark/payloads/payload.py"
-_JSON = "pipeline/magnetar_spark/payloads/json_payload.py"
+_JSON_TEXT = "pipeline/magnetar_spark/payloads/json_text.py"
+_JSON_COLUMNS = "pipeline/magnetar_spark/payloads/json_columns.py"
 _AVRO = "pipeline/magnetar_spark/payloads/avro_payload.py"
 _AVRO_TYPES = "pipeline/magnetar_spark/payloads/avro_types.py"
+_DECIMALS = "pipeline/magnetar_spark/payloads/exact_decimals.py"
 
 MUTANTS = (
     Mutant(
         name="second-object-of-a-value",
-        file=_JSON,
-        old="    return F.coalesce(in_array & in_object, F.lit(False))",
-        new="    return F.coalesce(in_object | in_array, F.lit(False))",
-        mistake="What follows a JSON object is dropped if it can continue an array.",
+        file=_JSON_TEXT,
+        old="    if end < len(text) and _after_blanks(text, end) < len(text):",
+        new="    if end < len(text) and _next(text, end) == end:",
+        mistake="What follows a JSON object is dropped if a comma or a blank is before it.",
     ),
     Mutant(
         name="required-columns-are-not",
-        file=_JSON,
-        old="            if not field.nullable:",
-        new="            if field.nullable is None:",
-        mistake="Spark is trusted to look after NOT NULL.",
+        file=_JSON_COLUMNS,
+        old="            if name in self._required and None in members:",
+        new="            if not self._path and name in self._required and None in members:",
+        mistake="NOT NULL counts at the top of an object, and not within it.",
     ),
     Mutant(
         name="bytes-behind-a-datum",
@@ -39,6 +41,13 @@ MUTANTS = (
         old='            return any(self._takes_bytes(one["type"]) for one in schema["fields"])',
         new='            return bool(schema["fields"])',
         mistake="A record with a field takes bytes, whatever the field is.",
+    ),
+    Mutant(
+        name="decimals-are-rounded",
+        file=_DECIMALS,
+        old="traps=[Inexact, InvalidOperation]\n",
+        new="traps=[InvalidOperation]\n",
+        mistake="A decimal with more digits than its column is rounded.",
     ),
     Mutant(
         name="numbers-that-do-not-fit-vanish",

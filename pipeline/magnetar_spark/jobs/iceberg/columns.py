@@ -69,8 +69,6 @@ _PRIMITIVES: dict[type[spark.DataType], IcebergType] = {
     spark.FloatType: FloatType(),
     spark.DoubleType: DoubleType(),
     spark.StringType: StringType(),
-    spark.VarcharType: StringType(),
-    spark.CharType: StringType(),
     spark.BinaryType: BinaryType(),
     spark.DateType: DateType(),
     spark.TimestampType: TimestamptzType(),
