@@ -188,6 +188,9 @@ def test_bad_values_alone_are_an_exit_status(world: World) -> None:
         ("SELECT _message FROM input", "no field"),
         ("SELECT id AS _key, id FROM input", "_key is bigint: cast it to binary or string"),
         ("SELECT id, item AS ID FROM input", "twice"),
+        ("SELECT struct(id, id) AS both FROM input", r"both\.id twice"),
+        ("SELECT map(DATE'2024-02-29', id) AS days FROM input", "the type date, which are not"),
+        ("SELECT array(map(X'ff', id)) AS it FROM input", r"it\.element has keys of the type bin"),
     ],
 )
 def test_a_query_is_checked_before_anything_is_read(world: World, sql: str, complaint: str) -> None:
@@ -195,6 +198,46 @@ def test_a_query_is_checked_before_anything_is_read(world: World, sql: str, comp
     with pytest.raises(OptionError, match=complaint):
         world.run(name, sql=sql)
     assert not Path(world.request(name).checkpoint).exists()
+
+
+# Each as it is and as it comes out, if it is not as it was.
+VALUES: list[tuple[str, str, str | None]] = [
+    ("a BIGINT", "9007199254740993", None),
+    ("b DECIMAL(38, 18)", "0.000000000000000001", "1E-18"),
+    ("c DECIMAL(10, 2)", "1.10", None),
+    ("d DOUBLE", '"NaN"', None),
+    ("e STRING", '"é\\u0000😀"', None),
+    ("f STRING", "1.10", '"1.10"'),
+    ("g STRING", '{"x" : [1e2]}', '"{\\"x\\" : [1e2]}"'),
+    ("h VARCHAR(3)", '"tea"', None),
+    ("i CHAR(5)", '"tea"', None),
+    ("j BINARY", '"/wE="', None),
+    ("k DATE", '"2024-02-29"', None),
+    ("l TIMESTAMP", '"2024-02-29T23:59:59.123456+05:30"', '"2024-02-29T18:29:59.123456Z"'),
+    ("m TIMESTAMP", '"2024-02-29 23:59:59.12"', '"2024-02-29T23:59:59.120Z"'),
+    ("n TIMESTAMP_NTZ", '"0001-01-01T00:00:00.000001"', None),
+    ("o ARRAY<STRUCT<t: TIMESTAMP NOT NULL>>", '[{"t":"1969-12-31T23:59:59.999999Z"},null]', None),
+    ("p MAP<STRING, TIMESTAMP_NTZ>", '{"x.y":"2024-02-29T23:59:59.000001"}', None),
+    ("q FLOAT", "0.1", None),
+    ("r BOOLEAN", "null", None),
+    ("s STRUCT<t: STRING, u: ARRAY<DECIMAL(3, 1)>>", '{"t":null,"u":[1.5]}', None),
+]
+
+
+def test_what_goes_in_comes_out(world: World, tmp_path: Path) -> None:
+    schema = tmp_path / "values.ddl"
+    # With the mark that some editors put before a text.
+    schema.write_text(", ".join(kind for kind, _, _ in VALUES), encoding="utf-8-sig")
+    names = [kind.partition(" ")[0] for kind, _, _ in VALUES]
+    members = [f'"{name}": {text}' for name, (_, text, _) in zip(names, VALUES, strict=True)]
+    name = world.topics(f"{{{', '.join(members)}}}".encode())
+    assert world.run(name, schema_path=str(schema)) == Report(batches=1, read=1, written=1)
+    (found,) = world.read(f"{name}-out")
+    written = [
+        f'"{name}":{text if same is None else same}'
+        for name, (_, text, same) in zip(names, VALUES, strict=True)
+    ]
+    assert found.value.decode() == f"{{{','.join(written)}}}"
 
 
 @pytest.mark.parametrize("payload_format", ["avro", "protobuf"])
@@ -287,6 +330,14 @@ def test_a_row_that_the_query_cannot_do_ends_the_job(world: World) -> None:
     world.run(name, sql=sql.replace("CAST", "try_cast"))
     found = sorted(world.output(name), key=lambda one: one["id"])
     assert found == [{"id": 0, "number": None}, {"id": 1, "number": 7}]
+
+
+def test_a_text_that_is_not_utf8_ends_the_job(world: World) -> None:
+    name = world.topics(order(0, item="/w=="))
+    sql = "SELECT array(CAST(unbase64(item) AS STRING)) AS texts FROM input"
+    with pytest.raises(TransformFailed, match="INVALID_UTF8_STRING"):
+        world.run(name, sql=sql)
+    assert world.output(name) == []
 
 
 def test_two_jobs_write_to_one_topic(world: World) -> None:

@@ -16,6 +16,7 @@ from pyspark.sql.types import BinaryType, StringType, StructType, TimestampType
 
 from magnetar_spark.errors import OptionError
 from magnetar_spark.jobs.failures import one_line
+from magnetar_spark.jobs.json_output import require_json, to_json
 from magnetar_spark.schema import HEADERS_TYPE
 
 VIEW = "input"
@@ -89,11 +90,7 @@ class TransformQuery:
         self._require_messages(found)
         given = set(found.columns)
         fields = [name for name in found.columns if name not in RESERVED]
-        if fields:
-            record = F.struct(*(F.col(f"`{name.replace('`', '``')}`") for name in fields))
-            value = F.to_json(record, {"ignoreNullFields": "false"})
-        else:
-            value = F.col(VALUE)
+        value = to_json(found.schema, fields) if fields else F.col(VALUE)
 
         def part(name: str, of_message: str) -> Column:
             if name in given:
@@ -114,7 +111,9 @@ class TransformQuery:
         for name in names:
             if lower.count(name.lower()) > 1:
                 raise OptionError(f"the query gives {name} twice: name one of them otherwise")
-            if name in _TYPES and found.schema[name].dataType not in _TYPES[name]:
+            if name not in RESERVED:
+                require_json(found.schema[name].dataType, name)
+            elif name in _TYPES and found.schema[name].dataType not in _TYPES[name]:
                 wanted = " or ".join(one.simpleString() for one in _TYPES[name])
                 raise OptionError(
                     f"the query's {name} is {found.schema[name].dataType.simpleString()}: cast it"

@@ -9,6 +9,7 @@ _QUERY = "pipeline/magnetar_spark/jobs/transform_query.py"
 _PAYLOAD = "pipeline/magnetar_spark/payloads/payload.py"
 _JSON_TEXT = "pipeline/magnetar_spark/payloads/json_text.py"
 _JSON_COLUMNS = "pipeline/magnetar_spark/payloads/json_columns.py"
+_JSON_OUTPUT = "pipeline/magnetar_spark/jobs/json_output.py"
 _AVRO = "pipeline/magnetar_spark/payloads/avro_payload.py"
 _AVRO_TYPES = "pipeline/magnetar_spark/payloads/avro_types.py"
 _DECIMALS = "pipeline/magnetar_spark/payloads/exact_decimals.py"
@@ -48,6 +49,13 @@ MUTANTS = (
         old="traps=[Inexact, InvalidOperation]\n",
         new="traps=[InvalidOperation]\n",
         mistake="A decimal with more digits than its column is rounded.",
+    ),
+    Mutant(
+        name="microseconds-are-cut",
+        file=_JSON_OUTPUT,
+        old='F.date_format(time, pattern.format(digits="SSSSSS"))',
+        new='F.date_format(time, pattern.format(digits="SSS"))',
+        mistake="Times are written with milliseconds.",
     ),
     Mutant(
         name="numbers-that-do-not-fit-vanish",
