@@ -138,7 +138,7 @@ def test_a_number_that_is_too_large_for_its_type_spoils_no_other(tmp_path: Path)
     values = [written(wide, {"count": count}) for count in (1, 1 << 40, 2)]
     found = decoded(payload, *values)
     assert [one["record"] for one in found] == [{"count": 1}, None, {"count": 2}]
-    assert found[1]["error"].startswith("a value does not fit in its type")
+    assert found[1]["error"] == "not Avro of the schema: an int is 1099511627776"
 
 
 @given(st.lists(st.binary(max_size=60), max_size=5), st.integers(0, 60), st.integers(1, 255))
@@ -194,9 +194,9 @@ def of_field(kind: object) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("schema", "complaint"),
     [
-        ("no object", "no schema of Avro"),
+        ("no object", "not a schema of Avro"),
         ({"type": "record", "name": "One", "fields": []}, "names no column"),
-        ({"type": "long"}, "no schema of a record"),
+        ({"type": "long"}, "not a schema of a record"),
         (RECURSIVE, "Tree contains itself"),
         (of_field(["int", "string"]), "no type for the union int, string"),
         *(
@@ -295,6 +295,12 @@ def test_a_moment_that_no_clock_shows_is_an_error(descriptors: Path) -> None:
     (found,) = decoded(protobuf_payload(descriptors, None), order.SerializeToString())
     assert found["record"] is None
     assert "shop.Order" in found["error"]
+
+
+def test_a_byte_order_mark_is_not_part_of_a_schema(tmp_path: Path) -> None:
+    path = tmp_path / "one.avsc"
+    path.write_bytes(b"\xef\xbb\xbf" + json.dumps(of_field("long")).encode())
+    assert avro_payload(path, framed=False).schema.simpleString() == "struct<it:bigint>"
 
 
 def test_descriptors_that_cannot_be_used(tmp_path: Path, descriptors: Path) -> None:

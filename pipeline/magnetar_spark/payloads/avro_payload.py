@@ -1,4 +1,4 @@
-"""Values in Avro, each one datum without a container file, decoded by fastavro.
+"""Values in Avro, each one datum without a container file.
 
 With Confluent's framing a value begins with a zero and four bytes that number its writer's schema.
 Source: Apache Avro 1.12 Specification, Schema Resolution; Confluent, Schema Registry, Wire Format.
@@ -6,66 +6,91 @@ Source: Apache Avro 1.12 Specification, Schema Resolution; Confluent, Schema Reg
 
 from __future__ import annotations
 
-import json
 import struct
 from collections.abc import Mapping
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from fastavro import parse_schema, schemaless_reader
-from fastavro.schema import SchemaParseException
 from pyspark.sql.types import StructType
 
 from magnetar_spark.errors import OptionError
-from magnetar_spark.payloads.avro_types import AvroTypes, without_unknown_logic
+from magnetar_spark.payloads.avro_binary import Read
+from magnetar_spark.payloads.avro_resolution import AvroResolution, Unresolvable, check_defaults
+from magnetar_spark.payloads.avro_schemas import AvroSchema, read_avro_schema
+from magnetar_spark.payloads.avro_types import avro_columns
 from magnetar_spark.payloads.payload import NotThis, RecordPayload
-from magnetar_spark.payloads.schema_files import schema_text
 
 _HEADER = struct.Struct(">bI")
-# What fastavro raises for bytes that are no datum of the schema: it has no error of its own.
-_UNREADABLE = (ArithmeticError, AttributeError, EOFError, LookupError, TypeError, ValueError)
+# What reading raises for bytes that are not a datum of the schema.
+_UNREADABLE = (ArithmeticError, LookupError, RecursionError, ValueError, struct.error)
 
 
 class AvroPayload(RecordPayload):
     """Avro data of one reader's schema.
 
     Args:
-        reader: the schema that the columns follow, parsed.
-        writers: with Confluent's framing, the parsed schemas of writers by number; None: without.
+        reader: the schema that the columns follow.
+        writers: with Confluent's framing, the schemas of writers by number; None: without.
     """
 
     def __init__(
-        self, schema: StructType, reader: dict[str, Any], writers: dict[int, dict[str, Any]] | None
+        self, schema: StructType, reader: AvroSchema, writers: Mapping[int, AvroSchema] | None
     ) -> None:
         self.schema = schema
         self._reader = reader
         self._writers = writers
+        self._reads: dict[int | None, Read | Unresolvable] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the arguments, since functions cannot be pickled."""
+        return AvroPayload, (self.schema, self._reader, self._writers)
 
     def decode(self, value: bytes) -> Mapping[str, Any]:
         """See `RecordPayload`."""
-        writer, start = self._reader, 0
+        number, start = None, 0
         if self._writers is not None:
-            writer, start = self._writer(value), _HEADER.size
-        data = BytesIO(value)
-        data.seek(start)
+            number, start = self._number(value), _HEADER.size
+        read = self._read_of(number)
+        if isinstance(read, Unresolvable):
+            raise NotThis(f"its schema {number} cannot be read as the reader's: {read}")
         try:
-            record = schemaless_reader(data, writer, self._reader if start else None)
+            record, end = read(value, start)
         except _UNREADABLE as error:
-            raise NotThis(f"not Avro of the schema: {error or type(error).__name__}") from None
-        if data.tell() != len(value):
-            raise NotThis(f"not Avro of the schema: {len(value) - data.tell()} bytes are left")
+            raise NotThis(f"not Avro of the schema: {_told(error)}") from None
+        if end != len(value):
+            raise NotThis(f"not Avro of the schema: {len(value) - end} bytes are left")
         assert isinstance(record, dict)
         return record
 
-    def _writer(self, value: bytes) -> dict[str, Any]:
+    def _number(self, value: bytes) -> int:
         assert self._writers is not None
         if len(value) < _HEADER.size or value[0]:
             raise NotThis("no number of a schema: it does not begin with a zero and four bytes")
-        number = _HEADER.unpack_from(value)[1]
+        number: int = _HEADER.unpack_from(value)[1]
         if number not in self._writers:
             raise NotThis(f"its schema {number} is not among those given")
-        return self._writers[number]
+        return number
+
+    def _read_of(self, number: int | None) -> Read | Unresolvable:
+        """Make it when a value needs it: a directory may have the schemas of many topics."""
+        found = self._reads.get(number)
+        if found is None:
+            assert self._writers is not None or number is None
+            writer = self._reader if number is None else self._writers[number]  # type: ignore[index]
+            try:
+                found = AvroResolution(writer, self._reader).read()
+            except Unresolvable as error:
+                found = error
+            self._reads[number] = found
+        return found
+
+
+def _told(error: Exception) -> str:
+    if isinstance(error, (LookupError, struct.error)):
+        return "its end is missing"
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    return str(error) or type(error).__name__
 
 
 def avro_payload(path: Path, *, framed: bool) -> AvroPayload:
@@ -75,11 +100,11 @@ def avro_payload(path: Path, *, framed: bool) -> AvroPayload:
         path: the reader's schema. With `framed`, files NUMBER.avsc beside it are the writers'.
         framed: whether values have Confluent's header.
     Raises:
-        OptionError: a schema is none, or has what Spark has no type for.
+        OptionError: a file is not a schema of Avro; Spark has no type for a part of the
+            reader's schema; or a default in it is not of its field's type.
     """
-    reader = _parsed(path)
-    types = AvroTypes(str(path))
-    schema = types.columns(reader)
+    reader = read_avro_schema(path)
+    schema = avro_columns(reader, str(path))
     writers = None
     if framed:
         files = [one for one in path.parent.glob("*.avsc") if one.stem.isdecimal()]
@@ -87,18 +112,9 @@ def avro_payload(path: Path, *, framed: bool) -> AvroPayload:
             raise OptionError(
                 f"no writer's schema beside {path}: with framed values each is NUMBER.avsc there"
             )
-        writers = {int(one.stem): _parsed(one) for one in files}
-        for one in writers.values():
-            types.columns(one)
+        try:
+            check_defaults(reader, reader.root)
+        except OptionError as error:
+            raise OptionError(f"{path}: {error}") from None
+        writers = {int(one.stem): read_avro_schema(one) for one in files}
     return AvroPayload(schema, reader, writers)
-
-
-def _parsed(path: Path) -> dict[str, Any]:
-    try:
-        given = json.loads(schema_text(path))
-        parsed = parse_schema(without_unknown_logic(given))
-    except (SchemaParseException, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise OptionError(f"{path} is no schema of Avro: {error}") from None
-    if not isinstance(parsed, dict) or parsed.get("type") != "record":
-        raise OptionError(f"{path} is no schema of a record, whose fields would be columns")
-    return parsed

@@ -11,7 +11,8 @@ _JSON_TEXT = "pipeline/magnetar_spark/payloads/json_text.py"
 _JSON_COLUMNS = "pipeline/magnetar_spark/payloads/json_columns.py"
 _JSON_OUTPUT = "pipeline/magnetar_spark/jobs/json_output.py"
 _AVRO = "pipeline/magnetar_spark/payloads/avro_payload.py"
-_AVRO_TYPES = "pipeline/magnetar_spark/payloads/avro_types.py"
+_AVRO_SCHEMAS = "pipeline/magnetar_spark/payloads/avro_schemas.py"
+_AVRO_RESOLUTION = "pipeline/magnetar_spark/payloads/avro_resolution.py"
 _DECIMALS = "pipeline/magnetar_spark/payloads/exact_decimals.py"
 
 MUTANTS = (
@@ -32,16 +33,23 @@ MUTANTS = (
     Mutant(
         name="bytes-behind-a-datum",
         file=_AVRO,
-        old="        if data.tell() != len(value):",
-        new="        if data.tell() > len(value):",
+        old="        if end != len(value):",
+        new="        if end > len(value):",
         mistake="Bytes that are left after a datum are of no interest.",
     ),
     Mutant(
         name="items-of-no-bytes",
-        file=_AVRO_TYPES,
-        old='            return any(self._takes_bytes(one["type"]) for one in schema["fields"])',
-        new='            return bool(schema["fields"])',
+        file=_AVRO_SCHEMAS,
+        old='return any(self._takes_bytes(one["type"], within) for one in node["fields"])',
+        new='return bool(node["fields"])',
         mistake="A record with a field takes bytes, whatever the field is.",
+    ),
+    Mutant(
+        name="defaults-as-json-has-them",
+        file=_AVRO_RESOLUTION,
+        old="    return found if convert is None else convert(found)",
+        new="    return found",
+        mistake="What an older writer lacks is the default without its logical type.",
     ),
     Mutant(
         name="decimals-are-rounded",
