@@ -297,6 +297,93 @@ def test_a_moment_that_no_clock_shows_is_an_error(descriptors: Path) -> None:
     assert "shop.Order" in found["error"]
 
 
+WIRE = """
+syntax = "proto2";
+message One {
+  enum State { NEW = 0; PAID = 1; }
+  message Inner { required int32 id = 1; }
+  message Nothing {}
+  optional int32 number = 1;
+  optional bool flag = 2;
+  optional State state = 3 [default = PAID];
+  repeated State states = 4;
+  map<int32, State> by_number = 5;
+  optional string text = 6;
+  optional Inner inner = 7;
+  optional uint32 count = 8;
+  optional sint32 signed = 9;
+  optional Nothing nothing = 10;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("wire", "name", "expected"),
+    [
+        (b"\x08\x07", "number", 7),
+        (b"\x08" + b"\xff" * 9 + b"\x01", "number", -1),
+        (b"\x10\x01", "flag", True),
+        (b"\x18\x01", "state", "PAID"),
+        # An enum may be newer than the schema, whatever the syntax.
+        (b"\x18\x05", "state", "5"),
+        (b"\x20\x05\x20\x01", "states", ["5", "PAID"]),
+        (b"\x22\x02\x05\x01", "states", ["5", "PAID"]),
+        (b"\x2a\x04\x08\x09\x10\x05", "by_number", [(9, "5")]),
+        (b"\x40" + b"\xff" * 4 + b"\x0f", "count", (1 << 32) - 1),
+        (b"\x48\x01", "signed", -1),
+        (b"\x3a\x02\x08\x07", "inner", {"id": 7}),
+        (b"\x52\x00", "nothing", {}),
+        (b"", "state", None),
+        # Not of the schema: it is newer.
+        (b"\xf8\x07\x01", "number", None),
+    ],
+)
+def test_what_is_on_the_wire_is_in_the_column(
+    tmp_path: Path, wire: bytes, name: str, expected: object
+) -> None:
+    (found,) = decoded(protobuf_payload(compiled(tmp_path, WIRE), None), wire)
+    assert found["error"] is None
+    assert found["record"][name] == expected
+
+
+@pytest.mark.parametrize(
+    ("wire", "reason"),
+    [
+        # Of a writer whose field has 64 bits; Protobuf would keep the lower ones.
+        (b"\x08" + b"\xff" * 8 + b"\x7f", "does not fit in its type"),
+        (b"\x08" + b"\xff" * 4 + b"\x0f", "does not fit in its type"),
+        (b"\x2a\x09\x08" + b"\xff" * 5 + b"\x7f\x10\x01", "does not fit in its type"),
+        (b"\x10\x02", "a bool is 2"),
+        # Of a writer whose field is of another kind; Protobuf would take it for unknown.
+        (b"\x10\x01\x32\x01a\x30\x05", "the field text is of another kind"),
+        (b"\x0a\x01a", "the field number is of another kind"),
+        (b"\x3a\x04\x08\x01\x0a\x00", "the field id is of another kind"),
+        (b"\x3a\x00", "inner.id is required"),
+        (b"\x32\x01\xff", "was not a utf8 string"),
+    ],
+)
+def test_what_protobuf_would_change_is_bad(tmp_path: Path, wire: bytes, reason: str) -> None:
+    found = decoded(protobuf_payload(compiled(tmp_path, WIRE), None), b"\x08\x07", wire)
+    assert found[0]["error"] is None
+    assert reason in found[1]["error"]
+
+
+def test_a_moment_has_microseconds_and_no_more(descriptors: Path) -> None:
+    values = []
+    for seconds, nanos in ((0, 1_000), (0, 1), (0, -1_000), (0, 10**9), (-1, 999_999_000)):
+        order = new_order(descriptors)
+        order.at.seconds, order.at.nanos = seconds, nanos
+        values.append(order.SerializeToString())
+    found = decoded(protobuf_payload(descriptors, None), *values)
+    assert [one["record"] and one["record"]["at"] for one in found] == [
+        datetime(1970, 1, 1, 0, 0, 0, 1, tzinfo=UTC),
+        *(None, None, None),
+        datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=UTC),
+    ]
+    assert "A message of your own with the same two fields" in found[1]["error"]
+    assert "which is no moment" in found[2]["error"]
+
+
 def test_a_byte_order_mark_is_not_part_of_a_schema(tmp_path: Path) -> None:
     path = tmp_path / "one.avsc"
     path.write_bytes(b"\xef\xbb\xbf" + json.dumps(of_field("long")).encode())

@@ -14,6 +14,7 @@ _AVRO = "pipeline/magnetar_spark/payloads/avro_payload.py"
 _AVRO_SCHEMAS = "pipeline/magnetar_spark/payloads/avro_schemas.py"
 _AVRO_RESOLUTION = "pipeline/magnetar_spark/payloads/avro_resolution.py"
 _DECIMALS = "pipeline/magnetar_spark/payloads/exact_decimals.py"
+_PROTOBUF = "pipeline/magnetar_spark/payloads/protobuf_payload.py"
 
 MUTANTS = (
     Mutant(
@@ -64,6 +65,13 @@ MUTANTS = (
         old='F.date_format(time, pattern.format(digits="SSSSSS"))',
         new='F.date_format(time, pattern.format(digits="SSS"))',
         mistake="Times are written with milliseconds.",
+    ),
+    Mutant(
+        name="numbers-of-32-bits",
+        file=_PROTOBUF,
+        old="    _Field.TYPE_INT32: _Field.TYPE_INT64,\n",
+        new="",
+        mistake="Of a number whose writer has a wider type, the lower bits are kept.",
     ),
     Mutant(
         name="numbers-that-do-not-fit-vanish",
