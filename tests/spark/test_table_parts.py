@@ -50,13 +50,13 @@ def columns(ddl: str) -> Schema:
 def test_each_type_has_a_column() -> None:
     schema = columns(
         "a BOOLEAN, b TINYINT, c SMALLINT, d INT, e BIGINT, f FLOAT, g DOUBLE, h DECIMAL(12, 3),"
-        " i STRING, k BINARY, l DATE, m TIMESTAMP, n TIMESTAMP_NTZ,"
+        " i STRING, j STRUCT<>, k BINARY, l DATE, m TIMESTAMP, n TIMESTAMP_NTZ,"
         " o ARRAY<INT>, p MAP<STRING, STRUCT<q: INT>>"
     )
     types = {one.name: str(one.field_type) for one in schema.fields}
-    assert [types[name] for name in "abcdefghiklmn"] == [
+    assert [types[name] for name in "abcdefghijklmn"] == [
         *("boolean", "int", "int", "int", "long", "float", "double", "decimal(12, 3)"),
-        *("string", "binary", "date", "timestamptz", "timestamp"),
+        *("string", "boolean", "binary", "date", "timestamptz", "timestamp"),
     ]
     assert types["o"] == "list<int>"
     assert "map<string, struct<" in types["p"]

@@ -22,7 +22,7 @@ from tests.spark.conftest import ROOT, environment_of_a_user
 from tests.spark.orders_world import order
 from tests.spark.tables_world import Killed, World, failing_catalog, raising
 from tests.spark.test_payloads import ORDER as AVRO_ORDER
-from tests.spark.test_payloads import RECORD, saved, written
+from tests.spark.test_payloads import RECORD, compiled, saved, written
 from tests.waiting import wait_until
 
 from magnetar_cli.program import cli
@@ -107,6 +107,37 @@ def test_a_token_says_where_tables_are_to_be(world: World) -> None:
     assert world.run(name, at=late).read == 0
     with pytest.raises(TablesFailed, match="has a later cut"):
         world.run(name, at=early)
+
+
+def test_a_record_without_fields_is_a_boolean(world: World, tmp_path: Path) -> None:
+    source = """
+    syntax = "proto3";
+    import "google/protobuf/empty.proto";
+    message Event {
+      message Left { google.protobuf.Empty why = 1; }
+      int64 id = 1;
+      google.protobuf.Empty joined = 2;
+      Left left = 3;
+      repeated google.protobuf.Empty several = 4;
+      map<string, google.protobuf.Empty> names = 5;
+    }
+    """
+    schema = compiled(tmp_path, source)
+    with_all = b"\x08\x01\x12\x00\x1a\x02\x0a\x00\x22\x00\x22\x00\x2a\x05\x0a\x01k\x12\x00"
+    name = world.topic(with_all, b"\xff", b"\x08\x03\x1a\x00")
+    given = {"payload_format": "protobuf", "schema_path": str(schema), "keeps_bad": True}
+    assert world.run(name, **given).bad == 1
+    rows = [{column: one[column] for column in FIELDS} for one in world.rows(name)]
+    assert rows == [
+        {
+            **{"id": 1, "joined": True, "left": {"why": True}, "several": [True, True]},
+            "names": [("k", True)],
+        },
+        {"id": 3, "joined": None, "left": {"why": None}, "several": [], "names": []},
+    ]
+
+
+FIELDS = ("id", "joined", "left", "several", "names")
 
 
 def test_columns_have_the_values_as_they_are(world: World, tmp_path: Path) -> None:

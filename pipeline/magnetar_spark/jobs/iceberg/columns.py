@@ -112,6 +112,11 @@ def check_change(existing: Schema, wanted: Schema, table: str) -> bool:
     return _is_changed(existing.as_struct(), wanted.as_struct(), table, "")
 
 
+def is_empty(kind: spark.DataType) -> bool:
+    """Return whether a type is a record without fields, which a table keeps as a boolean."""
+    return isinstance(kind, spark.StructType) and not kind.fields
+
+
 def _schema(*columns: spark.StructType) -> Schema:
     # Of no meaning: a catalog gives its own.
     ids = count(1)
@@ -128,6 +133,8 @@ def _fields(record: spark.StructType, ids: Iterator[int], path: str) -> list[Nes
 def _type(kind: spark.DataType, ids: Iterator[int], path: str) -> IcebergType:
     if isinstance(kind, spark.DecimalType):
         return DecimalType(kind.precision, kind.scale)
+    if is_empty(kind):
+        return BooleanType()
     if isinstance(kind, spark.StructType):
         return StructType(*_fields(kind, ids, f"{path}."))
     if isinstance(kind, spark.ArrayType):

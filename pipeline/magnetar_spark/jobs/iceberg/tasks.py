@@ -13,11 +13,13 @@ from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.table import FileScanTask
 from pyiceberg.table.metadata import TableMetadata
 from pyspark import TaskContext
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import DataType
 
-from magnetar_spark.jobs.iceberg.columns import BAD_VALUE, MESSAGE_COLUMNS, REASON
+from magnetar_spark.jobs.iceberg.columns import BAD_VALUE, MESSAGE_COLUMNS, REASON, is_empty
 from magnetar_spark.jobs.iceberg.data_files import DataFileWriter, Target, WrittenFile
+from magnetar_spark.jobs.nested_columns import changed
 from magnetar_spark.payloads.payload import ERROR, RECORD, Payload
 
 # Which rows a file has; they are parts of the names of tables, too.
@@ -65,10 +67,11 @@ def write_messages(
         name: begins the names of files.
         tasks: how many write at most.
     """
-    columns = [F.col(one) for one in MESSAGE_COLUMNS]
-    rows = messages.select(
-        "topic", "value", payload.decoded(F.col("value")).alias(_DECODED), *columns
-    ).coalesce(tasks)
+    columns = ["topic", "value", *MESSAGE_COLUMNS]
+    decoded = messages.select(*columns, payload.decoded(F.col("value")).alias(_DECODED))
+    record, error = F.col(f"{_DECODED}.{RECORD}"), F.col(f"{_DECODED}.{ERROR}")
+    stored = F.struct(changed(record, payload.schema, _as_stored).alias(RECORD), error.alias(ERROR))
+    rows = decoded.select(*columns, stored.alias(_DECODED)).coalesce(tasks)
     written = Written()
     for kind, text, number in rows.mapInArrow(_writing(records, bad, name), _TOLD_DDL).collect():
         if kind == _READ_COUNT:
@@ -95,6 +98,10 @@ def write_together(
         _joining(groups, metadata, target, name), _TOLD_DDL
     )
     return [WrittenFile(path, count) for _, path, count in rows.collect()]
+
+
+def _as_stored(kind: DataType) -> Callable[[Column], Column] | None:
+    return (lambda _: F.lit(True)) if is_empty(kind) else None
 
 
 def _attempt(name: str) -> str:
