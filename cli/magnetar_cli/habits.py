@@ -95,7 +95,8 @@ def with_advice(error: click.ClickException) -> click.ClickException:
         advice = _advice_for_option(error.option_name, error.ctx)
     else:
         found = _NO_COMMAND.match(error.message)
-        advice = _advice_for_command(found[1], error.ctx) if found else None
+        there = _commands_of(error.ctx)
+        advice = _advice_for_command(found[1], there, error.ctx.command_path) if found else None
     if advice is None:
         return error
     # Without what click suggests, which goes by likeness alone.
@@ -108,7 +109,7 @@ def _advice_for_option(option: str, ctx: click.Context) -> str | None:
     if ctx is not root and any(option in one.opts for one in root.command.params):
         return f"write it before the command: magnetar {option} ... {command}"
     name = option.lstrip("-")
-    if isinstance(ctx.command, click.Group) and name in ctx.command.list_commands(ctx):
+    if name in _commands_of(ctx):
         return f"it is a command: {ctx.command_path} {name}"
     known = BY_COMMAND.get(command, {}).get(option) or EVERYWHERE.get(option)
     if known is not None:
@@ -125,9 +126,11 @@ def _advice_for_option(option: str, ctx: click.Context) -> str | None:
     return None
 
 
-def _advice_for_command(name: str, ctx: click.Context) -> str | None:
-    assert isinstance(ctx.command, click.Group)
-    there = ctx.command.list_commands(ctx)
+def _commands_of(ctx: click.Context) -> list[str]:
+    return ctx.command.list_commands(ctx) if isinstance(ctx.command, click.Group) else []
+
+
+def _advice_for_command(name: str, there: list[str], path: str) -> str | None:
     known = COMMANDS.get(name)
     likely = [known] if known in there else difflib.get_close_matches(name, there, n=1)
-    return f"did you mean `{ctx.command_path} {likely[0]}`?" if likely else None
+    return f"did you mean `{path} {likely[0]}`?" if likely else None

@@ -1,4 +1,4 @@
-"""Variables that Kubernetes gives to each pod for each Service of its namespace. Pure.
+"""Variables that Kubernetes gives to each pod for each Service of its namespace.
 
 A Service called `magnetar` makes MAGNETAR_PORT=tcp://10.96.0.7:6650 and others of that name, which
 look like settings. `enableServiceLinks: false` in a pod leaves them out.

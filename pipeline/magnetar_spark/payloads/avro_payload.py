@@ -75,8 +75,8 @@ class AvroPayload(RecordPayload):
         """Make it when a value needs it: a directory may have the schemas of many topics."""
         found = self._reads.get(number)
         if found is None:
-            assert self._writers is not None or number is None
-            writer = self._reader if number is None else self._writers[number]  # type: ignore[index]
+            writers = self._writers
+            writer = self._reader if number is None or writers is None else writers[number]
             try:
                 found = AvroResolution(writer, self._reader).read()
             except Unresolvable as error:
