@@ -29,13 +29,7 @@ from magnetar_core.doors import Door, Doors
 from magnetar_core.errors import MagnetarError
 from magnetar_core.grpc_calls import abort, place_of, stream_wish
 from magnetar_core.grpc_session import Context, ServerSession
-from magnetar_core.grpc_transport import (
-    ACCEPTED_KEY,
-    COMMON_OPTIONS,
-    KEEPALIVE_INTERVAL_MS,
-    PACKAGE,
-    RECEIVE_LIMIT,
-)
+from magnetar_core.grpc_transport import ACCEPTED_KEY, GRPC_MESSAGE_BYTES_MAX, PACKAGE
 from magnetar_core.grpc_unary import UnaryCalls
 from magnetar_core.security.admission import Admission
 from magnetar_core.security.identity import Identity
@@ -48,8 +42,20 @@ from magnetar_core.wire import service_pb2
 
 log = logging.getLogger(__name__)
 
+# An idle client gets a keepalive ping after this interval, and must answer within the timeout.
+KEEPALIVE_INTERVAL_MS = 10_000
+KEEPALIVE_TIMEOUT_MS = 5_000
+RECEIVE_LIMIT = "grpc.max_receive_message_length"
 SERVER_OPTIONS: tuple[tuple[str, Any], ...] = (
-    *COMMON_OPTIONS,
+    ("grpc.max_send_message_length", GRPC_MESSAGE_BYTES_MAX),
+    (RECEIVE_LIMIT, GRPC_MESSAGE_BYTES_MAX),
+    ("grpc.keepalive_time_ms", KEEPALIVE_INTERVAL_MS),
+    ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+    # Flow control windows large enough for batches in flight.
+    ("grpc.http2.lookahead_bytes", 4 << 20),
+    ("grpc.http2.max_frame_size", 1 << 20),
     # A second server on the same port is a mistake, not a wish for load balancing.
     ("grpc.so_reuseport", 0),
     # Clients send keepalive pings even when no command is under way.

@@ -1,25 +1,35 @@
-"""Transport between real processes: a conversation is a bidirectional gRPC stream.
+"""Transport between real processes: a conversation is a bidirectional gRPC call.
 
-Its frames move to a stream of their own where the server offers one and it can be reached. The gRPC
-stream stays, and the conversation ends with either of the two: it says why a server ends it.
+Its frames move to a stream of their own where the server offers one and it can be reached. The call
+stays, and the conversation ends with either of the two: it says why a server ends it.
 
-Each link has a channel of its own, so that a broken link is noticed at once and the next attempt
-does not wait for gRPC's backoff: the caller decides when to try again. Retries, proxies and service
-configuration are off for the same reason.
+Each link has a connection of its own, so that a broken link is noticed at once. The caller decides
+when to try again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import ssl
 from collections.abc import Callable, Coroutine
-from typing import Any, NamedTuple
+from typing import Any
 
-import grpc
-import grpc.aio
 from google.protobuf.message import DecodeError
 
+from magnetar_core.client_call import (
+    UNAUTHENTICATED,
+    UNIMPLEMENTED,
+    CallEnded,
+    CallRefused,
+    ClientCall,
+    Metadata,
+    NotGrpc,
+    begin,
+)
 from magnetar_core.config import FRAME_BYTES_MAX, InvalidConfig
+from magnetar_core.errors import InvalidArgument
 from magnetar_core.frame_stream import FrameStream, StreamEnded, is_frame
 from magnetar_core.frames import Carried, Turns
 from magnetar_core.outbox import Outbox
@@ -34,40 +44,14 @@ from magnetar_core.wire import service_pb2 as pb
 log = logging.getLogger(__name__)
 
 PACKAGE = "magnetar.v1"
-# An idle peer gets a keepalive ping after this interval, and must answer within the timeout.
-KEEPALIVE_INTERVAL_MS = 10_000
-KEEPALIVE_TIMEOUT_MS = 5_000
-# gRPC itself refuses larger messages. Joined and enveloped frames need some room.
+# Joined and enveloped frames need some room beyond the largest frame.
 GRPC_MESSAGE_BYTES_MAX = FRAME_BYTES_MAX + (1 << 20)
 # A server that accepts a conversation sends this key in the initial metadata; a refusal has no such
 # key.
 ACCEPTED_KEY = "magnetar-service"
 OUTBOX_BYTES_HIGH = 4 << 20
-# The last frames of a stream may come after the end of its gRPC stream; this much later they are
-# lost.
+# The last frames of a stream may come after the end of its call; this much later they are lost.
 LAST_FRAMES_WITHIN_S = 1.0
-
-RECEIVE_LIMIT = "grpc.max_receive_message_length"
-COMMON_OPTIONS: tuple[tuple[str, Any], ...] = (
-    ("grpc.max_send_message_length", GRPC_MESSAGE_BYTES_MAX),
-    (RECEIVE_LIMIT, GRPC_MESSAGE_BYTES_MAX),
-    ("grpc.keepalive_time_ms", KEEPALIVE_INTERVAL_MS),
-    ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
-    ("grpc.keepalive_permit_without_calls", 1),
-    ("grpc.http2.max_pings_without_data", 0),
-    # Flow control windows large enough for batches in flight.
-    ("grpc.http2.lookahead_bytes", 4 << 20),
-    ("grpc.http2.max_frame_size", 1 << 20),
-)
-CHANNEL_OPTIONS = (
-    *COMMON_OPTIONS,
-    ("grpc.use_local_subchannel_pool", 1),
-    ("grpc.enable_retries", 0),
-    ("grpc.enable_http_proxy", 0),
-    ("grpc.service_config_disable_resolution", 1),
-)
-
-ExchangeCall = grpc.aio.StreamStreamCall[bytes, bytes]
 
 
 def exchange_method(service: str) -> str:
@@ -112,7 +96,7 @@ class GrpcTransport:
 
         Raises:
             LinkClosed: no server answers there, or it has no such service, or not the shard.
-            LinkRefused: TLS or credentials do not fit.
+            LinkRefused: TLS or credentials do not fit, or another program listens there.
         """
         if self._closed:
             raise LinkClosed("the transport is closed")
@@ -129,9 +113,10 @@ class GrpcTransport:
                 opened = await self._open(address, server, service, metadata)
         except InvalidConfig as error:
             raise LinkRefused(f"cannot talk to {address}: {error}") from None
-        link = GrpcLink(address, opened.call, opened.stream, on_frame, on_closed)
+        call, stream = opened
+        link = GrpcLink(address, call, stream, on_frame, on_closed)
         self._links.add(link)
-        self._spawn(self._run(link, opened.channel))
+        self._spawn(self._run(link))
         return link
 
     async def close(self) -> None:
@@ -145,8 +130,8 @@ class GrpcTransport:
             await asyncio.wait(list(self._tasks))
 
     async def _open(
-        self, address: str, server: str, service: str, metadata: tuple[tuple[str, str], ...]
-    ) -> _Opened:
+        self, address: str, server: str, service: str, metadata: Metadata
+    ) -> tuple[ClientCall, FrameStream | None]:
         """Begin a conversation, and move it if the server offers that.
 
         Raises:
@@ -154,43 +139,31 @@ class GrpcTransport:
             LinkClosed, LinkRefused: as connect.
             InvalidConfig: TLS files or tokens cannot be read.
         """
-        channel = self._channel(server)
-        tls = self._security.tls is not None
-        call: ExchangeCall | None = None
+        call, answer = await _accepted(
+            address,
+            server,
+            exchange_method(service),
+            metadata,
+            self._security,
+            timeout_ms=self._connect_timeout_ms,
+        )
         try:
-            method: grpc.aio.StreamStreamMultiCallable[bytes, bytes] = channel.stream_stream(
-                exchange_method(service)
-            )
-            call = method(metadata=metadata)
-            async with asyncio.timeout(self._connect_timeout_ms / 1_000):
-                offer = await _accepted(call, address, tls=tls)
-            stream = None
-            if offer is not None:
-                stream = await take(server, offer, GRPC_MESSAGE_BYTES_MAX, tls=tls)
-        except BaseException as error:
-            if call is not None:
-                call.cancel()
-            self._spawn(channel.close())
-            if isinstance(error, TimeoutError):
-                raise LinkClosed(
-                    f"{address} did not answer within {self._connect_timeout_ms:.0f} ms"
-                ) from None
+            if ACCEPTED_KEY not in answer:
+                raise LinkClosed(f"cannot talk to {address}: no server of Magnetar answers there")
+            offer = answer.get(OFFER_KEY)
+            if offer is None:
+                return call, None
+            tls = self._security.tls is not None
+            return call, await take(server, offer, GRPC_MESSAGE_BYTES_MAX, tls=tls)
+        except BaseException:
+            call.close()
             raise
-        return _Opened(channel, call, stream)
 
-    def _channel(self, address: str) -> grpc.aio.Channel:
-        credentials = self._security.credentials()
-        if credentials is None:
-            return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
-        options = (*CHANNEL_OPTIONS, *self._security.options())
-        return grpc.aio.secure_channel(address, credentials, options=options)
-
-    async def _run(self, link: GrpcLink, channel: grpc.aio.Channel) -> None:
+    async def _run(self, link: GrpcLink) -> None:
         try:
             await link.run()
         finally:
             self._links.discard(link)
-            await channel.close()
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -198,13 +171,7 @@ class GrpcTransport:
         task.add_done_callback(self._tasks.discard)
 
 
-class _Opened(NamedTuple):
-    channel: grpc.aio.Channel
-    call: ExchangeCall
-    stream: FrameStream | None
-
-
-def _destination(address: str) -> tuple[str, tuple[tuple[str, str], ...]]:
+def _destination(address: str) -> tuple[str, Metadata]:
     """Return the server's address, and the metadata that names a shard of it."""
     try:
         shard = ShardAddress.parse(address)
@@ -217,21 +184,105 @@ def _destination(address: str) -> tuple[str, tuple[tuple[str, str], ...]]:
     return shard.server, ((SHARD_KEY, str(shard.place)),)
 
 
-async def _accepted(call: ExchangeCall, address: str, *, tls: bool) -> str | None:
-    """Wait until the server accepts; return its offer of a stream, if it makes one."""
-    metadata = {key: str(value) for key, value in await call.initial_metadata()}
-    if ACCEPTED_KEY in metadata:
-        return metadata.get(OFFER_KEY)
-    # gRPC names the reason at the end of its text.
-    reason = (await call.details()).rpartition("last error: ")[2]
-    if await call.code() is grpc.StatusCode.UNAUTHENTICATED:
-        raise LinkRefused(f"{address} refuses this client: {reason}")
+async def ask(
+    server: str, path: str, request: bytes, security: LinkSecurity, *, timeout_ms: float
+) -> bytes:
+    """Make a call with one message each way; return the answer.
+
+    Args:
+        server: its address, "host:port".
+        path: names the method, as "/package.Service/Method".
+    Raises:
+        LinkClosed: there is no answer.
+        LinkRefused: TLS or credentials do not fit, or another program listens there.
+        InvalidConfig: TLS files or tokens cannot be read.
+    """
+    metadata = security.metadata(server)
+    call, _ = await _accepted(
+        server, server, path, metadata, security, timeout_ms=timeout_ms, request=request
+    )
+    try:
+        async with asyncio.timeout(timeout_ms / 1_000):
+            answer = await call.read()
+            if answer is None:
+                raise _closed(server, CallRefused(await call.ended()), tls=False)
+            return answer
+    except TimeoutError:
+        raise LinkClosed(f"{server}: no answer within {timeout_ms:.0f} ms") from None
+    finally:
+        call.close()
+
+
+async def _accepted(
+    address: str,
+    server: str,
+    path: str,
+    metadata: Metadata,
+    security: LinkSecurity,
+    *,
+    timeout_ms: float,
+    request: bytes | None = None,
+) -> tuple[ClientCall, dict[str, str]]:
+    """Begin a call, and wait until the server accepts it.
+
+    Args:
+        request: the only message, if there is no other one.
+    Returns:
+        The call, and the metadata of the answer.
+    Raises:
+        LinkClosed, LinkRefused: it does not.
+    """
+    call: ClientCall | None = None
+    tls = security.context()
+    try:
+        async with asyncio.timeout(timeout_ms / 1_000):
+            call = await begin(
+                server,
+                path,
+                metadata,
+                GRPC_MESSAGE_BYTES_MAX,
+                tls=tls,
+                server_name=security.server_name,
+            )
+            if request is not None:
+                await call.write(request)
+                call.finish()
+            return call, await call.accepted()
+    except BaseException as error:
+        if call is not None:
+            call.close()
+        if isinstance(error, TimeoutError) and not error.errno:
+            # Not the operating system's, which has given up by itself.
+            does = "cannot be reached" if call is None else "accepts connections, and is silent"
+            raise LinkClosed(f"{address} {does}: no answer within {timeout_ms:.0f} ms") from None
+        if isinstance(error, OSError):
+            raise _closed(address, error, tls=tls is not None) from None
+        raise
+
+
+def _closed(address: str, error: OSError, *, tls: bool) -> LinkClosed:
+    """Return why a conversation did not come about."""
+    if isinstance(error, CallRefused):
+        code, reason = error.status
+        if code == UNAUTHENTICATED:
+            return LinkRefused(f"{address} refuses this client: {reason}")
+        if code == UNIMPLEMENTED:
+            return LinkRefused(
+                f"cannot talk to {address}: another service answers there ({reason}); connect to"
+                " the port of a broker",
+                InvalidArgument,
+            )
+        return LinkClosed(f"cannot talk to {address}: {reason}")
+    if isinstance(error, NotGrpc):
+        return LinkRefused(f"cannot talk to {address}: {error}", InvalidArgument)
+    is_of_tls = isinstance(error, ssl.SSLError)
+    reason = os.strerror(error.errno) if error.errno and not is_of_tls else str(error)
     meaning = meaning_of(reason, tls=tls)
     if meaning is not None:
         # In plain text a server that is just ending looks the same: that passes.
         kind = LinkRefused if tls else LinkClosed
-        raise kind(f"cannot talk to {address}: {reason}; {meaning}")
-    raise LinkClosed(f"cannot talk to {address}: {reason}")
+        return kind(f"cannot talk to {address}: {reason}; {meaning}")
+    return LinkClosed(f"cannot talk to {address}: {reason}")
 
 
 class GrpcLink:
@@ -240,16 +291,15 @@ class GrpcLink:
     def __init__(
         self,
         address: str,
-        call: ExchangeCall,
+        call: ClientCall,
         stream: FrameStream | None,
         on_frame: Callable[[Carried], None],
         on_closed: Callable[[], None],
     ) -> None:
         self._address = address
-        # None: the link has ended. gRPC keeps the TCP connection of a closed channel for as long as
-        # there is a reference to one of its calls.
-        self._call: ExchangeCall | None = call
+        self._call = call
         self._stream = stream
+        self._carrier: ClientCall | FrameStream = call if stream is None else stream
         self._on_frame = on_frame
         self._on_closed = on_closed
         self._outbox = Outbox(OUTBOX_BYTES_HIGH)
@@ -269,44 +319,29 @@ class GrpcLink:
         """End the conversation. Repeating it is harmless."""
         self._closed = True
         self._outbox.close()
-        self._cancel_call()
+        self._call.close()
         if self._stream is not None:
             self._stream.close()
 
     async def run(self) -> None:
         """Carry frames both ways until the conversation ends, then call on_closed."""
-        assert self._call is not None
-        self._call.add_done_callback(self._call_ended)
-        carrier = self._call if self._stream is None else self._stream
-        sender = asyncio.get_running_loop().create_task(self._send(carrier))
+        self._call.when_ended(self._call_ended)
+        sender = asyncio.get_running_loop().create_task(self._send())
         try:
-            await self._receive(carrier)
+            await self._receive()
         finally:
             self.close()
-            self._call = None
             sender.cancel()
             self._on_closed()
 
-    def _cancel_call(self) -> None:
-        if self._call is not None:
-            self._call.cancel()
-
-    def _call_ended(self, _call: object) -> None:
+    def _call_ended(self) -> None:
         if self._stream is not None:
             asyncio.get_running_loop().call_later(LAST_FRAMES_WITHIN_S, self._stream.close)
 
-    async def _receive(self, carrier: ExchangeCall | FrameStream) -> None:
+    async def _receive(self) -> None:
         try:
-            while is_frame(data := await carrier.read()):
+            while is_frame(data := await self._carrier.read()):
                 await self._hand_over(pb.Frame.FromString(data))
-        except grpc.aio.AioRpcError as error:
-            log.debug("the link to %s broke: %s", self._address, error.details())
-        except asyncio.CancelledError:
-            # Our own close() also arrives as a cancellation; only a cancellation of the task is
-            # raised again.
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise
         except DecodeError:
             log.warning("%s sent bytes that are not a frame; the link is closed", self._address)
         except Exception:
@@ -318,10 +353,10 @@ class GrpcLink:
                 return
             self._on_frame(part)
 
-    async def _send(self, carrier: ExchangeCall | FrameStream) -> None:
+    async def _send(self) -> None:
         try:
             while (frame := await self._outbox.take()) is not None:
-                await carrier.write(frame)
-        except (StreamEnded, grpc.aio.AioRpcError, grpc.aio.BaseError, asyncio.InvalidStateError):
-            # The receiving task learns the reason.
-            self._cancel_call()
+                await self._carrier.write(frame)
+        except (CallEnded, StreamEnded):
+            # The receiving task learns of it, too.
+            self._call.close()

@@ -10,6 +10,7 @@ import logging
 from typing import Final
 
 from magnetar_core.config import split_address
+from magnetar_core.dialing import dial
 from magnetar_core.frame_stream import FrameStream, StreamEnded
 from magnetar_core.security.stream_tls import client_context, has_fingerprint
 from magnetar_core.stream_offers import WELCOME
@@ -44,13 +45,12 @@ async def take(server: str, offer: str, frame_bytes_max: int, *, tls: bool) -> F
     try:
         host, _ = split_address(server)
         async with asyncio.timeout(TAKEN_WITHIN_S):
-            _, stream = await asyncio.get_running_loop().create_connection(
+            # No name is looked for in the certificate: it is known by its fingerprint.
+            stream = await dial(
                 lambda: FrameStream(frame_bytes_max),
                 host,
                 int(port),
-                ssl=client_context() if tls else None,
-                # No name is looked for in the certificate: it is known by its fingerprint.
-                server_hostname="" if tls else None,
+                tls=client_context() if tls else None,
             )
             if tls and not has_fingerprint(stream.tls, fingerprint):
                 raise StreamEnded("it has another certificate")

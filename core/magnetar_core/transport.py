@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from magnetar_core.answers import AnswerBudget
+from magnetar_core.errors import AuthenticationFailed, MagnetarError
 from magnetar_core.frames import Carried
 from magnetar_core.principal import Principal
 from magnetar_core.slow_operations import SlowOperations
@@ -23,10 +24,17 @@ class LinkClosed(ConnectionError):
 
 
 class LinkRefused(LinkClosed):
-    """Somebody listens there, and TLS or credentials keep the two sides from talking.
+    """Somebody listens there, and the two sides cannot talk: TLS, credentials, or another program.
 
     The text says what to do; nothing was sent.
+
+    Attributes:
+        kind: the error that it is for a program.
     """
+
+    def __init__(self, text: str, kind: type[MagnetarError] = AuthenticationFailed) -> None:
+        super().__init__(text)
+        self.kind = kind
 
 
 class Link(Protocol):
@@ -67,7 +75,7 @@ class Transport(Protocol):
             on_closed: called once, after the last frame.
         Raises:
             LinkClosed: no server answers there, or it does not have the shard.
-            LinkRefused: TLS or credentials do not fit.
+            LinkRefused: TLS or credentials do not fit, or another program listens there.
         """
         ...
 

@@ -10,6 +10,7 @@ import grpc
 import grpc.aio
 from tests.access.world import Metadata
 from tests.certificates import Authority, Pair
+from tests.core.calls import credentials_of
 from tests.core.test_tokens import forged
 from tests.tokens import Maker, jwks
 
@@ -124,7 +125,7 @@ class Files:
             certificate_file=pair.certificate_file if pair else "",
             key_file=pair.key_file if pair else "",
         )
-        return grpc.aio.secure_channel(address, tls.credentials(), _OPTIONS)
+        return grpc.aio.secure_channel(address, credentials_of(tls), _OPTIONS)
 
 
 def bearer(token: str) -> Metadata:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import grpc
 from grpc_health.v1 import health_pb2
+
+from magnetar_core.security.link_security import TlsFiles
 
 TIMEOUT_S = 5.0
 
@@ -25,3 +28,9 @@ def failed_call(error: grpc.RpcError) -> grpc.Call:
     both: Any = error
     assert isinstance(both, grpc.Call)
     return both
+
+
+def credentials_of(tls: TlsFiles) -> grpc.ChannelCredentials:
+    """What gRPC's own client talks TLS with."""
+    files = (tls.ca_file, tls.key_file, tls.certificate_file)
+    return grpc.ssl_channel_credentials(*(Path(one).read_bytes() if one else None for one in files))

@@ -13,6 +13,7 @@ import grpc
 import grpc.aio
 import pytest
 from tests.certificates import Authority, Pair
+from tests.core.calls import credentials_of
 from tests.core.envelope import command, framed
 from tests.core.fakes import FakeServer
 from tests.core.test_tokens import CLAIMS, forged
@@ -128,12 +129,11 @@ class Served:
 
     async def _unary(self, security: LinkSecurity) -> None:
         address = self.server.address
-        credentials = security.credentials()
         options = (("grpc.use_local_subchannel_pool", 1),)
         channel = (
             grpc.aio.insecure_channel(address, options)
-            if credentials is None
-            else grpc.aio.secure_channel(address, credentials, options)
+            if security.tls is None
+            else grpc.aio.secure_channel(address, credentials_of(security.tls), options)
         )
         async with channel:
             call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(METHOD)
@@ -144,7 +144,7 @@ class Served:
                     raise AuthenticationFailed(error.details() or "") from None
                 if error.code() is not grpc.StatusCode.UNAVAILABLE:
                     raise
-                raise LinkRefused(error.details()) from None
+                raise LinkRefused(error.details() or "") from None
 
     async def _stream(self, security: LinkSecurity) -> None:
         transport = GrpcTransport(security)
@@ -490,7 +490,7 @@ def test_an_error_of_a_server_is_typed(files: Files) -> None:
     from google.rpc import status_pb2
 
     async def scenario(served: Served) -> None:
-        credentials = files.tls().credentials()
+        credentials = credentials_of(files.tls())
         async with grpc.aio.secure_channel(served.server.address, credentials) as channel:
             call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(METHOD)
             with pytest.raises(grpc.aio.AioRpcError) as caught:

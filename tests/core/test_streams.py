@@ -388,8 +388,7 @@ def test_a_conversation_ends_with_its_call(play: Play, monkeypatch: pytest.Monke
         # Nothing comes from there any more, not even the end.
         close = own._carrier.close
         monkeypatch.setattr(own._carrier, "close", lambda: None)
-        assert one.link._call is not None
-        one.link._call.cancel()
+        one.link._call.close()
         await one.closed.wait()
         await until(lambda: not world.server._sessions)
         assert world.fake.sessions[0].closed
@@ -406,8 +405,7 @@ def test_a_server_closes_the_stream_of_a_call_that_has_ended(
     async def scenario(world: World) -> None:
         one = await world.connect()
         await one.ask()
-        assert one.link._call is not None
-        one.link._call.cancel()
+        one.link._call.close()
         await one.closed.wait()
         assert world.fake.sessions[0].closed
 

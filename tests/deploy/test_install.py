@@ -14,6 +14,7 @@ from magnetar_core.version import VERSION
 # What the extras bring, and the SDK does without.
 NOT_OF_THE_SDK = (
     "click",
+    "grpc",
     "rich",
     "rocksdict",
     "pydantic",

@@ -15,6 +15,7 @@ from typing import Any
 
 import grpc
 import grpc.aio
+from tests.core.calls import credentials_of
 from tests.soak.fuzzing import Fuzzer
 
 from magnetar_core.security.link_security import LinkSecurity, TlsFiles
@@ -46,12 +47,12 @@ class Target:
         return LinkSecurity(tls, self.tokens[principal])
 
     def channel(self, service: str, principal: str) -> grpc.aio.Channel:
-        credentials = self.security(principal).credentials()
+        tls = self.security(principal).tls
         options = (("grpc.use_local_subchannel_pool", 1),)
         address = self.addresses[service]
-        if credentials is None:
+        if tls is None:
             return grpc.aio.insecure_channel(address, options)
-        return grpc.aio.secure_channel(address, credentials, options)
+        return grpc.aio.secure_channel(address, credentials_of(tls), options)
 
     def metadata(self, service: str, principal: str) -> Any:
         return self.security(principal).metadata(self.addresses[service])

@@ -18,7 +18,7 @@ from tests.waiting import for_ever, pace
 import magnetar
 from magnetar_core.batch import CHECKSUM, HEADER, Codec, encode, encode_columns
 from magnetar_core.frames import FIELD_OF_BODY
-from magnetar_core.grpc_transport import CHANNEL_OPTIONS
+from magnetar_core.grpc_transport import GRPC_MESSAGE_BYTES_MAX
 from magnetar_core.wire import broker_pb2, common_pb2, service_pb2, topic_pb2, transaction_pb2
 
 TOPIC = "hostile"
@@ -32,6 +32,15 @@ STORE_TOKEN = "hostile"
 BUSY_PARTITIONS = 200
 BUSY_VALUE_BYTES = 255 << 10
 BUSY_BYTES_PER_S = 25 << 20
+
+
+CHANNEL_OPTIONS = (
+    ("grpc.max_send_message_length", GRPC_MESSAGE_BYTES_MAX),
+    ("grpc.max_receive_message_length", GRPC_MESSAGE_BYTES_MAX),
+    # Flow control windows as large as those of the SDK.
+    ("grpc.http2.lookahead_bytes", 4 << 20),
+    ("grpc.use_local_subchannel_pool", 1),
+)
 
 
 class Link:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import click
 
@@ -13,6 +14,9 @@ from magnetar_cli.link_options import security
 from magnetar_cli.types import json_option
 
 SERVING = "SERVING"
+# gRPC's health service: https://github.com/grpc/grpc-proto, grpc/health/v1/health.proto
+CHECK = "/grpc.health.v1.Health/Check"
+STATUSES = {0: "UNKNOWN", 1: SERVING, 2: "NOT_SERVING", 3: "SERVICE_UNKNOWN"}
 # How many servers are asked at the same time.
 QUESTIONS_MAX = 32
 
@@ -98,29 +102,17 @@ def health(address: str | None, port: int | None, timeout_s: float, as_json: boo
 
 def check(server: Server, timeout_s: float) -> Health:
     """Ask a server whether it is healthy."""
-    import grpc
-    from grpc_health.v1 import health_pb2, health_pb2_grpc
+    from magnetar_core.grpc_transport import ask
+    from magnetar_core.transport import LinkClosed
 
-    from magnetar_core.security.refusals import meaning_of
-
-    secured = security()
-    credentials = secured.credentials()
-    channel = (
-        grpc.insecure_channel(server.address)
-        if credentials is None
-        else grpc.secure_channel(server.address, credentials, secured.options())
-    )
-    with channel:
-        stub: Any = health_pb2_grpc.HealthStub(channel)
-        try:
-            answer = stub.Check(health_pb2.HealthCheckRequest(), timeout=timeout_s)
-        except grpc.RpcError as error:
-            # The call itself, too: only so it has a code.
-            reason = (error.details() or "").rpartition("last error: ")[2]
-            meaning = meaning_of(reason, tls=credentials is not None)
-            return Health(*server, "NO ANSWER", meaning or error.code().name.lower())
-    status = health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)
-    return Health(*server, status)
+    question = ask(server.address, CHECK, b"", security(), timeout_ms=timeout_s * 1_000)
+    try:
+        answer = asyncio.run(question)
+    except LinkClosed as error:
+        detail = str(error).removeprefix(f"cannot talk to {server.address}: ")
+        return Health(*server, "NO ANSWER", detail)
+    # HealthCheckResponse has a single field, which is left out when it is 0.
+    return Health(*server, STATUSES.get(answer[-1] if answer else 0, "UNKNOWN"))
 
 
 def members(timeout_s: float) -> tuple[Sequence[Server], str]:

@@ -23,6 +23,7 @@ from magnetar_core.protocol_version import PROTOCOL_VERSION, check_server
 from magnetar_core.requests import RESPONSE_FIELDS, Request
 from magnetar_core.spliced import Spliced
 from magnetar_core.transport import Link, LinkClosed
+from magnetar_core.waiters import settle
 from magnetar_core.wire import broker_pb2, common_pb2, group_pb2, service_pb2
 
 log = logging.getLogger("magnetar")
@@ -168,7 +169,7 @@ class LinkSession:
             MagnetarError: the server refused the request.
         """
         future: asyncio.Future[ResponseT] = self._runtime.loop.create_future()
-        on_reply: Callable[[ResponseT | Exception], None] = partial(_settle, future)
+        on_reply: Callable[[ResponseT | Exception], None] = partial(settle, future)
         self.request(body, on_reply, patient=patient)
         if timeout_ms is None:
             return await future
@@ -316,12 +317,3 @@ class LinkSession:
         self._probe_waits = False
         if isinstance(result, MagnetarError):
             self.close(f"{self.title} refuses: {result}")
-
-
-def _settle(future: asyncio.Future[ResponseT], result: ResponseT | Exception) -> None:
-    if future.done():
-        return
-    if isinstance(result, Exception):
-        future.set_exception(result)
-    else:
-        future.set_result(result)

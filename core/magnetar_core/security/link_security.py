@@ -5,11 +5,9 @@ Files are read again for each link, so that new certificates and tokens need no 
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any
-
-import grpc
 
 from magnetar_core.config import PREFIX, InvalidConfig, is_loopback, split_address
 from magnetar_core.security.pem_files import read, read_authorities, read_pair
@@ -28,7 +26,7 @@ class TlsFiles:
 
     Attributes:
         ca_file: certificates of the authorities that may have signed the servers' certificates;
-            empty: those that gRPC knows.
+            empty: those that the operating system knows.
         certificate_file, key_file: the client's own certificate, for servers that ask for one; both
             or neither.
         server_name: the name in the servers' certificates, if it is not the one in their addresses.
@@ -43,17 +41,23 @@ class TlsFiles:
         if bool(self.certificate_file) != bool(self.key_file):
             raise InvalidConfig("a certificate and its key need each other: name both files")
 
-    def credentials(self) -> grpc.ChannelCredentials:
+    def context(self) -> ssl.SSLContext:
         """Read the files.
 
         Raises:
             InvalidConfig: one cannot be read, or is not what it should be.
         """
-        authorities = read_authorities(self.ca_file) if self.ca_file else None
-        certificate, key = None, None
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        if self.ca_file:
+            read_authorities(self.ca_file, context)
+            # An authority between, or the server's own certificate, may be all that is known.
+            context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        else:
+            context.load_default_certs()
         if self.certificate_file:
-            certificate, key = read_pair(self.certificate_file, self.key_file)
-        return grpc.ssl_channel_credentials(authorities, key, certificate)
+            read_pair(self.certificate_file, self.key_file, context)
+        return context
 
 
 class LinkSecurity:
@@ -70,19 +74,18 @@ class LinkSecurity:
 
     def check(self) -> None:
         """Read everything once. Raises: InvalidConfig."""
-        self.credentials()
+        self.context()
         if not callable(self._token) and self._token is not None:
             self._text_of(self._token)
 
-    def credentials(self) -> grpc.ChannelCredentials | None:
-        """Return the credentials of a new link; None: plain text. Raises: InvalidConfig."""
-        return None if self.tls is None else self.tls.credentials()
+    def context(self) -> ssl.SSLContext | None:
+        """Return what a new link talks TLS with; None: plain text. Raises: InvalidConfig."""
+        return None if self.tls is None else self.tls.context()
 
-    def options(self) -> tuple[tuple[str, Any], ...]:
-        """Return the options of a new channel."""
-        if self.tls is None or not self.tls.server_name:
-            return ()
-        return (("grpc.ssl_target_name_override", self.tls.server_name),)
+    @property
+    def server_name(self) -> str:
+        """The name in the servers' certificates; empty: the one in their addresses."""
+        return "" if self.tls is None else self.tls.server_name
 
     def metadata(self, server: str) -> tuple[tuple[str, str], ...]:
         """Return what shows a server who this is.
@@ -134,7 +137,7 @@ class LinkConfig:
         tls: whether servers talk TLS. It follows from tls_ca_file, and for the links of a server
             from its own tls_certificate_file.
         tls_ca_file: PEM file with the authorities that may have signed the servers' certificates.
-            Empty: those that gRPC knows.
+            Empty: those that the operating system knows.
         tls_client_certificate_file, tls_client_key_file: PEM files for servers that ask for a
             certificate; both or neither. Empty: a server shows its own certificate.
         tls_server_name: the name in the servers' certificates, if it is not the one in their

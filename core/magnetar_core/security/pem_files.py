@@ -1,4 +1,4 @@
-"""Reads PEM files, and finds out what is wrong with them before gRPC would only say "failed"."""
+"""Reads PEM files, and says what is wrong with them: TLS itself only says "failed"."""
 
 from __future__ import annotations
 
@@ -70,9 +70,13 @@ class RenewedFiles(Generic[Content]):
         return [stamp_of(one) for one in self._files]
 
 
-def read_pair(certificate_file: str, key_file: str) -> tuple[bytes, bytes]:
+def read_pair(
+    certificate_file: str, key_file: str, context: ssl.SSLContext | None = None
+) -> tuple[bytes, bytes]:
     """Return a certificate and its key.
 
+    Args:
+        context: shows this certificate from now on; None: none does.
     Raises:
         InvalidConfig: they cannot be read, or do not belong together.
     """
@@ -83,7 +87,7 @@ def read_pair(certificate_file: str, key_file: str) -> tuple[bytes, bytes]:
             raise InvalidConfig(f"{file} begins with a byte order mark: save it without")
     try:
         # A password would be asked for at the terminal.
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(
+        (context or ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)).load_cert_chain(
             certificate_file, key_file, password=lambda: ""
         )
     except (ssl.SSLError, OSError, ValueError) as error:
@@ -94,17 +98,18 @@ def read_pair(certificate_file: str, key_file: str) -> tuple[bytes, bytes]:
     return certificate, key
 
 
-def read_authorities(file: str) -> bytes:
+def read_authorities(file: str, context: ssl.SSLContext | None = None) -> bytes:
     """Return certificates of authorities, without what may stand between them.
 
+    Args:
+        context: trusts these authorities from now on; None: none does.
     Raises:
         InvalidConfig: they cannot be read.
     """
     content = b"\n".join(block[0] for block in BLOCK.finditer(read(file)))
     try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(
-            cadata=content.decode("ascii")
-        )
+        trusting = context or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        trusting.load_verify_locations(cadata=content.decode("ascii"))
     except (ssl.SSLError, ValueError) as error:
         raise InvalidConfig(
             f"{file} has no certificates of authorities ({error}): it has to be PEM"

@@ -1,4 +1,4 @@
-"""What a person is told when TLS does not come about. gRPC says it in the words of its library."""
+"""What a person is told when TLS does not come about. Its library says it in words of its own."""
 
 from __future__ import annotations
 
@@ -6,7 +6,17 @@ _OWN_AUTHORITY = (
     "no authority that this side trusts has signed the server's certificate: name the one that did,"
     " with --tls-ca-file, MAGNETAR_TLS_CA_FILE or TlsFiles(ca_file=...)"
 )
-# What gRPC's text contains, and what it means; the first one counts.
+_OTHER_NAME = (
+    "the server's certificate is for another name: connect to a name that it has, name one with"
+    " --tls-server-name, MAGNETAR_TLS_SERVER_NAME or TlsFiles(server_name=...), or give the server"
+    " a certificate for this address"
+)
+_ENDED_TLS = (
+    "the server ended the TLS handshake: if it asks for certificates, this side's is missing, has"
+    " expired, or is signed by an authority that the server does not trust; name one with"
+    " --tls-certificate-file and --tls-key-file, or TlsFiles(certificate_file=..., key_file=...)"
+)
+# What the library's text contains, and what it means; the first one counts.
 _MEANINGS = (
     (
         "WRONG_VERSION_NUMBER",
@@ -28,21 +38,16 @@ _MEANINGS = (
     # Another authority of the same name.
     ("BAD_SIGNATURE", _OWN_AUTHORITY),
     ("signature failure", _OWN_AUTHORITY),
+    ("Hostname mismatch", _OTHER_NAME),
+    ("IP address mismatch", _OTHER_NAME),
     ("CERTIFICATE_VERIFY_FAILED", "the server's certificate is not trusted"),
-    (
-        "hostname verification check failed",
-        "the server's certificate is for another name: connect to a name that it has, name one with"
-        " --tls-server-name, MAGNETAR_TLS_SERVER_NAME or TlsFiles(server_name=...), or give the"
-        " server a certificate for this address",
-    ),
-    ("handshake failed", "TLS does not come about; the text of the library says why"),
+    # The server has ended the handshake, or the conversation before it said anything.
+    ("_ALERT_", _ENDED_TLS),
+    ("UNEXPECTED_EOF", _ENDED_TLS),
+    ("[SSL", "TLS does not come about; the text of the library says why"),
 )
-_ENDED = ("Socket closed", "Connection reset", "Broken pipe", "recvmsg")
-_ENDED_TLS = (
-    "the server ended the TLS handshake: if it asks for certificates, this side's is missing, has"
-    " expired, or is signed by an authority that the server does not trust; name one with"
-    " --tls-certificate-file and --tls-key-file, or TlsFiles(certificate_file=..., key_file=...)"
-)
+# The connection has ended without a word.
+_ENDED = ("Connection closed", "Connection reset", "Broken pipe")
 _ENDED_PLAIN = (
     "the server ended the conversation at once: if it talks TLS, name the authority of its"
     " certificate, with --tls-ca-file, MAGNETAR_TLS_CA_FILE or TlsFiles(ca_file=...)"
@@ -53,7 +58,7 @@ def meaning_of(reason: str, *, tls: bool) -> str | None:
     """Return why a link to somebody who listens did not come about; None: it is another matter.
 
     Args:
-        reason: gRPC's text.
+        reason: the text of the error.
         tls: whether this side talks TLS.
     """
     if tls:

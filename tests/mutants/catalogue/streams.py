@@ -159,7 +159,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="call-outlives-its-stream",
         file=_TRANSPORT,
-        old="        self._outbox.close()\n        self._cancel_call()\n        if self._stream",
+        old="        self._outbox.close()\n        self._call.close()\n        if self._stream",
         new="        self._outbox.close()\n        if self._stream",
         mistake="The server keeps conversations whose clients are gone.",
     ),
