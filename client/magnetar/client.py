@@ -21,7 +21,6 @@ from magnetar.groups.group_consumer import GroupConsumer
 from magnetar.groups.open_consumers import OpenConsumers
 from magnetar.groups.settings import Callbacks, GroupSettings, OnPartitions
 from magnetar.link.cluster import Cluster
-from magnetar.link.runtime import Runtime
 from magnetar.messaging.consumer import Consumer
 from magnetar.messaging.dead_letters import DeadLetterPolicy
 from magnetar.messaging.open_producers import OpenProducers
@@ -47,8 +46,8 @@ class Client(Readings):
             producer = await client.create_producer("orders")
     """
 
-    def __init__(self, addresses: Sequence[str], runtime: Runtime) -> None:
-        super().__init__(Cluster(addresses, runtime))
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster)
         self._transactions = OpenTransactions(
             self._cluster,
             self.create_producer,
@@ -57,7 +56,7 @@ class Client(Readings):
         self._producers = OpenProducers(self._cluster, self._transactions.begin)
         self._consumers = OpenConsumers(self._cluster, self._transactions, self._producers.budget)
         self.admin = AdminClient(self._cluster)
-        runtime.on_failed = self._fail
+        cluster.runtime.on_failed = self._fail
 
     def _fail(self, error: MagnetarError) -> None:
         """Fail everything: see Runtime.fail."""

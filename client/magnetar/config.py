@@ -36,6 +36,9 @@ class ClientConfig:
     Attributes:
         client_name: the name that servers show in their logs and descriptions.
         connect_timeout_ms: how long an attempt to connect may take, the handshake included.
+        bootstrap_timeout_ms: how long connect() tries to reach a first server. A program that
+            starts before its cluster needs a longer time, or is started again. A server that was
+            reached may take operation_timeout_ms to answer.
         request_timeout_ms: how long a request may stay without an answer before the client closes
             the link and opens another. A short time means quick recovery, a long time means
             patience with a slow disk.
@@ -63,6 +66,7 @@ class ClientConfig:
 
     client_name: str = "magnetar-python"
     connect_timeout_ms: float = 5_000
+    bootstrap_timeout_ms: float = 8_000
     request_timeout_ms: float = 10_000
     operation_timeout_ms: float = 30_000
     coordinator_patience_ms: float = 250

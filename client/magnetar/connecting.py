@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from magnetar.client import Client
 from magnetar.config import ClientConfig
 from magnetar.link.addresses import addresses_of
+from magnetar.link.cluster import Cluster
 from magnetar.link.runtime import Runtime
 from magnetar_core.allocator import reuse_large_blocks
 from magnetar_core.clock import Clock, SystemClock
@@ -56,10 +57,11 @@ async def connect(
         traces: whether to make spans (OpenTelemetry) of transactions and of what belongs to them;
             they go to the TracerProvider that the program has set, or to the one that is given.
     Raises:
-        InvalidArgument: a text is not an address, a file for TLS cannot be read, or OpenTelemetry
-            is not installed.
+        InvalidArgument: a text is not an address, another program listens at all of them, a file
+            for TLS cannot be read, or OpenTelemetry is not installed.
         AuthenticationFailed: TLS does not come about, or the server refuses the credentials.
-        LogUnavailable: nobody answers at any of the addresses in time.
+        LogUnavailable: no server could be reached within bootstrap_timeout_ms, or none answered
+            within operation_timeout_ms. The error names the cause for each address.
         ClusterMismatch: the brokers refuse this client.
     """
     addresses = addresses_of(address, of_any_form=transport is not None)
@@ -77,9 +79,10 @@ async def connect(
         config or ClientConfig(),
         _traces(traces) if traces else None,
     )
-    client = Client(addresses, runtime)
+    cluster = Cluster(addresses, runtime)
+    client = Client(cluster)
     try:
-        await client.admin.cluster_info()
+        await cluster.bootstrap()
     except BaseException:
         await client.close()
         raise

@@ -186,16 +186,17 @@ class ClientCall(asyncio.Protocol):
         """Take what has arrived."""
         if self._ended.done():
             return
-        if not self._has_heard and (who := _who_begins_with(data)):
+        is_first, self._has_heard = not self._has_heard, True
+        if is_first and (who := _who_begins_with(data)):
             self._fail(NotGrpc(f"{who} answers there"))
             return
-        self._has_heard = True
         self._is_pinged = False
         try:
             for event in self._http2.receive(data):
                 self._happened(event)
         except Http2Error as error:
-            self._fail(NotGrpc(f"what answers there does not speak HTTP/2: {error}"))
+            said = f"it begins with {data[:40]!r}" if is_first else str(error)
+            self._fail(NotGrpc(f"what answers there does not speak HTTP/2: {said}"))
             return
         self._flush()
         if self._http2.room:

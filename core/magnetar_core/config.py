@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Collection
 from dataclasses import dataclass, fields
 from typing import Any
 
 PREFIX = "MAGNETAR_"
+# A name or an IPv4 address. What has a scheme, a path or a gap would be looked up as a name.
+_HOST = re.compile(r"[^\s:/=@#?\[\]\x00-\x1f\x7f]{1,253}")
 
 # The largest frame that a setting may allow. gRPC's own limit lies above it.
 FRAME_BYTES_MAX = 64 << 20
@@ -212,11 +215,23 @@ def split_address(address: str) -> tuple[str, int]:
         InvalidConfig: the text has another form.
     """
     host, _, port = address.rpartition(":")
-    name = host[1:-1] if host.startswith("[") and host.endswith("]") else host
-    is_host = name and not set("[]") & set(name) and (":" not in name or name != host)
-    if not is_host or not port.isascii() or not port.isdigit() or int(port) > 0xFFFF:
-        raise InvalidConfig(f"{address!r} is not an address; {how_to_write(address)}")
-    return name, int(port)
+    is_port = port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 0xFFFF
+    if not is_port or not (_HOST.fullmatch(host) or _is_bracketed(host)):
+        raise InvalidConfig(f"{address[:300]!r} is not an address; {how_to_write(address)}")
+    return host.strip("[]"), int(port)
+
+
+def _is_bracketed(host: str) -> bool:
+    """Return whether this is an IPv6 address in brackets."""
+    return host.startswith("[") and host.endswith("]") and _is_ipv6(host[1:-1])
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        ipaddress.IPv6Address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def how_to_write(address: str) -> str:
@@ -224,9 +239,7 @@ def how_to_write(address: str) -> str:
     host, _, port = address.rpartition(":")
     # Without a port, all of it may be a host.
     for one, behind in ((host, port if port.isdigit() else "6650"), (address, "6650")):
-        try:
-            ipaddress.IPv6Address(one.strip("[]"))
-        except ValueError:
-            continue
-        return f"write IPv6 in brackets, as [{one.strip('[]')}]:{behind}"
+        name = one.strip("[]")
+        if _is_ipv6(name):
+            return f"write IPv6 in brackets, as [{name}]:{behind[:5]}"
     return "write HOST:PORT, as 127.0.0.1:6650"

@@ -94,7 +94,7 @@ def test_a_port_that_is_silent() -> None:
     [
         (saying(b"HTTP/1.1 400 Bad Request\r\n\r\n"), "an HTTP/1 server answers there"),
         (saying(b"\x15\x03\x01\x00\x02\x02\x46"), "a server that talks TLS answers there"),
-        (saying(b"220 mail.example ESMTP\r\n"), "does not speak HTTP/2"),
+        (saying(b"220 mail.example ESMTP\r\n"), "not speak HTTP/2: it begins with b'220 mail"),
         (
             saying(frame(SETTINGS), headers((":status", "404"), ("content-type", "text/html"))),
             "an HTTP server answers there, with status 404",

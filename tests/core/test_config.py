@@ -50,9 +50,27 @@ def test_addresses() -> None:
     assert is_loopback("localhost")
     assert not is_loopback("0.0.0.0")
     assert not is_loopback("broker.example")
-    for wrong in ("6650", "host", "host:", ":1", "host:x", "host:70000", "host:²", "a:1:6650"):
-        with pytest.raises(InvalidConfig, match="HOST:PORT"):
-            split_address(wrong)
+    assert split_address("[fe80::1%eth0]:1") == ("fe80::1%eth0", 1)
+    # Compose names a service so, and a domain may have letters of any language.
+    assert split_address("my_broker:1") == ("my_broker", 1)
+    assert split_address("bücher.example:1") == ("bücher.example", 1)
+    assert split_address("a" * 253 + ":1")[1] == 1
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *("6650", "host", "host:", ":1", "host:x", "host:70000", "host:²", "host:" + "1" * 5_000),
+        *("a:1:6650", "[::1]:" + "1" * 5_000),
+        # Half of the brackets, and what has no place in them.
+        *("::1]:6650", "[::1]6650", "[127.0.0.1]:1", "[host]:1", "[]:1"),
+        *("ipv4:1.2.3.4:1", "http://a:1", "a b:1", "a\0b:1", "a\n:1", "a" * 254 + ":1"),
+    ],
+)
+def test_what_is_no_address_is_refused_with_an_example(wrong: str) -> None:
+    with pytest.raises(InvalidConfig, match=r"HOST:PORT|in brackets, as") as caught:
+        split_address(wrong)
+    assert len(str(caught.value)) < 400
 
 
 @pytest.mark.parametrize(

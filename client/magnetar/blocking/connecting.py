@@ -46,10 +46,11 @@ def connect(
         traces: whether to make spans (OpenTelemetry) of transactions and of what belongs to them;
             they go to the TracerProvider that the program has set, or to the one that is given.
     Raises:
-        InvalidArgument: a text is not an address, a file for TLS cannot be read, or OpenTelemetry
-            is not installed.
+        InvalidArgument: a text is not an address, another program listens at all of them, a file
+            for TLS cannot be read, or OpenTelemetry is not installed.
         AuthenticationFailed: TLS does not come about, or the server refuses the credentials.
-        LogUnavailable: nobody answers at any of the addresses in time.
+        LogUnavailable: no server could be reached within bootstrap_timeout_ms, or none answered
+            within operation_timeout_ms. The error names the cause for each address.
         ClusterMismatch: the brokers refuse this client.
     """
     loop = LoopThread()

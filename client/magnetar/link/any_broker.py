@@ -19,7 +19,6 @@ from magnetar.link.runtime import Runtime
 from magnetar.link.session import ResponseT
 from magnetar.link.shard_connection import ShardConnection
 from magnetar_core.errors import (
-    AuthenticationFailed,
     ClusterMismatch,
     LogUnavailable,
     MagnetarError,
@@ -28,12 +27,13 @@ from magnetar_core.errors import (
 )
 from magnetar_core.requests import Request
 from magnetar_core.shard_address import server_of
+from magnetar_core.transport import LinkRefused
 from magnetar_core.wire import topic_pb2
 
 log = logging.getLogger("magnetar")
 
 # A server at one of the addresses is none of ours: the others may be.
-STRANGERS = (ClusterMismatch, UnsupportedVersion, AuthenticationFailed)
+STRANGERS = (ClusterMismatch, UnsupportedVersion)
 
 
 class AnyBroker:
@@ -160,7 +160,11 @@ def reached_at(body: Request[ResponseT], address: str) -> Request[ResponseT]:
 
 def _is_no_answer(error: MagnetarError) -> bool:
     """Whether another broker may know more; or the client is closed, and one may have heard it."""
-    return error.kind.may_pass or isinstance(error, (*STRANGERS, ClientClosed))
+    return (
+        error.kind.may_pass
+        or isinstance(error, (*STRANGERS, ClientClosed))
+        or isinstance(error.__cause__, LinkRefused)
+    )
 
 
 def _nobody(failures: Mapping[Requests, MagnetarError]) -> MagnetarError:
@@ -172,4 +176,6 @@ def _nobody(failures: Mapping[Requests, MagnetarError]) -> MagnetarError:
             kind = worse
             break
     told = "; ".join(f"{one.title}: {error}" for one, error in failures.items())
-    return kind(f"no broker answers: {told}")
+    nobody = kind(f"no broker answers: {told}")
+    nobody.__cause__ = next(iter(failures.values()))
+    return nobody

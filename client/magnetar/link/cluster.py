@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -13,7 +14,7 @@ from magnetar.link.any_broker import AnyBroker
 from magnetar.link.connection import Connection
 from magnetar.link.members import BROKER, COORDINATOR, ClusterInfo, Lookup, Member
 from magnetar.link.requests import Requests
-from magnetar.link.runtime import Runtime
+from magnetar.link.runtime import Runtime, awaited
 from magnetar.link.servers import Servers
 from magnetar.link.shard_connection import ShardConnection
 from magnetar.link.topic_route import TopicRoute
@@ -26,6 +27,7 @@ from magnetar_core.errors import (
 )
 from magnetar_core.ids import TxnID
 from magnetar_core.shard_address import server_of
+from magnetar_core.transport import LinkRefused
 from magnetar_core.wire import topic_pb2
 
 log = logging.getLogger("magnetar")
@@ -78,6 +80,33 @@ class Cluster:
     async def info(self) -> ClusterInfo:
         """Ask for the members of the cluster, and remember them."""
         return await self._ask_members(self.runtime.config.broker_patience_ms, 0)
+
+    async def bootstrap(self) -> None:
+        """Reach a first server, and ask it for the members.
+
+        Raises:
+            LogUnavailable: no server could be reached in time, or none answered.
+            MagnetarError: the servers refuse this client.
+        """
+        runtime = self.runtime
+        asking = runtime.spawn(self.info(), "bootstrap", awaited)
+        timeout_ms = runtime.config.bootstrap_timeout_ms
+        try:
+            await asyncio.wait((asking,), timeout=timeout_ms / 1000)
+            if not asking.done() and not runtime.has_reached_a_server:
+                raise self._unreachable(timeout_ms)
+            await runtime.result_of(asking)
+        finally:
+            asking.cancel()
+
+    def _unreachable(self, timeout_ms: float) -> MagnetarError:
+        failures = [one.failure for one in self.any_broker.everybody if one.failure is not None]
+        kinds = {one.kind if isinstance(one, LinkRefused) else LogUnavailable for one in failures}
+        kind = kinds.pop() if len(kinds) == 1 else LogUnavailable
+        causes = "; ".join(map(str, failures)) or "no attempt to connect has ended"
+        error = kind(f"no server could be reached within {timeout_ms:.0f} ms: {causes}")
+        error.__cause__ = failures[0] if failures else None
+        return error
 
     async def _look_for_owners(self, turn: int) -> None:
         patience_ms = min(MEMBERS_PATIENCE_MS_MAX, self.runtime.config.broker_patience_ms)

@@ -13,7 +13,7 @@ from magnetar.link.members import BROKER
 from magnetar.link.requests import OnPush, OnSession, Requests
 from magnetar.link.runtime import Runtime
 from magnetar.link.session import LinkSession, Unasked
-from magnetar_core.errors import AuthenticationFailed, MagnetarError
+from magnetar_core.errors import MagnetarError
 from magnetar_core.transport import LinkClosed, LinkRefused
 from magnetar_core.wire import common_pb2, group_pb2
 
@@ -58,8 +58,9 @@ class Connection(Requests):
         self._closed = False
         # Whether the last attempt to connect found nobody.
         self._nobody_is_there = False
-        # Why the last attempts failed, if TLS or credentials were the reason, and how many did.
-        self._refusal: LinkRefused | None = None
+        # Why the last attempt failed, since there was a link.
+        self._failure: LinkClosed | None = None
+        # How many of the last attempts in a row failed since the two sides cannot talk.
         self._refusal_count = 0
         self._addressees: dict[Addressee, OnPush] = {}
         # Who wants to hear of attempts to connect that fail.
@@ -90,9 +91,9 @@ class Connection(Requests):
         return self._nobody_is_there and self.live_session is None
 
     @property
-    def refusal(self) -> LinkRefused | None:
-        """Why TLS or credentials keep this client from the server; None: they do not."""
-        return self._refusal if self.live_session is None else None
+    def failure(self) -> LinkClosed | None:
+        """Why there is no link; None: there is one, or no attempt has failed."""
+        return self._failure if self.live_session is None else None
 
     @property
     def is_idle(self) -> bool:
@@ -172,12 +173,12 @@ class Connection(Requests):
                     await asyncio.sleep(self._backoff.next_ms() / 1000)
                 try:
                     session = await self._attempt()
-                except (LinkClosed, TimeoutError) as error:
-                    log.info("cannot reach %s: %s", self.title, error)
-                    self._backoff.failures = max(1, self._backoff.failures)
-                    self._nobody_is_there = True
-                    if self._is_refused_for_good(error):
-                        self._tell_waiters(AuthenticationFailed(str(error)))
+                except LinkClosed as error:
+                    self._failed(error)
+                    if isinstance(error, LinkRefused) and self._is_refused_for_good():
+                        refusal = error.kind(str(error))
+                        refusal.__cause__ = error
+                        self._tell_waiters(refusal)
                         return
                     for watcher in list(self._watchers.values()):
                         watcher()
@@ -190,7 +191,7 @@ class Connection(Requests):
                     self._tell_waiters(error)
                     return
                 self._nobody_is_there = False
-                self._refusal, self._refusal_count = None, 0
+                self._failure, self._refusal_count = None, 0
                 self._runtime.has_reached_a_server = True
                 self._session = session
                 session.on_close(partial(self._on_closed, session))
@@ -200,16 +201,20 @@ class Connection(Requests):
             if self._connecting is asyncio.current_task():
                 self._connecting = None
 
-    def _is_refused_for_good(self, error: LinkClosed | TimeoutError) -> bool:
+    def _failed(self, error: LinkClosed) -> None:
+        """Note that an attempt has failed. A person hears of the first one after a link."""
+        level = logging.INFO if self._failure is not None else logging.WARNING
+        log.log(level, "%s; trying again", error)
+        self._failure = error
+        self._refusal_count = self._refusal_count + 1 if isinstance(error, LinkRefused) else 0
+        self._backoff.failures = max(1, self._backoff.failures)
+        self._nobody_is_there = True
+
+    def _is_refused_for_good(self) -> bool:
         """Return whether a client that never reached its cluster hears of a refusal now.
 
         Later on, a certificate or a token that came late is worth the usual patience.
         """
-        if not isinstance(error, LinkRefused):
-            self._refusal, self._refusal_count = None, 0
-            return False
-        self._refusal = error
-        self._refusal_count += 1
         return self._refusal_count >= REFUSALS_MAX and not self._runtime.has_reached_a_server
 
     async def _attempt(self) -> LinkSession:
@@ -232,8 +237,12 @@ class Connection(Requests):
                     self.address, self._service, session.on_frame, session.on_link_closed
                 )
                 await session.handshake(link)
-        except BaseException:
+        except BaseException as error:
             session.close(f"no handshake with {self.title}")
+            if isinstance(error, TimeoutError):
+                raise LinkClosed(
+                    f"{self.title} did not answer within {config.connect_timeout_ms:.0f} ms"
+                ) from None
             raise
         return session
 

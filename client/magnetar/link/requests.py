@@ -15,7 +15,6 @@ from magnetar.link.runtime import Runtime, awaited
 from magnetar.link.session import LinkSession, Push, ResponseT, Result
 from magnetar_core.error_kinds import ErrorKind
 from magnetar_core.errors import (
-    AuthenticationFailed,
     LogUnavailable,
     MagnetarError,
     OutcomeUnknown,
@@ -71,8 +70,8 @@ class Requests(ABC):
 
     @property
     @abstractmethod
-    def refusal(self) -> LinkRefused | None:
-        """Why TLS or credentials keep this client from the server; None: they do not."""
+    def failure(self) -> LinkClosed | None:
+        """Why there is no link; None: there is one, or no attempt has failed."""
 
     @abstractmethod
     def when_connected(self, on_session: OnSession) -> int:
@@ -216,13 +215,12 @@ class Requests(ABC):
                 raise self._no_answer(body, timeout_ms) from last
             if isinstance(last, MagnetarError):
                 raise last from None
-            refusal = self.refusal
-            if refusal is not None:
-                raise AuthenticationFailed(str(refusal)) from refusal
-            raise LogUnavailable(
+            failure = self.failure
+            kind = failure.kind if isinstance(failure, LinkRefused) else LogUnavailable
+            raise kind(
                 f"no link to {self.title} within {timeout_ms:.0f} ms;"
-                f" {body.DESCRIPTOR.name} was not sent"
-            ) from last
+                f" {body.DESCRIPTOR.name} was not sent{_because(failure)}"
+            ) from failure
 
     async def _next_session(self, body: Message, pause_ms: float, *, in_doubt: bool) -> LinkSession:
         """Return a live session, to send a request again after a pause.
@@ -248,10 +246,9 @@ class Requests(ABC):
         return error.retriable and (error.kind is not ErrorKind.LOOK_UP or self.moved())
 
     def _no_answer(self, body: Message, timeout_ms: float) -> OutcomeUnknown:
-        why = "" if self.refusal is None else f"; {self.refusal}"
         return OutcomeUnknown(
             f"no answer to {body.DESCRIPTOR.name} from {self.title} within {timeout_ms:.0f} ms;"
-            f" it may have happened, ask again to know{why}"
+            f" it may have happened, ask again to know{_because(self.failure)}"
         )
 
     def request_soon(self, body: Request[ResponseT], on_result: OnResult[ResponseT]) -> None:
@@ -293,6 +290,10 @@ class Requests(ABC):
         name = f"{body.DESCRIPTOR.name} to {self.title}"
         asking = self._runtime.spawn(self.request(body), name, awaited)
         self._runtime.when_done(on_result, asking, tell)
+
+
+def _because(failure: LinkClosed | None) -> str:
+    return "" if failure is None else f"; {failure}"
 
 
 def bear_token(body: Message, runtime: Runtime) -> None:

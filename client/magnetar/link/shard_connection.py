@@ -10,7 +10,7 @@ from magnetar.link.requests import OnPush, OnSession, Requests
 from magnetar.link.runtime import Runtime
 from magnetar.link.session import LinkSession
 from magnetar_core.errors import ClusterMismatch, MagnetarError
-from magnetar_core.transport import LinkRefused
+from magnetar_core.transport import LinkClosed
 
 
 class ShardConnection(Requests):
@@ -68,9 +68,9 @@ class ShardConnection(Requests):
         return self.connection.live_session
 
     @property
-    def refusal(self) -> LinkRefused | None:
-        """Why TLS or credentials keep this client from the server; None: they do not."""
-        return self.connection.refusal
+    def failure(self) -> LinkClosed | None:
+        """Why there is no link; None: there is one, or no attempt has failed."""
+        return self.connection.failure
 
     @property
     def is_waited_for(self) -> bool:
