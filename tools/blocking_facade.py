@@ -43,7 +43,7 @@ INTERNAL = {
         "started",
         "take_ready",
     },
-    "Producer": {"fail"},
+    "Producer": {"abandon", "drain_plain", "fail", "unstored_count"},
     "Transaction": {
         "add_acks",
         "add_sender",
@@ -77,7 +77,6 @@ ATTRIBUTES = {
         "transactional_ids": ("TransactionalIdAdmin", "Administers transactional ids."),
         "named_sequences": ("NamedSequenceAdmin", "Administers names of sequences."),
     },
-    "Client": {"admin": ("AdminClient", "What an administrator does.")},
     "Consumer": {
         "consumer_id": ("int", "Its number at brokers."),
         "subscription": ("str", "The name of the subscription."),

@@ -57,6 +57,7 @@ from magnetar.errors import (
     CutUnfinished,
     PoisonMessage,
     UsedAfterFork,
+    WrongEventLoop,
 )
 from magnetar.groups.group_consumer import GroupConsumer
 from magnetar.groups.offsets import offsets
@@ -228,6 +229,7 @@ __all__ = [
     "UnknownMember",
     "UnsupportedVersion",
     "UsedAfterFork",
+    "WrongEventLoop",
     "connect",
     "offsets",
     "process",

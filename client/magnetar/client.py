@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from magnetar.admin.admin_client import AdminClient
 from magnetar.arguments import checked
@@ -16,24 +16,22 @@ from magnetar.config import (
     with_defaults,
 )
 from magnetar.enums import InitialPosition, SubscriptionType, TransactionStatus
-from magnetar.errors import ClientClosed
 from magnetar.groups.group_consumer import GroupConsumer
-from magnetar.groups.open_consumers import OpenConsumers
 from magnetar.groups.settings import Callbacks, GroupSettings, OnPartitions
 from magnetar.link.cluster import Cluster
 from magnetar.messaging.consumer import Consumer
 from magnetar.messaging.dead_letters import DeadLetterPolicy
-from magnetar.messaging.open_producers import OpenProducers
 from magnetar.messaging.producer import Producer
 from magnetar.moved_names import missing
+from magnetar.open_client import OpenClient
 from magnetar.readings import Readings
-from magnetar.transactions.open_transactions import OpenTransactions
 from magnetar.transactions.participants import TransactionPart
 from magnetar.transactions.transaction import Transaction
 from magnetar.transactions.transaction_scope import TransactionScope
 from magnetar.transactions.transactional_producer import TransactionalProducer
 from magnetar_core.batch import Codec
-from magnetar_core.errors import MagnetarError, OutcomeUnknown
+
+MadeT = TypeVar("MadeT", Producer, Consumer, GroupConsumer, Transaction)
 
 
 class Client(Readings):
@@ -48,20 +46,16 @@ class Client(Readings):
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster)
-        self._transactions = OpenTransactions(
-            self._cluster,
-            self.create_producer,
-            lambda consumer_id: self._consumers.find(consumer_id),
-        )
-        self._producers = OpenProducers(self._cluster, self._transactions.begin)
-        self._consumers = OpenConsumers(self._cluster, self._transactions, self._producers.budget)
-        self.admin = AdminClient(self._cluster)
-        cluster.runtime.on_failed = self._fail
+        self._opened = OpenClient(cluster)
+        self._transactions = self._opened.transactions
 
-    def _fail(self, error: MagnetarError) -> None:
-        """Fail everything: see Runtime.fail."""
-        parts = (self._transactions, self._producers, self._consumers, self._cluster)
-        self._runtime.fail_each([part.fail for part in parts], error)
+    def __del__(self) -> None:
+        self._opened.drop(self)
+
+    @property
+    def admin(self) -> AdminClient:
+        """What an administrator does."""
+        return AdminClient(self._cluster, self)
 
     @property
     def config(self) -> ClientConfig:
@@ -109,7 +103,7 @@ class Client(Readings):
             whole_bytes_max=whole_bytes_max,
             message_bytes_max=message_bytes_max,
         )
-        return await self._producers.make(topic, config)
+        return self._kept_by(await self._opened.producers.make(topic, config))
 
     @checked
     async def subscribe(
@@ -154,7 +148,7 @@ class Client(Readings):
             nack_delay_ms=nack_delay_ms,
             nack_delay_ms_max=nack_delay_ms_max,
         )
-        return await self._consumers.subscribe(
+        consumer = await self._opened.consumers.subscribe(
             topic,
             subscription,
             type,
@@ -164,6 +158,7 @@ class Client(Readings):
             config,
             dead_letter,
         )
+        return self._kept_by(consumer)
 
     @checked
     async def consumer_group(
@@ -236,7 +231,9 @@ class Client(Readings):
             allow_two_phase_commit=allow_two_phase_commit,
         )
         callbacks = Callbacks(on_assigned, on_revoked, on_lost)
-        return await self._consumers.join(settings, callbacks, config, dead_letter)
+        return self._kept_by(
+            await self._opened.consumers.join(settings, callbacks, config, dead_letter)
+        )
 
     @checked
     async def begin_transaction(
@@ -257,7 +254,7 @@ class Client(Readings):
         Source: PIP-31, Public APIs, TransactionBuilder#build.
         """
         self._require_open()
-        return await self._transactions.begin(timeout_s, lazy=lazy)
+        return self._kept_by(await self._transactions.begin(timeout_s, lazy=lazy))
 
     @checked
     async def begin_named_transaction(
@@ -293,8 +290,8 @@ class Client(Readings):
             InvalidArgument: name, token or fingerprint is not allowed. No effect.
         """
         self._require_open()
-        return await self._transactions.begin_named(
-            name, sequence, run_token, timeout_s, fingerprint
+        return self._kept_by(
+            await self._transactions.begin_named(name, sequence, run_token, timeout_s, fingerprint)
         )
 
     @checked
@@ -369,24 +366,13 @@ class Client(Readings):
         This takes close_timeout_ms at most for each producer and consumer, and for all transactions
         together. Failures are logged.
         """
-        if self._closed:
-            return
-        self._closed = True
-        try:
-            await self._transactions.abort_all()
-            await self._producers.close_all()
-            await self._consumers.close_all()
-        except BaseException:
-            # It is cut short, for example by a cancellation: what waits is told all the same.
-            closed = ClientClosed("the client was closed")
-            self._transactions.fail(closed)
-            self._producers.fail(OutcomeUnknown("the client was closed before the answer came"))
-            self._consumers.fail(closed)
-            raise
-        finally:
-            self._cluster.close()
-            await self._runtime.cancel_all()
-            await self._runtime.transport.close()
+        self._runtime.require_loop()
+        await self._opened.close()
+
+    def _kept_by(self, made: MadeT) -> MadeT:
+        """Let what was made refer to the client, which closes when the program drops both."""
+        made._client = self
+        return made
 
     async def __aenter__(self) -> Client:
         return self

@@ -59,10 +59,22 @@ class ClientFailed(MagnetarError):
 
 
 class UsedAfterFork(MagnetarError, RuntimeError):
-    """A blocking client does not survive a fork. No effect; connect again in the child process."""
+    """A client of the parent was used in a forked child. No effect; connect again in the child."""
 
-    happened = "A blocking client does not survive a fork."
+    happened = "A client of the parent process was used in a forked child."
     advice = "No effect; connect again in the child process."
+    grpc_status = "FAILED_PRECONDITION"
+    kind = ErrorKind.FIX
+
+
+class WrongEventLoop(MagnetarError, RuntimeError):
+    """A client was used outside of the event loop in which it was made. No effect.
+
+    Make a client in each event loop. For threads and scripts there is magnetar.blocking.
+    """
+
+    happened = "A client was used outside of the event loop in which it was made."
+    advice = "No effect; make a client in each event loop, or use magnetar.blocking."
     grpc_status = "FAILED_PRECONDITION"
     kind = ErrorKind.FIX
 

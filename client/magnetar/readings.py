@@ -25,10 +25,10 @@ class Readings:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._runtime = cluster.runtime
-        self._closed = False
 
     def _require_open(self) -> None:
-        if self._closed:
+        self._runtime.require_loop()
+        if self._runtime.is_closing:
             raise ClientClosed("the client is closed")
         if self._runtime.failure is not None:
             raise copy_error(self._runtime.failure)

@@ -24,13 +24,17 @@ class Clock(Protocol):
 class SystemClock:
     """The operating system's clocks."""
 
+    # Tests of programs replace the functions of `time` that modules have (freezegun). Durations
+    # would never end then, on some threads.
+    monotonic_ns = staticmethod(time.monotonic_ns)
+
     def wall_ms(self) -> int:
         """Return the operating system's time, in milliseconds since the Unix epoch."""
         return time.time_ns() // 1_000_000
 
     def monotonic_ms(self) -> float:
         """Return the operating system's monotonic clock, in milliseconds."""
-        return time.monotonic_ns() / 1_000_000
+        return self.monotonic_ns() / 1_000_000
 
 
 def since_boot_ms() -> float:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import os
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
 from tests.client.fakes import BROKER_ADDRESS, FAST, FakeCluster
+from tests.forking import in_child
 from tests.playbook import BREAK
 from tests.waiting import PATIENCE_S, for_ever, wait_until
 
@@ -87,15 +87,13 @@ def test_errors_are_those_of_the_asyncio_client(client: blocking.Client) -> None
         client.create_producer("nowhere")
 
 
-def test_a_forked_child_is_refused(
-    client: blocking.Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    parent = os.getpid()
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "getpid", lambda: parent + 1)
+def test_a_forked_child_is_refused(client: blocking.Client) -> None:
+    def work() -> None:
         with pytest.raises(UsedAfterFork):
             client.admin.topics.list()
         client.close()  # Does nothing there.
+
+    assert in_child(work) == 0
     assert client.admin.topics.list() == []
 
 
@@ -152,9 +150,9 @@ def test_a_call_of_another_thread_ends_with_the_client(has_begun: bool) -> None:
         loop.post(hold)
         assert holding.wait(PATIENCE_S)
         caller = Caller(lambda: loop.wait(work()))
-        wait_until(lambda: len(loop._loop._ready) > 0)  # type: ignore[attr-defined]
+        wait_until(lambda: len(loop._running.loop._ready) > 0)  # type: ignore[attr-defined]
         closer = Caller(loop.close)
-        wait_until(lambda: loop._closed)
+        wait_until(lambda: loop._running._closed)
         may_go_on.set()
     else:
         caller = Caller(lambda: loop.wait(work()))
@@ -291,9 +289,7 @@ def test_a_closed_client_hands_out_nothing_more(cluster: FakeCluster) -> None:
     assert list(consumer) == []
 
 
-def test_a_forked_child_gets_no_message_and_acknowledges_none(
-    client: blocking.Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_forked_child_gets_no_message_and_acknowledges_none(client: blocking.Client) -> None:
     client.admin.topics.create("flights")
     producer = client.create_producer("flights")
     producer.send_many([b"x"] * 10)
@@ -301,31 +297,12 @@ def test_a_forked_child_gets_no_message_and_acknowledges_none(
     consumer = client.subscribe("flights", "s", initial_position="earliest")
     messages = [consumer.receive() for _ in range(3)]
     consumer.ack_nowait(messages[0])
-    parent = os.getpid()
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "getpid", lambda: parent + 1)
+
+    def work() -> None:
         with pytest.raises(UsedAfterFork):
             consumer.receive()
         with pytest.raises(UsedAfterFork):
             consumer.ack_nowait(messages[1])
+
+    assert in_child(work) == 0
     assert consumer.receive().offset == 3
-
-
-def test_an_event_for_a_client_that_was_closed_is_no_traceback(
-    client: blocking.Client, caplog: pytest.LogCaptureFixture
-) -> None:
-    """What gRPC does with an event that comes late: it was seen with busy threads of clients."""
-
-    class PollerCompletionQueue:
-        @staticmethod
-        def _handle_events(text: str) -> None:
-            raise RuntimeError(text)
-
-    def other(text: str) -> None:
-        raise RuntimeError(text)
-
-    loop = client._loop._loop
-    loop.call_soon_threadsafe(PollerCompletionQueue._handle_events, "Event loop is closed")
-    loop.call_soon_threadsafe(other, "a bug")
-    client.admin.topics.list()
-    assert [str(one.exc_info[1]) for one in caplog.records if one.exc_info] == ["a bug"]

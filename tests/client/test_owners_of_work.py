@@ -31,8 +31,11 @@ OTHERWISE = {
     "link/runtime.py": "it gives everything an owner",
     "link/deadlines.py": "one timer for all deadlines, each of which has an owner",
     "blocking/loop_thread.py": "another thread waits for the result",
+    "blocking/workers.py": "it sets the result of a future, for which somebody waits",
+    "open_client.py": "it sets a future, for which a task with an owner waits",
     "groups/processing.py": "whoever starts the task awaits or cancels it; a signal sets an event",
     "messaging/read_ahead.py": "whoever starts the task awaits or cancels it",
+    "messaging/several_readings.py": "whoever starts the tasks awaits or cancels them",
 }
 MODULES = sorted(str(path.relative_to(CLIENT)) for path in CLIENT.rglob("*.py"))
 

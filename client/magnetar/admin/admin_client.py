@@ -28,8 +28,10 @@ class AdminClient:
         named_sequences: describe and remove named sequences.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, client: object) -> None:
         self._cluster = cluster
+        # It closes when the program drops it.
+        self._client = client
         self.transactions = TransactionAdmin(cluster)
         self.transactional_ids = TransactionalIdAdmin(cluster)
         forced = ForcedAborts(cluster, self.transactions, self.transactional_ids)

@@ -68,7 +68,9 @@ def connect(
         )
 
     try:
-        return Client(loop, loop.wait(work()))
+        client = loop.wait(work())
+        loop.serve(client._opened)
+        return Client(loop, client)
     except BaseException:
         loop.close()
         raise

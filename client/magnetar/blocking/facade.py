@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, ParamSpec, Self, TypeVar, overload
 
 from magnetar.blocking.loop_thread import LoopThread
+from magnetar.blocking.workers import in_thread
 from magnetar.groups import settings
 from magnetar.moved_names import missing
 from magnetar.topic_partition import TopicPartition
@@ -83,7 +83,7 @@ def on_a_thread(callback: OnPartitions | None) -> settings.OnPartitions | None:
         return callback
 
     async def call(places: list[TopicPartition]) -> None:
-        await asyncio.to_thread(callback, places)
+        await in_thread(callback, places)
 
     return call
 

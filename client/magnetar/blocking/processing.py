@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from magnetar.blocking.workers import in_thread
 from magnetar.groups import processing
 from magnetar.groups.processing import Output, ProcessSummary
 from magnetar.groups.stopping import stopping_signals
@@ -31,7 +32,7 @@ def process(
     stop = asyncio.Event()
 
     async def on_thread(message: Message) -> list[Output]:
-        return await asyncio.to_thread(lambda: list(transform(message)))
+        return await in_thread(lambda: list(transform(message)))
 
     work = processing.process(
         consumer.inner,

@@ -295,6 +295,7 @@ class GroupConsumer(ConsumerBase):
                 member does not leave, and gets the same partitions again if it restarts within the
                 session timeout.
         """
+        self._runtime.require_loop()
         if self._closing:
             return
         self._closing = True

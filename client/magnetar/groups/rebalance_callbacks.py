@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
+from contextvars import ContextVar
 from inspect import isawaitable
 from typing import Any
 
@@ -18,6 +19,10 @@ from magnetar.topic_partition import TopicPartition
 from magnetar_core.ids import PartitionName
 
 log = logging.getLogger("magnetar")
+
+
+# Whose callback runs.
+_calling: ContextVar[RebalanceCallbacks | None] = ContextVar("magnetar callback", default=None)
 
 
 def place_of(name: PartitionName) -> TopicPartition:
@@ -54,6 +59,11 @@ class RebalanceCallbacks:
         self._work: deque[Callable[[], Coroutine[Any, Any, None]]] = deque()
         self._worker: asyncio.Task[None] | None = None
         self._closing = False
+
+    @property
+    def is_calling(self) -> bool:
+        """Whether this is asked within one of the callbacks, also on a thread of its own."""
+        return _calling.get() is self
 
     def later(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Do this after all that was asked for before; not at all when it is closed."""
@@ -94,7 +104,8 @@ class RebalanceCallbacks:
         """Finish what was asked for, and tell the application that it gives all partitions back."""
         self._closing = True
         worker = self._worker
-        if worker is not None and worker is not asyncio.current_task():
+        # A callback that closes its consumer would wait for itself.
+        if worker is not None and not self.is_calling:
             await asyncio.gather(worker, return_exceptions=True)
         await self._call(self._callbacks.on_revoked, list(self._reported))
 
@@ -110,6 +121,7 @@ class RebalanceCallbacks:
     async def _call(self, callback: OnPartitions | None, names: Sequence[PartitionName]) -> None:
         if callback is None or not names:
             return
+        token = _calling.set(self)
         try:
             result = callback([place_of(name) for name in names])
             if isawaitable(result):
@@ -119,3 +131,5 @@ class RebalanceCallbacks:
             log.info("a callback of group %s failed: %r", self._group, error)
             self._failure = error
             self._on_failed()
+        finally:
+            _calling.reset(token)

@@ -95,6 +95,7 @@ class AnyBroker:
                 `broker_patience_ms`.
             turn: how many to pass over at first, since what they know is not enough.
         """
+        self._runtime.require_loop()
         if timeout_ms is None:
             timeout_ms = self._runtime.config.operation_timeout_ms
         if patience_ms is None:

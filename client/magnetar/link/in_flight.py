@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Iterable
 from functools import partial
 from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
@@ -163,6 +164,11 @@ class InFlightCommands(Generic[ItemT, ResponseT]):
 
     def __len__(self) -> int:
         return len(self._items)
+
+    @property
+    def items(self) -> Iterable[ItemT]:
+        """The items in order."""
+        return self._items
 
     def submit(self, item: ItemT, *, timeout_ms: float) -> None:
         """Append an item, which leaves as soon as the items before it allow."""

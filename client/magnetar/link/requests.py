@@ -146,6 +146,7 @@ class Requests(ABC):
             LogUnavailable: the command was never sent. No effect.
             MagnetarError: the server refused, and asking again cannot help or the time is up.
         """
+        self._runtime.require_loop()
         bear_token(body, self._runtime)
         return await self.repeat(body, timeout_ms=timeout_ms, patient=patient)
 

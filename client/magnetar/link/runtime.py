@@ -11,18 +11,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 
 from magnetar.config import ClientConfig
-from magnetar.errors import ClientClosed, failure_of
+from magnetar.errors import ClientClosed, UsedAfterFork, WrongEventLoop, failure_of
 from magnetar.link.deadlines import Deadlines
 from magnetar_core.backoff import Backoff
 from magnetar_core.clock import Clock
 from magnetar_core.cluster_identity import ClusterIdentity
 from magnetar_core.errors import MagnetarError
+from magnetar_core.forks import belongs_here
 from magnetar_core.transport import Transport
 
 if TYPE_CHECKING:
@@ -73,6 +75,10 @@ class Runtime:
         # A client belongs to the loop in which it was made. To ask for the running one costs a
         # system call in CPython 3.11.
         self.loop = asyncio.get_running_loop()
+        # Where that loop runs, for a quick look.
+        self._thread_id = threading.get_ident()
+        self.is_forked = False
+        belongs_here(self)
         self.deadlines = Deadlines(self.loop, self.guarded)
         # Learned from the first server; a server of another cluster is then refused.
         self.cluster = ClusterIdentity()
@@ -88,6 +94,9 @@ class Runtime:
         # In order of start: cancelled in that order too.
         self._tasks: dict[int, asyncio.Task[Any]] = {}
         self._task_count = 0
+        # The client takes no more calls.
+        self.is_closing = False
+        # Nothing runs in the background any more.
         self._closing = asyncio.Event()
         self._number = 0
         # Why the client has failed as a whole; None: it has not. The client says what it is then
@@ -123,6 +132,40 @@ class Runtime:
         """Note the stamp of a commit that this client hears of; 0: it has none."""
         if stamp > self.seen_stamp:
             self.seen_stamp = stamp
+
+    def require_loop(self) -> None:
+        """Check that the caller is on the client's event loop.
+
+        Raises:
+            WrongEventLoop: it is in another event loop, or in none.
+            UsedAfterFork: it is in a forked child.
+        """
+        if threading.get_ident() != self._thread_id or not self.loop.is_running():
+            self._find_loop()
+
+    def _find_loop(self) -> None:
+        if self.is_forked:
+            raise UsedAfterFork(
+                "this client was made before a fork and does not work in the child process; "
+                "connect again here"
+            )
+        try:
+            found: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
+        except RuntimeError:
+            found = None
+        if found is not self.loop:
+            where = "here is no event loop" if found is None else "here is another one"
+            ended = ", which has ended" if self.loop.is_closed() else ""
+            raise WrongEventLoop(
+                f"a client belongs to the event loop in which it was made{ended}, and {where}:"
+                " connect in each event loop, or use magnetar.blocking"
+            )
+        self._thread_id = threading.get_ident()
+
+    def forked(self) -> None:
+        """Note that this is the copy of a forked child."""
+        self.is_forked = True
+        self._thread_id = 0
 
     def now_ms(self) -> float:
         """Return the milliseconds of a clock that does not jump."""
@@ -262,19 +305,25 @@ class Runtime:
             raise ClientClosed("the client was closed")
         return task.result()
 
+    def close(self) -> list[asyncio.Task[Any]]:
+        """Cancel all background tasks, and take no more. Returns those that still end."""
+        self._closing.set()
+        current = asyncio.current_task()
+        tasks = [task for task in self._tasks.values() if task is not current]
+        for task in tasks:
+            task.cancel()
+        self.deadlines.close()
+        return tasks
+
     async def cancel_all(self) -> None:
-        """Cancel all background tasks, and take no more.
+        """Do the same as close, and wait until all of them have ended.
 
         The links are closed: calls that wait for an answer, or pause before they ask again, first
         hear of that, and say whether what they asked for may have happened.
         """
         self._closing.set()
         await asyncio.sleep(0)
-        current = asyncio.current_task()
-        tasks = [task for task in self._tasks.values() if task is not current]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self.close(), return_exceptions=True)
         self.deadlines.close()
 
 

@@ -89,6 +89,11 @@ class BatchDelivery:
             InFlightCommands(runtime, self, in_flight_max=in_flight_max, open_gate=plain is None)
         )
 
+    @property
+    def unconfirmed_count(self) -> int:
+        """Messages of complete batches that the broker has not confirmed."""
+        return sum(batch.count for batch in self._in_flight.items if not batch.finished)
+
     def begin(self, txn_id: TxnID, producer_epoch: int | None, txn_proof: bytes) -> None:
         """Send batches from now on, since the transaction has its id."""
         self.txn_id = txn_id

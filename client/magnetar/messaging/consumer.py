@@ -133,6 +133,7 @@ class Consumer(ConsumerBase):
 
     async def close(self) -> None:
         """Confirm pending acks and leave the subscription."""
+        self._runtime.require_loop()
         if self._closed:
             return
         self._closed = True

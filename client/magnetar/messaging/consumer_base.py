@@ -181,6 +181,7 @@ class ConsumerBase(MessageSource):
         Raises:
             MagnetarError: an ack by `ack_nowait` has failed. This is the first such failure.
         """
+        self._runtime.require_loop()
         for receiver in list(self._order):
             await receiver.acks.flush()
 

@@ -34,6 +34,8 @@ class MessageSource:
         dead_letters: DeadLetters | None,
     ) -> None:
         self.subscription = subscription
+        # It closes when the program drops it.
+        self._client: object = None
         self._runtime = runtime
         self._type = subscription_type
         self._dead_letters = dead_letters
@@ -158,9 +160,11 @@ class MessageSource:
         """Check that the consumer is open.
 
         Raises:
+            WrongEventLoop: the caller is not on the client's event loop.
             ClientClosed: it is closed.
             MagnetarError: what has ended the consumer.
         """
+        self._runtime.require_loop()
         if self._closed:
             raise ClientClosed("the consumer is closed")
         if self._failure is not None:

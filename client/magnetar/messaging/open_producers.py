@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable
 
 from magnetar.config import ProducerConfig
@@ -54,6 +56,22 @@ class OpenProducers:
                 await producer.close()
             except MagnetarError as error:
                 log.warning("closing: messages to %s failed: %s", producer.topic, error)
+
+    async def drain(self) -> None:
+        """Wait until all messages outside of transactions are confirmed, or have failed."""
+        await asyncio.gather(*(producer.drain_plain() for producer in self._open.values()))
+
+    def abandon(self) -> None:
+        """Let producers take nothing more: the event loop has ended."""
+        for producer in self._open.values():
+            producer.abandon()
+
+    def unstored(self) -> dict[str, int]:
+        """Return how many messages to each topic are neither confirmed, nor told as failed."""
+        counts: Counter[str] = Counter()
+        for producer in self._open.values():
+            counts[producer.topic] += producer.unstored_count
+        return dict(counts)
 
     def _forget(self, producer: Producer) -> None:
         self._open.pop(producer.producer_id, None)

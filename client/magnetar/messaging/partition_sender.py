@@ -107,6 +107,11 @@ class PartitionSender:
         """Messages that the broker has confirmed."""
         return self._delivery.confirmed_count
 
+    @property
+    def unconfirmed_count(self) -> int:
+        """Messages that the broker has not confirmed."""
+        return self._open.count + self._delivery.unconfirmed_count
+
     def begin(
         self, txn_id: TxnID, producer_epoch: int | None = None, txn_proof: bytes = b""
     ) -> None:
@@ -175,6 +180,9 @@ class PartitionSender:
                 transaction; or it exceeds message_bytes_max. No effect.
             MagnetarError: the transaction failed before. No effect.
         """
+        if self._linger is None:
+            # Nothing waits here that the event loop will send.
+            self._runtime.require_loop()
         size = len(value) + len(properties) + MESSAGE_OVERHEAD_BYTES
         if key is not None:
             size += len(key)
@@ -209,6 +217,7 @@ class PartitionSender:
         Raises:
             MagnetarError: as `add`.
         """
+        self._runtime.require_loop()
         if self.needs_parts(value, key, properties):
             whole = self._whole_receipt(1)
             count = self._add_parts(value, key, properties, event_time_ms, receipt=whole)
@@ -243,6 +252,7 @@ class PartitionSender:
         Raises:
             MagnetarError: the transaction failed before. No effect.
         """
+        self._runtime.require_loop()
         if self.failure is not None:
             raise copy_error(self.failure)
         config = self._config
@@ -277,6 +287,7 @@ class PartitionSender:
         Raises:
             MagnetarError: as `add`.
         """
+        self._runtime.require_loop()
         limit = self._whole_bytes_max + BATCH_OVERHEAD_BYTES
         if len(payload) > limit:
             raise MessageTooLarge(f"a batch of {len(payload)} bytes exceeds {limit}")

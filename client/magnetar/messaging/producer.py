@@ -63,6 +63,8 @@ class Producer:
             begin: begins a transaction, for a message too large for a batch.
         """
         self.producer_id = runtime.new_id()
+        # It closes when the program drops it.
+        self._client: object = None
         self._runtime = runtime
         self._route = route
         self._config = config
@@ -376,12 +378,29 @@ class Producer:
                 call of `send` waited for it. This is the first such failure. A failure inside a
                 transaction makes its commit fail instead.
         """
+        self._runtime.require_loop()
         senders = [*self._plain, *self._transactional.values()]
         for sender in senders:
             sender.close_batch()
         for sender in senders:
             await sender.drain()
         self._raise_failure()
+
+    async def drain_plain(self) -> None:
+        """Wait until all messages outside of transactions are confirmed, or have failed."""
+        for sender in self._plain:
+            sender.close_batch()
+        for sender in self._plain:
+            await sender.drain()
+
+    def abandon(self) -> None:
+        """Take nothing more: the event loop has ended."""
+        self._closed = True
+
+    @property
+    def unstored_count(self) -> int:
+        """Messages outside of transactions that are not confirmed, or failed since flush()."""
+        return self._failed_count + sum(sender.unconfirmed_count for sender in self._plain)
 
     async def close(self) -> None:
         """Flush, for `close_timeout_ms` at most, and refuse further sends.
@@ -390,10 +409,10 @@ class Producer:
             OutcomeUnknown: messages were not confirmed in time; they may be stored.
             MagnetarError: as flush.
         """
+        self._runtime.require_loop()
         if self._closed:
             return
         self._closed = True
-        self._on_close(self)
         try:
             async with asyncio.timeout(self._runtime.config.close_timeout_ms / 1000):
                 await self.flush()
@@ -402,6 +421,7 @@ class Producer:
         finally:
             for sender in self._plain:
                 sender.give_up(OutcomeUnknown("the producer was closed before the answer came"))
+            self._on_close(self)
         self._raise_failure()
 
     def fail(self, error: MagnetarError) -> None:
@@ -456,6 +476,7 @@ class Producer:
         self, key: bytes | None, partition: int | None, txn: Transaction | None
     ) -> PartitionSender:
         if self._closed:
+            self._runtime.require_loop()
             raise ClientClosed("the producer is closed")
         if partition is None:
             if key is None or self._route.partition_count == 1:

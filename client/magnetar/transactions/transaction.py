@@ -15,7 +15,7 @@ from typing import Any
 
 from magnetar.arguments import checked, copied, refusal
 from magnetar.enums import TransactionStatus
-from magnetar.errors import CommitRefused, failure_of
+from magnetar.errors import CommitRefused, WrongEventLoop, failure_of
 from magnetar.link.in_flight import copy_error
 from magnetar.link.runtime import Runtime
 from magnetar.message import Message, MessageColumns
@@ -100,6 +100,8 @@ class Transaction:
             producers: those with which it sends to topics by name.
             consumer_of: returns the client's open consumer of an id; None: there is none.
         """
+        # It closes when the program drops it.
+        self._client: object = None
         self._producers = producers
         self._consumer_of = consumer_of
         self._block: TransactionBlock | None = None
@@ -441,7 +443,10 @@ class Transaction:
         if self._phase is not Phase.OPEN or self._failure is not None:
             return
         name = "a send or an ack" if call is None else str(call)
-        if isinstance(error, asyncio.CancelledError):
+        if isinstance(error, WrongEventLoop):
+            # This may be another thread: the commit does the rest.
+            self._failure, self._failed_call = copy_error(error), call
+        elif isinstance(error, asyncio.CancelledError):
             self.doom(OutcomeUnknown(f"{name} was cancelled before it was confirmed"), call)
         elif isinstance(error, MagnetarError):
             self.doom(copy_error(error), call)
@@ -559,6 +564,7 @@ class Transaction:
 
     def _end_here(self) -> asyncio.Lock:
         """Note that the application ends the transaction; return the lock of its ends."""
+        self._runtime.require_loop()
         self._is_ended_here = True
         return self._ending
 

@@ -517,6 +517,7 @@ class TransactionalProducer:
         return self._transaction
 
     def _require(self, call: str) -> None:
+        self._transactions.runtime.require_loop()
         require_call(self._state, call, self._name)
 
     def _move(self, event: Event) -> None:

@@ -131,7 +131,7 @@ class Play:
         """Bring everything to an end; return whether the client was closed by its callers."""
         if bounded := [one for one, ends in self._tasks.items() if ends]:
             await asyncio.wait(bounded, timeout=PATIENCE_S)
-        is_closed = client._closed
+        is_closed = client._runtime.is_closing
         if not is_closed:
             for one in self._calls.used("Producer"):
                 await self._recorded("flush", one, one.flush())
@@ -283,7 +283,7 @@ async def _play(script: Script, ledgers: list[Ledger]) -> None:
     is_closed = await playing.settle(client)
     playing.ledger.check_ends()
     playing.ledger.check_messages(cluster.stored(), is_closed=is_closed)
-    budget = client._producers.budget
+    budget = client._opened.producers.budget
     if (budget.pending_bytes, budget.pending_messages) != (0, 0):
         raise Wrong(f"kept in the budget: {budget.pending_messages} messages")
     await time_passes(1)

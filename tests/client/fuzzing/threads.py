@@ -41,7 +41,7 @@ class PlayOnThreads:
         for number in range(self._script.callers):
             self._start(partial(self._caller, number))
         self._join()
-        is_closed = self._client.inner._closed
+        is_closed = self._client.inner._runtime.is_closing
         if not is_closed:
             for one in self._calls.used("Producer"):
                 self._finish(self.ledger.begin(None, "flush", one), one.flush)

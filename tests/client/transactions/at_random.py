@@ -225,7 +225,7 @@ class Play:
         self._ledger.check_inputs(cursor.acked, came_again)
 
     def _check_budget(self, client: Client) -> None:
-        budget = client._producers.budget
+        budget = client._opened.producers.budget
         assert (budget.pending_bytes, budget.pending_messages) == (0, 0)
 
     async def _close(self, client: Client) -> None:

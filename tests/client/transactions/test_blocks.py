@@ -432,7 +432,7 @@ def test_all_messages_to_a_topic_go_through_one_producer() -> None:
         for one in cluster.play.commands("send"):
             producers[one.partition.topic].add(one.producer_id)
         assert {topic: len(ids) for topic, ids in producers.items()} == {"t": 1, "u": 1}
-        assert len(client._producers._open) == 2
+        assert len(client._opened.producers._open) == 2
 
     run(test)
 

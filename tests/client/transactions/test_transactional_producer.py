@@ -105,6 +105,6 @@ def test_a_producer_whose_abort_has_no_answer_is_closed_all_the_same() -> None:
         with pytest.raises(OutcomeUnknown):
             await producer.close()
         await producer.close()
-        assert not client._producers._open
+        assert not client._opened.producers._open
 
     run(test, dataclasses.replace(FAST, request_timeout_ms=60_000))

@@ -1,0 +1,1 @@
+"""How programs with clients begin, fork and end, as processes of their own."""
