@@ -56,6 +56,7 @@ from magnetar.errors import (
     CommitRefused,
     CutUnfinished,
     PoisonMessage,
+    UnsupportedEnvironment,
     UsedAfterFork,
     WrongEventLoop,
 )
@@ -227,6 +228,7 @@ __all__ = [
     "UncommittedMessage",
     "UnfinishedParticipant",
     "UnknownMember",
+    "UnsupportedEnvironment",
     "UnsupportedVersion",
     "UsedAfterFork",
     "WrongEventLoop",

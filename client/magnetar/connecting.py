@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from random import Random
 from typing import TYPE_CHECKING
 
 from magnetar.client import Client
 from magnetar.config import ClientConfig
+from magnetar.environment import check_clock
 from magnetar.link.addresses import addresses_of
 from magnetar.link.cluster import Cluster
 from magnetar.link.runtime import Runtime
@@ -63,11 +65,13 @@ async def connect(
         LogUnavailable: no server could be reached within bootstrap_timeout_ms, or none answered
             within operation_timeout_ms. The error names the cause for each address.
         ClusterMismatch: the brokers refuse this client.
+        UnsupportedEnvironment: something has replaced the process's clock.
     """
     addresses = addresses_of(address, of_any_form=transport is not None)
     if transport is None:
         from magnetar_core.grpc_transport import GrpcTransport
 
+        check_clock(asyncio.get_running_loop())
         reuse_large_blocks()
         transport = GrpcTransport(_security(tls, token))
     elif tls is not None or token is not None:

@@ -79,6 +79,15 @@ class WrongEventLoop(MagnetarError, RuntimeError):
     kind = ErrorKind.FIX
 
 
+class UnsupportedEnvironment(MagnetarError):
+    """Something has replaced what a client needs of its process, such as the clock. No effect."""
+
+    happened = "Something has replaced what a client needs of its process, such as the clock."
+    advice = "No effect; the message says what to do without."
+    grpc_status = "FAILED_PRECONDITION"
+    kind = ErrorKind.FIX
+
+
 class PoisonMessage(MagnetarError):
     """A message that cannot be transformed. Nothing of its batch counts; `__cause__` says why.
 

@@ -115,7 +115,7 @@ def test_every_error_of_the_sdk_alone_says_the_same() -> None:
         for one in vars(client_errors).values()
         if isinstance(one, type) and one.__module__ == client_errors.__name__
     ]
-    assert len(own) == 6
+    assert len(own) == 8
     for error in own:
         assert {"happened", "advice", "kind"} <= vars(error).keys(), error
         assert error.__doc__

@@ -11,6 +11,7 @@ from magnetar.blocking.client import Client
 from magnetar.blocking.loop_thread import LoopThread
 from magnetar.client import Client as AsyncClient
 from magnetar.config import ClientConfig
+from magnetar.environment import check_sockets
 from magnetar_core.clock import Clock
 from magnetar_core.security.link_security import TlsFiles, Token
 from magnetar_core.transport import Transport
@@ -52,7 +53,9 @@ def connect(
         LogUnavailable: no server could be reached within bootstrap_timeout_ms, or none answered
             within operation_timeout_ms. The error names the cause for each address.
         ClusterMismatch: the brokers refuse this client.
+        UnsupportedEnvironment: something has replaced the process's clock, or its sockets.
     """
+    check_sockets()
     loop = LoopThread()
 
     async def work() -> AsyncClient:
