@@ -62,6 +62,10 @@ class ClientConfig:
             that are complete and not acknowledged. The incomplete batch of each partition is not
             counted.
         pending_messages_max: the same limit, as a number of messages.
+        prefetch_bytes_max: how many bytes all consumers of the client together may fetch ahead of
+            the application. Their partitions share it equally, and one that is not read holds
+            little of it. The last batch of each partition may exceed its share. When partitions
+            come to a client whose others hold all of it, it may be twice as much for a while.
     """
 
     client_name: str = "magnetar-python"
@@ -80,6 +84,7 @@ class ClientConfig:
     backoff_ms_max: float = 2_000
     pending_bytes_max: int = 64 << 20
     pending_messages_max: int = 1 << 20
+    prefetch_bytes_max: int = 64 << 20
 
     def __post_init__(self) -> None:
         _check_settings(self)
@@ -149,7 +154,8 @@ class ConsumerConfig:
     Attributes:
         receiver_queue_messages: how many messages of each partition the consumer fetches ahead of
             the application. The last batch may exceed the limit.
-        receiver_queue_bytes: the same limit, in bytes.
+        receiver_queue_bytes: the same limit, in bytes. All partitions of the client together have
+            prefetch_bytes_max of ClientConfig.
         message_bytes_max: a larger message stops the consumer. Value, key and properties count
             together, after decompression. A batch may be decompressed to this size, and to 64 MiB
             in any case.

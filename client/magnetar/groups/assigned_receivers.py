@@ -16,6 +16,7 @@ from magnetar.link.runtime import Runtime
 from magnetar.link.topic_route import TopicRoute
 from magnetar.messaging.partition_ownership import Ownership, Settling
 from magnetar.messaging.partition_receiver import PartitionReceiver
+from magnetar.messaging.permits import PrefetchBudget
 from magnetar.topic_partition import TopicPartition
 from magnetar_core.errors import IllegalGeneration, MagnetarError, TopicNotFound
 from magnetar_core.ids import PartitionName
@@ -30,6 +31,7 @@ class AssignedReceivers:
         cluster: Cluster,
         settings: GroupSettings,
         config: ConsumerConfig,
+        prefetch: PrefetchBudget,
         subscription_type: SubscriptionType,
         consumer_name: str,
         order: list[PartitionReceiver],
@@ -49,6 +51,7 @@ class AssignedReceivers:
         self._cluster = cluster
         self._settings = settings
         self._config = config
+        self._prefetch = prefetch
         self._type = subscription_type
         self._consumer_name = consumer_name
         self._order = order
@@ -132,6 +135,7 @@ class AssignedReceivers:
             self._type,
             self._settings.initial_position,
             self._config,
+            self._prefetch,
             self._on_change,
             ownership,
             received_by=self._received_by,

@@ -28,6 +28,7 @@ from magnetar.messaging.interval_set import IntervalSet, Range
 from magnetar.messaging.lent_messages import NOTHING_LENT, LentMessages
 from magnetar.messaging.partition_ownership import Ownership
 from magnetar.messaging.partition_receiver import PartitionReceiver
+from magnetar.messaging.permits import PrefetchBudget
 from magnetar.topic_partition import TopicPartition
 from magnetar.transactions.transaction import Transaction
 from magnetar.transactions.transaction_block import NOT_GIVEN, NotGiven, given
@@ -65,6 +66,7 @@ class GroupConsumer(ConsumerBase):
         cluster: Cluster,
         settings: GroupSettings,
         config: ConsumerConfig,
+        prefetch: PrefetchBudget,
         callbacks: Callbacks,
         on_close: Callable[[GroupConsumer], None],
         dead_letters: DeadLetters | None = None,
@@ -89,6 +91,7 @@ class GroupConsumer(ConsumerBase):
             cluster,
             settings,
             config,
+            prefetch,
             self._type,
             settings.instance_id or self.member_id,
             self._order,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from magnetar.groups.member_phase import Phase
@@ -89,6 +89,7 @@ class GroupMembership:
         self._wake = asyncio.Event()
         self._sleeps_until_ms = math.inf
         self._session: LinkSession | None = None
+        self._unwatch_link: Callable[[], None] = _nothing
         self._connection = connection
         # The same at each server that the broker's shard comes to.
         self._addressee = (join.group, join.member_id)
@@ -126,6 +127,7 @@ class GroupMembership:
         """Stop, and leave the group if told so."""
         self._task.cancel()
         self._unwatch()
+        self._unwatch_link()
         self._connection.unregister(self._addressee)
         if leave and self.failure is None and self.member.phase is not Phase.AWAY:
             timeout_ms = self._runtime.config.close_timeout_ms
@@ -245,7 +247,9 @@ class GroupMembership:
         session = self._connection.live_session
         if session is not None and session is not self._session:
             self._session = session
-            session.on_close(self._runtime.owned(self._fail, self._announced))
+            self._unwatch_link()
+            announced = self._runtime.owned(self._fail, self._announced)
+            self._unwatch_link = session.on_close(announced)
 
     def _on_push(self, session: LinkSession, body: Push) -> None:
         self._announced()
@@ -259,6 +263,10 @@ class GroupMembership:
         log.warning("the membership in group %s is over: %s", self._join.group, error)
         self._owner.follow(self.member.end())
         self._owner.failed(self, error)
+
+
+def _nothing() -> None:
+    return
 
 
 def _is_over(error: MagnetarError) -> bool:

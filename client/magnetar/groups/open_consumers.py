@@ -15,6 +15,7 @@ from magnetar.link.cluster import Cluster
 from magnetar.messaging.backpressure import PendingBudget
 from magnetar.messaging.consumer import Consumer
 from magnetar.messaging.dead_letters import DeadLetterPolicy, DeadLetters
+from magnetar.messaging.permits import PrefetchBudget
 from magnetar.messaging.producer import Producer
 from magnetar.transactions.open_transactions import OpenTransactions
 from magnetar_core.errors import InvalidArgument, MagnetarError
@@ -30,6 +31,7 @@ class OpenConsumers:
         self._runtime = cluster.runtime
         self._transactions = transactions
         self._budget = budget
+        self._prefetch = PrefetchBudget(cluster.runtime.config.prefetch_bytes_max)
         self._open: dict[int, Consumer | GroupConsumer] = {}
 
     async def subscribe(
@@ -64,6 +66,7 @@ class OpenConsumers:
             InitialPosition.of(initial_position),
             consumer_name,
             config,
+            self._prefetch,
             self._forget,
             await self._dead_letters(dead_letter, topic, subscription),
         )
@@ -88,6 +91,7 @@ class OpenConsumers:
             self._cluster,
             settings,
             config,
+            self._prefetch,
             callbacks,
             self._forget,
             await self._dead_letters(

@@ -85,7 +85,8 @@ class LinkSession:
         self._writer: FrameWriter | None = None
         self._waiting: dict[int, _Waiting] = {}
         self._request_count = 0
-        self._close_callbacks: list[Callable[[], None]] = []
+        self._close_callbacks: dict[int, Callable[[], None]] = {}
+        self._callback_count = 0
         self._heard_at_ms = runtime.now_ms()
         self._probed_at_ms = self._heard_at_ms
         self._probe_waits = False
@@ -185,12 +186,23 @@ class LinkSession:
         if not self.closed and self._writer is not None:
             self._writer.send(body)
 
-    def on_close(self, callback: Callable[[], None]) -> None:
-        """Call a function when the session ends; at once if it has ended."""
+    def on_close(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call a function when the session ends; at once if it has ended.
+
+        Returns:
+            A function that ends that. A link may last longer than what listens to it.
+        """
+        self._callback_count += 1
+        number = self._callback_count
         if self.closed:
             callback()
         else:
-            self._close_callbacks.append(callback)
+            self._close_callbacks[number] = callback
+
+        def unwatch() -> None:
+            self._close_callbacks.pop(number, None)
+
+        return unwatch
 
     def on_frame(self, frame: Carried) -> None:
         """Handle a frame from the transport."""
@@ -226,8 +238,8 @@ class LinkSession:
             log.info("%s; %d requests are under way", reason, len(waiting))
         for one in waiting.values():
             self._runtime.tell(one.on_reply, LinkClosed(reason))
-        callbacks, self._close_callbacks = self._close_callbacks, []
-        for callback in callbacks:
+        callbacks, self._close_callbacks = self._close_callbacks, {}
+        for callback in callbacks.values():
             self._runtime.guarded(self._runtime.fail, callback)
 
     def _died(self, error: MagnetarError) -> None:

@@ -13,6 +13,7 @@ from magnetar.link.topic_route import TopicRoute
 from magnetar.messaging.consumer_base import Acknowledged, ConsumerBase
 from magnetar.messaging.dead_letters import DeadLetters
 from magnetar.messaging.partition_receiver import PartitionReceiver
+from magnetar.messaging.permits import PrefetchBudget
 from magnetar_core.errors import InvalidArgument
 from magnetar_core.ids import MessageId
 
@@ -41,6 +42,7 @@ class Consumer(ConsumerBase):
         initial_position: InitialPosition,
         consumer_name: str,
         config: ConsumerConfig,
+        prefetch: PrefetchBudget,
         on_close: Callable[[Consumer], None],
         dead_letters: DeadLetters | None = None,
     ) -> None:
@@ -59,6 +61,7 @@ class Consumer(ConsumerBase):
                 subscription_type,
                 initial_position,
                 config,
+                prefetch,
                 self._note_change,
                 received_by=self.consumer_id,
             )

@@ -27,6 +27,7 @@ from magnetar.messaging.delayed_nacks import DelayedNacks
 from magnetar.messaging.interval_set import Range
 from magnetar.messaging.nack_requests import NackRequests
 from magnetar.messaging.partition_ownership import LOSSES, Ownership, Settling
+from magnetar.messaging.permits import PrefetchBudget
 from magnetar.messaging.receive_queue import ReceiveQueue
 from magnetar.messaging.unacked_tracker import UnackedTracker
 from magnetar_core.error_kinds import ErrorKind
@@ -59,6 +60,7 @@ class PartitionReceiver:
         subscription_type: SubscriptionType,
         initial_position: InitialPosition,
         config: ConsumerConfig,
+        prefetch: PrefetchBudget,
         on_change: Callable[[], None],
         ownership: Ownership | None = None,
         *,
@@ -68,6 +70,7 @@ class PartitionReceiver:
 
         Args:
             consumer_id: under which brokers know the receiver.
+            prefetch: the bytes that the client's partitions share.
             received_by: the id of the consumer that the application has.
             on_change: called when a message can be received, and when none ever will be.
             ownership: who owns the partition, if a group has assigned it.
@@ -97,6 +100,8 @@ class PartitionReceiver:
         self._on_change = on_change
         self._ownership = ownership
         self._attached: LinkSession | None = None
+        # Ends the watch over the last session that it was attached on.
+        self._unwatch: Callable[[], None] = _nothing
         # Raised with each attempt: the broker refuses late copies of earlier ones.
         self._attach_epoch = 0
         self._detached = asyncio.Event()
@@ -107,6 +112,7 @@ class PartitionReceiver:
             self.number,
             received_by,
             config,
+            prefetch,
             self.unacked,
             flow=self._flow,
             give_back=self.nack,
@@ -330,9 +336,11 @@ class PartitionReceiver:
         """Nothing more comes. The application meets the error behind what is queued."""
         self.failure = error
         self._task.cancel()
+        self._unwatch()
         self._connection.unregister((self._consumer_id, self.name.partition))
         self._nacks.clear()
         self._attached = None
+        self.queue.close()
         if not self._started.done():
             self._started.set_exception(error)
         self._on_change()
@@ -445,7 +453,9 @@ class PartitionReceiver:
         self.active = reply.active
         self.waiting = reply.waiting
         self._attached = session
-        session.on_close(self._runtime.owned(self._stop, partial(self._on_session_closed, session)))
+        self._unwatch()
+        closed = partial(self._on_session_closed, session)
+        self._unwatch = session.on_close(self._runtime.owned(self._stop, closed))
         # Before the broker may send: then the messages wait there, and nobody else has them.
         self._nack_requests.on_attached()
         if not self.stopped:
@@ -516,3 +526,7 @@ class PartitionReceiver:
     def _on_ack_failed(self, ranges: Sequence[Range], error: MagnetarError) -> None:
         self.unacked.ack_failed(ranges)
         self._tell_lost(error)
+
+
+def _nothing() -> None:
+    return

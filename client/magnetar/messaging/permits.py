@@ -1,4 +1,12 @@
-"""Permits that let a broker send ahead; renewed when half of the queue is used. Pure."""
+"""Permits that let brokers send ahead of the application: numbers of messages and of bytes. Pure.
+
+Each partition has a window of bytes: what its broker may still send, and what waits for the
+application. It begins small and doubles while the application takes messages, so that a partition
+which is not read holds little. All windows of a client share a budget. A window gets what the
+budget has left, up to an equal share. Partitions that had more before others came may keep it for
+long, since a broker does not give permits back: so each gets its first window in any case. And it
+may have one batch, however large, or it would stand still.
+"""
 
 from __future__ import annotations
 
@@ -7,30 +15,109 @@ from collections.abc import Callable
 from magnetar.config import ConsumerConfig
 from magnetar.message import ReceivedBatch
 
+# The first window of a partition.
+WINDOW_BYTES_FIRST = 1 << 20
+
+
+class PrefetchBudget:
+    """The bytes that all partitions of a client may have ahead of the application.
+
+    Attributes:
+        held_bytes: what is granted to brokers, and waits for the application.
+    """
+
+    def __init__(self, bytes_max: int) -> None:
+        self.held_bytes = 0
+        self._bytes_max = bytes_max
+        self._partition_count = 0
+
+    @property
+    def share(self) -> int:
+        """How many bytes a partition may have."""
+        return max(1, self._bytes_max // max(1, self._partition_count))
+
+    def join(self) -> None:
+        """Share the budget with one more partition."""
+        self._partition_count += 1
+
+    def leave(self) -> None:
+        """Share the budget with one partition less."""
+        self._partition_count -= 1
+
+    def take(self, held: int, wanted: int) -> int:
+        """Take bytes for a partition that has some, and wants to have more in all.
+
+        Returns:
+            How many it gets: all that it wants, as long as the budget lasts. Beyond that, what its
+            first window lacks, up to twice the budget; and enough for a batch, if it has none.
+        """
+        left = self._bytes_max - self.held_bytes
+        first = min(WINDOW_BYTES_FIRST, self.share) - held
+        left = max(left, min(first, left + self._bytes_max))
+        taken = max(0, min(wanted - held, left), 1 - held)
+        self.held_bytes += taken
+        return taken
+
+    def give_back(self, byte_count: int) -> None:
+        """Give back what a partition has no more."""
+        self.held_bytes -= byte_count
+
 
 class Permits:
-    """The permits of an attachment, as a number of messages and of bytes."""
+    """The permits of a partition, renewed when half of its queue or its window is used."""
 
-    __slots__ = ("_byte_count", "_bytes_max", "_count", "_flow", "_messages_max")
+    __slots__ = (
+        "_budget",
+        "_bytes_max",
+        "_count",
+        "_flow",
+        "_held",
+        "_is_closed",
+        "_messages_max",
+        "_window",
+    )
 
-    def __init__(self, config: ConsumerConfig, flow: Callable[[int, int], None]) -> None:
+    def __init__(
+        self, config: ConsumerConfig, budget: PrefetchBudget, flow: Callable[[int, int], None]
+    ) -> None:
         """No permits are given yet.
 
         Args:
+            budget: what the client's partitions share; close() leaves it.
             flow: gives the broker more permits: a number of messages, and a number of bytes.
         """
         self._messages_max = config.receiver_queue_messages
         self._bytes_max = config.receiver_queue_bytes
+        self._budget = budget
         self._flow = flow
-        # Used, and not given back yet.
+        # Messages that have left the queue, and for which the broker has no new permits yet.
         self._count = 0
-        self._byte_count = 0
+        # Bytes that the broker may send, and that wait in the queue. Below 0: the last batch was
+        # larger than its permits.
+        self._held = 0
+        self._window = 0
+        self._is_closed = False
+        budget.join()
 
     def begin(self) -> None:
         """Begin with a new attachment, whose queue is empty."""
+        self.clear()
+        self._window = min(WINDOW_BYTES_FIRST, self._bytes_max, self._budget.share)
+        self._held = self._budget.take(0, self._window)
+        self._flow(self._messages_max, self._held)
+
+    def clear(self) -> None:
+        """Forget an attachment: its permits are void, and its queue is empty."""
         self._count = 0
-        self._byte_count = 0
-        self._flow(self._messages_max, self._bytes_max)
+        self._budget.give_back(self._held)
+        self._held = 0
+
+    def close(self) -> None:
+        """Leave the budget: no more is asked for. May be repeated."""
+        if not self._is_closed:
+            self._is_closed = True
+            self.clear()
+            self._budget.leave()
 
     @property
     def left(self) -> int:
@@ -45,13 +132,19 @@ class Permits:
 
     def use_bytes(self, batch: ReceivedBatch) -> None:
         """Note that a batch has left the queue."""
-        if not batch.permits:
+        if not batch.permits or self._is_closed:
             return
-        self._byte_count += len(batch.data)
-        if self._byte_count >= max(1, self._bytes_max // 2):
+        size = len(batch.data)
+        self._held -= size
+        self._budget.give_back(size)
+        if self._held <= self._window // 2:
+            self._window = min(2 * self._window, self._bytes_max, self._budget.share)
             self._top_up()
 
     def _top_up(self) -> None:
+        if self._is_closed:
+            return
         count, self._count = self._count, 0
-        byte_count, self._byte_count = self._byte_count, 0
-        self._flow(count, byte_count)
+        taken = self._budget.take(self._held, self._window)
+        self._held += taken
+        self._flow(count, taken)

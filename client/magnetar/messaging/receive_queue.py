@@ -17,7 +17,7 @@ from magnetar.messaging.assembly import Assembly
 from magnetar.messaging.batch_cursor import BatchCursor
 from magnetar.messaging.interval_set import IntervalSet, Range
 from magnetar.messaging.lent_messages import NOTHING_LENT, LentMessages
-from magnetar.messaging.permits import Permits
+from magnetar.messaging.permits import Permits, PrefetchBudget
 from magnetar.messaging.unacked_tracker import UnackedTracker
 from magnetar_core.batch import part_of
 from magnetar_core.errors import InvalidArgument, MagnetarError
@@ -41,6 +41,7 @@ class ReceiveQueue:
         number: int,
         consumer_id: int,
         config: ConsumerConfig,
+        budget: PrefetchBudget,
         unacked: UnackedTracker,
         *,
         flow: Callable[[int, int], None],
@@ -51,6 +52,7 @@ class ReceiveQueue:
         Args:
             number, consumer_id: the receiver's number, and the id of the consumer that the
                 application has: each delivered batch carries both.
+            budget: the bytes that the client's partitions share.
             flow: gives the broker more permits: a number of messages, and a number of bytes.
             give_back: asks for the redelivery of a damaged batch.
         """
@@ -61,7 +63,7 @@ class ReceiveQueue:
         self._number = number
         self._consumer_id = consumer_id
         self._unacked = unacked
-        self._permits = Permits(config, flow)
+        self._permits = Permits(config, budget, flow)
         self._give_back = give_back
         self._message_bytes_max = config.message_bytes_max
         self._assembly = Assembly(config.message_bytes_max)
@@ -78,8 +80,13 @@ class ReceiveQueue:
         """What was not handed out comes again, or never."""
         self.take_back()
         self.ready.clear()
+        self._permits.clear()
         self._assembly.clear()
         self._unacked.detach()
+
+    def close(self) -> None:
+        """Note that nothing more comes. What is queued may still be taken."""
+        self._permits.close()
 
     def add(self, ledger_id: int, batches: Sequence[broker_pb2.DeliveredBatch]) -> list[Range]:
         """Batches have come in.

@@ -12,6 +12,7 @@ from magnetar.message import Message, ReceivedBatch
 from magnetar.messaging.ack_run import AckRun
 from magnetar.messaging.interval_set import IntervalSet, Range
 from magnetar.messaging.lent_messages import NOTHING_LENT
+from magnetar.messaging.permits import PrefetchBudget
 from magnetar.messaging.receive_queue import ReceiveQueue
 from magnetar.messaging.unacked_tracker import UnackedTracker
 from magnetar_core.batch import encode
@@ -36,6 +37,7 @@ class Partition:
             1,
             2,
             config,
+            PrefetchBudget(1 << 20),
             self.unacked,
             flow=lambda count, byte_count: self.flows.append((count, byte_count)),
             give_back=lambda ranges: None,
