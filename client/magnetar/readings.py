@@ -15,6 +15,7 @@ from magnetar.link.topic_route import TopicRoute
 from magnetar.message import Message, MessageColumns
 from magnetar.messaging.read_ahead import read_ahead
 from magnetar.messaging.reader import read_columns
+from magnetar.messaging.several_readings import in_turn, side_by_side
 from magnetar_core.cuts import CutRange
 from magnetar_core.errors import Gone, InvalidArgument
 
@@ -37,7 +38,7 @@ class Readings:
     async def read(
         self,
         topic: str,
-        partition: int = 0,
+        partition: int | None = None,
         start: int = 0,
         end: int | None = None,
         *,
@@ -45,12 +46,13 @@ class Readings:
         at: Cut | str | None = None,
         since: Cut | str | None = None,
     ) -> AsyncGenerator[Message, None]:
-        """Yield committed messages of a range of offsets, without a subscription.
+        """Yield committed messages of a topic or a partition, without a subscription.
 
         Args:
             topic: the topic's name.
-            partition: the partition's number.
-            start: the first offset to read.
+            partition: the partition's number; None: all partitions. They come one after the other,
+                and with follow_period_s as messages arrive. The messages of each are in order.
+            start: the first offset to read, of the partition that is named.
             end: the offset at which to stop; None: the end of the partition when the reader gets
                 there.
             follow_period_s: wait for further messages at the end, and ask for them this often, in
@@ -62,7 +64,8 @@ class Readings:
             OutOfRange: retention has removed the message at `start`, or not all that the cut has is
                 there any more.
             Gone: the cut's topic was deleted.
-            InvalidArgument: a token is damaged, or the cuts do not fit.
+            InvalidArgument: a token is damaged, the cuts do not fit, or there are offsets and no
+                partition.
         """
         pieces = self.read_columns(
             topic, partition, start, end, follow_period_s=follow_period_s, at=at, since=since
@@ -77,7 +80,7 @@ class Readings:
     async def read_columns(
         self,
         topic: str,
-        partition: int = 0,
+        partition: int | None = None,
         start: int = 0,
         end: int | None = None,
         *,
@@ -90,6 +93,30 @@ class Readings:
         """Do the same as read, without an object for each message: for bulk work."""
         self._require_open()
         route = await self._cluster.route(topic)
+        if partition is None and route.partition_count > 1:
+            if start or end is not None:
+                raise InvalidArgument(
+                    f"{topic} has {route.partition_count} partitions, each with its own offsets:"
+                    " name the partition that start and end are meant for"
+                )
+            readings = [
+                self.read_columns(
+                    topic,
+                    number,
+                    follow_period_s=follow_period_s,
+                    messages_max=messages_max,
+                    bytes_max=bytes_max,
+                    at=at,
+                    since=since,
+                )
+                for number in range(route.partition_count)
+            ]
+            join = in_turn if follow_period_s is None else side_by_side
+            async with aclosing(join(readings)) as pieces:
+                async for columns in pieces:
+                    yield columns
+            return
+        partition = partition or 0
         cut: CutRange | None = None
         cluster_id = self._runtime.cluster.cluster_id
         chosen = range_of(at, since, topic, partition, cluster_id=cluster_id)

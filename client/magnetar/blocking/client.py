@@ -348,7 +348,7 @@ class Client(Facade[AsyncClient]):
     def read(
         self,
         topic: str,
-        partition: int = 0,
+        partition: int | None = None,
         start: int = 0,
         end: int | None = None,
         *,
@@ -356,12 +356,13 @@ class Client(Facade[AsyncClient]):
         at: Cut | str | None = None,
         since: Cut | str | None = None,
     ) -> Iterator[Message]:
-        """Yield committed messages of a range of offsets, without a subscription.
+        """Yield committed messages of a topic or a partition, without a subscription.
 
         Args:
             topic: the topic's name.
-            partition: the partition's number.
-            start: the first offset to read.
+            partition: the partition's number; None: all partitions. They come one after the other,
+                and with follow_period_s as messages arrive. The messages of each are in order.
+            start: the first offset to read, of the partition that is named.
             end: the offset at which to stop; None: the end of the partition when the reader gets
                 there.
             follow_period_s: wait for further messages at the end, and ask for them this often, in
@@ -373,7 +374,8 @@ class Client(Facade[AsyncClient]):
             OutOfRange: retention has removed the message at `start`, or not all that the cut has is
                 there any more.
             Gone: the cut's topic was deleted.
-            InvalidArgument: a token is damaged, or the cuts do not fit.
+            InvalidArgument: a token is damaged, the cuts do not fit, or there are offsets and no
+                partition.
         """
         for columns in self.read_columns(
             topic, partition, start, end, follow_period_s=follow_period_s, at=at, since=since
@@ -383,7 +385,7 @@ class Client(Facade[AsyncClient]):
     def read_columns(
         self,
         topic: str,
-        partition: int = 0,
+        partition: int | None = None,
         start: int = 0,
         end: int | None = None,
         *,
