@@ -110,6 +110,11 @@ class PoisonMessage(MagnetarError):
             message_id=poison.message_id,
         )
         self.poison = poison
+        self._attempts = attempts
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle it, for another process."""
+        return PoisonMessage, (self.poison, self._attempts)
 
 
 def failure_of(error: BaseException, what: str) -> MagnetarError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from copy import copy
 from itertools import repeat
 
 from magnetar_core.batch import (
@@ -81,6 +82,22 @@ class ReceivedBatch:
         self._values: list[bytes] | None = None
         self._keys: list[bytes] | None = None
         self._properties: list[dict[str, str]] | None = None
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle and copy it without what was read of it."""
+        given = {name: getattr(self, name) for name in ReceivedBatch.__slots__}
+        state = given | dict.fromkeys(("_columns", "_keys", "_properties", "_values"))
+        return object.__new__, (type(self),), (None, state)
+
+    def single(self, place: int) -> ReceivedBatch:
+        """Return a batch that has one of the messages, at place 0."""
+        if isinstance(self, AssembledBatch):
+            return self
+        one = copy(self)
+        one.first_index += place
+        one.num_messages = 1
+        one.data = self.columns.single(place)
+        return one
 
     @property
     def first_offset(self) -> int:
@@ -207,6 +224,10 @@ class Message:
     def __init__(self, batch: ReceivedBatch, place: int) -> None:
         self.batch = batch
         self.place = place
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle and copy it without the other messages of its batch."""
+        return Message, (self.batch.single(self.place), 0)
 
     @property
     def value(self) -> bytes:

@@ -179,6 +179,19 @@ class Columns(NamedTuple):
             _parsed(_slice(self.property_offsets, self.property_bytes, place)),
         )
 
+    def single(self, place: int) -> bytes:
+        """Return a batch that has one of these messages, as it is."""
+        value = _column_of_one(self.value_offsets, self.value_bytes, place)
+        assert value is not None
+        times = self.event_times_ms
+        return encode_columns(
+            1,
+            value,
+            _column_of_one(self.key_offsets, self.key_bytes, place),
+            event_times_ms=None if times is None else times[place : place + 1].tobytes(),
+            properties=_column_of_one(self.property_offsets, self.property_bytes, place),
+        )
+
     def largest_message_bytes(self, first: int, last: int) -> int:
         """Return the size of the largest message from index first to index last, in bytes.
 
@@ -242,6 +255,16 @@ def encoded_properties(properties: Mapping[str, str]) -> bytes:
     # A dumped dict would take anything for a value that JSON can write.
     quoted = [f"{_quoted(name)}: {_quoted(text)}" for name, text in properties.items()]
     return f"{{{', '.join(quoted)}}}".encode()
+
+
+def _column_of_one(
+    offsets: array[int] | None, column: memoryview | None, place: int
+) -> tuple[bytes, bytes] | None:
+    """Return what a column has for one message, as a column; None: there is no such column."""
+    if offsets is None:
+        return None
+    found = _slice(offsets, column, place)
+    return array("i", (0, len(found))).tobytes(), found
 
 
 def encode_columns(
