@@ -170,10 +170,12 @@ class DirectoryKeeper:
         if known is not None:
             self._replies.answer(reply, wire.CommandCreateTopicResponse(topic_id=known))
             return
-        topic = self._topics.create(command)
+        topic = self._topics.existing(command) if command.exist_ok else None
+        if topic is None:
+            topic = self._topics.create(command)
+            self._groups.topic_changed(topic.name)
+            self._directory.created(topic.record)
         self._note_call(command.call_token, topic)
-        self._groups.topic_changed(topic.name)
-        self._directory.created(topic.record)
         answer = wire.CommandCreateTopicResponse(topic_id=topic.topic_id)
         self._answer_when_followed(reply, answer)
 

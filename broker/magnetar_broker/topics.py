@@ -68,6 +68,27 @@ class Topic:
         return self.record.topic
 
 
+def wanted_partitions(command: wire.CommandCreateTopic) -> int:
+    """Return how many partitions a command asks for."""
+    return command.partitions or 1
+
+
+def unconsumed(settings: wire.TopicRecord | wire.CommandCreateTopic) -> str:
+    """Say what retention does with messages that a subscription still needs."""
+    return "removed" if settings.retain_unconsumed == wire.NO else "kept"
+
+
+def differences(topic: wire.TopicRecord, command: wire.CommandCreateTopic) -> list[str]:
+    """Say which settings of a topic are not those that a command asks for."""
+    rows = (
+        ("partitions", topic.partitions, wanted_partitions(command)),
+        ("retention_ms", topic.retention_ms, command.retention_ms),
+        ("retention_bytes", topic.retention_bytes, command.retention_bytes),
+        ("unconsumed messages", unconsumed(topic), unconsumed(command)),
+    )
+    return [f"{name} {found}, not {wanted}" for name, found, wanted in rows if found != wanted]
+
+
 class Topics:
     """All topics, by name."""
 
@@ -199,6 +220,20 @@ class Topics:
         """
         return self.partition(name.topic, name.partition, name.topic_id)
 
+    def existing(self, command: wire.CommandCreateTopic) -> Topic | None:
+        """Return the topic that has the name already, or None.
+
+        Raises:
+            TopicExists: its settings are not those of the command.
+        """
+        topic = self._topics.get(command.topic)
+        if topic is None:
+            return None
+        different = differences(topic.record, command)
+        if different:
+            raise TopicExists(f"topic {command.topic!r} exists with {', '.join(different)}")
+        return topic
+
     def create(self, command: wire.CommandCreateTopic) -> Topic:
         """Create a topic.
 
@@ -217,7 +252,7 @@ class Topics:
             )
         if command.topic in self._topics:
             raise TopicExists(f"topic {command.topic!r} exists")
-        partitions = command.partitions or 1
+        partitions = wanted_partitions(command)
         if partitions > config.partitions_max:
             raise InvalidArgument(f"a topic has at most {config.partitions_max} partitions")
         if len(self._topics) >= config.topics_max:

@@ -63,9 +63,12 @@ def test_create_topic() -> None:
     async def scenario(world: World) -> None:
         ask = world.client.ask
         create = topic_wire.CommandCreateTopic(topic="u", call_token=1)
+        use = topic_wire.CommandCreateTopic(topic="u", call_token=3, exist_ok=True)
         made = await ask(create)
+        assert await ask(use) == made
         await ask(topic_wire.CommandDeleteTopic(topic="u", call_token=2))
         assert await Client(world).ask(create) == made
+        assert await Client(world).ask(use) == made
         with pytest.raises(TopicNotFound):
             await ask(named("u"))
 

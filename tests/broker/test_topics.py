@@ -8,7 +8,7 @@ import pytest
 from tests.broker.harness import Client, World, run, send, subscribe
 
 from magnetar_core.address_book import MemberAddress
-from magnetar_core.errors import Gone, PartitionMoved, TopicNotFound
+from magnetar_core.errors import Gone, PartitionMoved, TopicExists, TopicNotFound
 from magnetar_core.ids import PartitionName
 from magnetar_core.placement import new_topic_id, serial_of, shard_of
 from magnetar_core.wire import broker_pb2 as wire
@@ -32,6 +32,37 @@ def test_ids_of_a_broker_that_is_alone_are_small_numbers() -> None:
         created = await world.client.ask(topic_wire.CommandCreateTopic(topic="u", partitions=3))
         assert created.topic_id == 2
         assert len(world.broker.topics.get("u").partitions) == 3
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"partitions": 1}, "partitions 2, not 1"),
+        ({"retention_ms": 7}, "retention_ms 0, not 7"),
+        ({"retention_bytes": 7}, "retention_bytes 0, not 7"),
+        ({"retain_unconsumed": topic_wire.NO}, "unconsumed messages kept, not removed"),
+        ({"partitions": 0, "retention_ms": 7}, "partitions 2, not 1, retention_ms 0, not 7"),
+    ],
+)
+def test_a_topic_may_exist_if_its_settings_are_those_that_are_wanted(
+    other: dict[str, Any], said: str
+) -> None:
+    async def scenario(world: World) -> None:
+        def create(**settings: Any) -> topic_wire.CommandCreateTopic:
+            wanted = {"topic": "u", "partitions": 2, "exist_ok": True} | settings
+            return topic_wire.CommandCreateTopic(**wanted)
+
+        ask = world.client.ask
+        made = await ask(create())
+        assert await ask(create()) == made
+        with pytest.raises(TopicExists, match=f"'u' exists with {said}$"):
+            await ask(create(**other))
+        with pytest.raises(TopicExists):
+            await ask(create(exist_ok=False))
+        await world.restart()
+        assert await world.client.ask(create()) == made
 
     run(scenario)
 

@@ -86,6 +86,10 @@ def test_topics(standalone: Standalone) -> None:
     standalone.run("topics", "create", "flights", "--partitions", "2", "--retention", "7d")
     done = standalone.run("topics", "create", "flights", status=13)
     assert b"TopicExists" in done.stderr
+    again = ("topics", "create", "flights", "--exist-ok", "--partitions", "2")
+    assert standalone.lines(*again, "--retention", "7d")[0].startswith("flights exists: 2 ")
+    done = standalone.run(*again, status=13)
+    assert b"'flights' exists with retention_ms 604800000, not 0" in done.stderr
     described = standalone.json("topics", "describe", "flights")
     assert described["retention_ms"] == 7 * 24 * 60 * 60 * 1000
     assert [one["partition"] for one in described["partitions"]] == [0, 1]

@@ -40,8 +40,18 @@ def topics() -> None:
     is_flag=True,
     help="Let retention remove messages that are not acknowledged.",
 )
+@click.option(
+    "--exist-ok",
+    is_flag=True,
+    help="Succeed if TOPIC exists with these partitions and settings.",
+)
 def create(
-    topic: str, partitions: int, retention: int, retention_bytes: int, drop_unconsumed: bool
+    topic: str,
+    partitions: int,
+    retention: int,
+    retention_bytes: int,
+    drop_unconsumed: bool,
+    exist_ok: bool,
 ) -> None:
     """Create TOPIC, with partitions and a retention."""
     from magnetar_cli.session import with_client
@@ -53,10 +63,12 @@ def create(
             retention_ms=retention,
             retention_bytes=retention_bytes,
             retain_unconsumed=not drop_unconsumed,
+            exist_ok=exist_ok,
         )
 
     topic_id = with_client(work)
-    print(f"created {topic}: {partitions} partition{'s' * (partitions > 1)}, id {topic_id}")
+    outcome = f"{topic} exists" if exist_ok else f"created {topic}"
+    print(f"{outcome}: {partitions} partition{'s' * (partitions > 1)}, id {topic_id}")
 
 
 @topics.command(name="list")

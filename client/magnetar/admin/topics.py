@@ -43,6 +43,7 @@ class TopicAdmin:
         retention_ms: int = 0,
         retention_bytes: int = 0,
         retain_unconsumed: bool = True,
+        exist_ok: bool = False,
     ) -> int:
         """Create a topic.
 
@@ -53,11 +54,13 @@ class TopicAdmin:
             retention_bytes: how many bytes are kept in each partition; 0: no limit.
             retain_unconsumed: keep the messages that a subscription still needs, even beyond the
                 retention's limits.
+            exist_ok: succeed if the topic exists and has these partitions and settings.
         Returns:
             The topic's id, which is never used again.
         Raises:
             TopicExists: a topic has this name. After a restart of the broker, it can be the topic
-                that this call has created itself.
+                that this call has created itself. With exist_ok: it has other partitions or
+                settings; the error names them.
             InvalidArgument: the name or the number of partitions is not allowed.
             QuotaExceeded: the broker has too many topics.
         """
@@ -68,6 +71,7 @@ class TopicAdmin:
                 retention_ms=retention_ms,
                 retention_bytes=retention_bytes,
                 retain_unconsumed=topic_pb2.YES if retain_unconsumed else topic_pb2.NO,
+                exist_ok=exist_ok,
             )
         )
         return reply.topic_id

@@ -42,6 +42,7 @@ class TopicAdmin(Facade[AsyncTopicAdmin]):
         retention_ms: int = 0,
         retention_bytes: int = 0,
         retain_unconsumed: bool = True,
+        exist_ok: bool = False,
     ) -> int:
         """Create a topic.
 
@@ -52,11 +53,13 @@ class TopicAdmin(Facade[AsyncTopicAdmin]):
             retention_bytes: how many bytes are kept in each partition; 0: no limit.
             retain_unconsumed: keep the messages that a subscription still needs, even beyond the
                 retention's limits.
+            exist_ok: succeed if the topic exists and has these partitions and settings.
         Returns:
             The topic's id, which is never used again.
         Raises:
             TopicExists: a topic has this name. After a restart of the broker, it can be the topic
-                that this call has created itself.
+                that this call has created itself. With exist_ok: it has other partitions or
+                settings; the error names them.
             InvalidArgument: the name or the number of partitions is not allowed.
             QuotaExceeded: the broker has too many topics.
         """
@@ -67,6 +70,7 @@ class TopicAdmin(Facade[AsyncTopicAdmin]):
                 retention_ms=retention_ms,
                 retention_bytes=retention_bytes,
                 retain_unconsumed=retain_unconsumed,
+                exist_ok=exist_ok,
             )
         )
 

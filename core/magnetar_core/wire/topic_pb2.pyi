@@ -17,20 +17,22 @@ YES: RetainUnconsumed
 NO: RetainUnconsumed
 
 class CommandCreateTopic(_requests.Request[CommandCreateTopicResponse]):
-    __slots__ = ("topic", "partitions", "retention_ms", "retention_bytes", "retain_unconsumed", "call_token")
+    __slots__ = ("topic", "partitions", "retention_ms", "retention_bytes", "retain_unconsumed", "call_token", "exist_ok")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     RETENTION_MS_FIELD_NUMBER: _ClassVar[int]
     RETENTION_BYTES_FIELD_NUMBER: _ClassVar[int]
     RETAIN_UNCONSUMED_FIELD_NUMBER: _ClassVar[int]
     CALL_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    EXIST_OK_FIELD_NUMBER: _ClassVar[int]
     topic: str
     partitions: int
     retention_ms: int
     retention_bytes: int
     retain_unconsumed: RetainUnconsumed
     call_token: int
-    def __init__(self, topic: _Optional[str] = ..., partitions: _Optional[int] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., retain_unconsumed: _Optional[_Union[RetainUnconsumed, str]] = ..., call_token: _Optional[int] = ...) -> None: ...
+    exist_ok: bool
+    def __init__(self, topic: _Optional[str] = ..., partitions: _Optional[int] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., retain_unconsumed: _Optional[_Union[RetainUnconsumed, str]] = ..., call_token: _Optional[int] = ..., exist_ok: _Optional[bool] = ...) -> None: ...
 
 class CommandCreateTopicResponse(_message.Message):
     __slots__ = ("topic_id",)
