@@ -51,7 +51,7 @@ def test_a_topic_may_exist_if_its_settings_are_those_that_are_wanted(
 ) -> None:
     async def scenario(world: World) -> None:
         def create(**settings: Any) -> topic_wire.CommandCreateTopic:
-            wanted = {"topic": "u", "partitions": 2, "exist_ok": True} | settings
+            wanted: dict[str, Any] = {"topic": "u", "partitions": 2, "exist_ok": True} | settings
             return topic_wire.CommandCreateTopic(**wanted)
 
         ask = world.client.ask
