@@ -25,14 +25,22 @@ below. `magnetar config show` says what it would use and where that comes from, 
 a file to begin with. All of it is checked at the start: a name that does not exist, a value of another type, or values
 that cannot work together end the server with a sentence that says what would.
 
-    export MAGNETAR_BATCH_BYTES_MAX=1048576
-    magnetar standalone --config magnetar.toml          # or MAGNETAR_CONFIG_FILE
+```toml
+# magnetar.toml
+[broker]
+batch_bytes_max = 1_048_576
 
-    [broker]
-    batch_bytes_max = 1_048_576
+[coordinator]
+txn_timeout_ms_max = 3_600_000
+```
 
-    [coordinator]
-    txn_timeout_ms_max = 3_600_000
+```sh
+export MAGNETAR_BATCH_BYTES_MAX=1048576
+```
+
+```sh
+magnetar standalone --config magnetar.toml   # or MAGNETAR_CONFIG_FILE
+```
 
 Units are in the names. This page is generated: `make docs`.
 """

@@ -8,7 +8,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -25,8 +24,6 @@ from magnetar_cli.program import COMPLETION_VARIABLE
 for needed in ("magnetar_broker.broker", "magnetar_coordinator.coordinator"):
     if importlib.util.find_spec(needed) is None:
         pytest.skip(f"{needed} is not there", allow_module_level=True)
-
-README = Path(__file__).parents[2] / "README.md"
 
 
 def test_a_pipe_in_and_a_pipe_out(standalone: Standalone) -> None:
@@ -267,35 +264,6 @@ def test_a_client_goes_on_while_the_cluster_grows(tmp_path: Path) -> None:
         await client.close()
 
     asyncio.run(scenario())
-
-
-def test_the_readmes_program_runs_as_it_stands(standalone: Standalone) -> None:
-    program = README.read_text().split("```python\n")[1].split("```")[0]
-    address = standalone.environ["MAGNETAR_BROKER"]
-    assert "127.0.0.1:6650" in program
-    program = program.replace("127.0.0.1:6650", address)
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=20)
-    assert standalone.lines("consume", "invoices", "--until-end") == ["invoice for purchase 1"]
-
-
-def test_the_readmes_commands_run_as_they_stand(standalone: Standalone) -> None:
-    block = README.read_text().split("```")[3]
-    commands = [line for line in block.splitlines() if ".venv/bin/magnetar" in line]
-    assert "standalone" in commands[0]
-    magnetar = " ".join(MAGNETAR)
-    printed = [
-        subprocess.run(
-            command.replace(".venv/bin/magnetar", magnetar),
-            shell=True,
-            check=True,
-            timeout=20,
-            env=standalone.environ,
-            capture_output=True,
-            text=True,
-        ).stdout
-        for command in commands[1:]
-    ]
-    assert printed[2].strip() == "1000"
 
 
 def test_uncommitted_messages_can_be_peeked_at(standalone: Standalone) -> None:
