@@ -62,7 +62,7 @@ NEEDS: dict[str, Needs] = {
     "docs/spark_operations.md": Needs(
         before="for topic in orders bills; do magnetar topics create $topic; done",
         programs=("java",),
-        marks=(pytest.mark.chaos,),
+        marks=(pytest.mark.soak,),
     ),
     "docs/grpcurl.md": Needs(
         programs=("grpcurl",), once="it names the ids that new servers give out"
