@@ -34,7 +34,16 @@ look_seldom()
 
 # With several workers: what waits for processes begins first, and thousands of short tests fill the
 # gaps at the end. Tests of a file here share servers, and those of Spark a session.
-LONG_FOLDERS = ("namespaces", "spark", "cluster", "system", "cli", "lifecycle", "simulation")
+LONG_FOLDERS = (
+    "namespaces",
+    "spark",
+    "cluster",
+    "system",
+    "cli",
+    "pages",
+    "lifecycle",
+    "simulation",
+)
 SHARING_FOLDERS = ("cluster", "cli", "deploy", "lifecycle")
 # So many workers have a session of Spark. With one alone, all others wait for it at the end.
 SPARK_SESSIONS = 2

@@ -43,6 +43,7 @@ class Shell:
     """A shell, in which jobs and variables stay from block to block."""
 
     def __init__(self, directory: Path, environ: dict[str, str]) -> None:
+        self._block = directory / "block.sh"
         self._errors = directory / "shell.err"
         with self._errors.open("w") as errors:
             self._process = subprocess.Popen(
@@ -55,14 +56,17 @@ class Shell:
                 env=environ,
                 start_new_session=True,
             )
-        self.run("set -E -o pipefail; trap 'failed=\"$BASH_COMMAND\"' ERR")
+        self.run("set -E -o pipefail; trap 'failed=\"${failed:-$BASH_COMMAND}\"' ERR")
 
     def run(self, text: str) -> tuple[list[str], str]:
         """Run commands. Returns the lines that they print, and the last command that failed."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
+        # From a file: what reads standard input shall not get the commands that follow.
+        self._block.write_text(f"{text}\n")
         self._process.stdin.write(
-            f"failed=\n{text}\necho; echo '{_DONE}' \"${{failed//$'\\n'/ }}\"\n"
+            f"failed=; . '{self._block}' < /dev/null\n"
+            f"echo; echo '{_DONE}' \"${{failed//$'\\n'/ }}\"\n"
         )
         self._process.stdin.flush()
         timer = threading.Timer(BLOCK_S_MAX, self._kill_all)
@@ -123,6 +127,7 @@ class Following:
         """
         self.stop_servers()
         ready = self._directory / "ready.json"
+        ready.unlink(missing_ok=True)
         command = re.sub(r"\s+#.*", "", command.strip())
         options = f"--port 0 --ready-file {ready}"
         if "cluster up" in command:
