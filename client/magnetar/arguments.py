@@ -39,7 +39,9 @@ RANGES: Final[Mapping[str, tuple[int, int]]] = {
     "producer_ids": (INT64_MIN, INT64_MAX),
     "producer_id": (INT64_MIN, INT64_MAX),
     "producer_epoch": (-(1 << 31), (1 << 31) - 1),
-    **dict.fromkeys(("most_bits", "least_bits", "topic_id"), (0, (1 << 64) - 1)),
+    **dict.fromkeys(
+        ("most_bits", "least_bits", "topic_id", "stamp", "seen_stamp"), (0, (1 << 64) - 1)
+    ),
     **dict.fromkeys(
         ("partition", "partitions", "tcid", "limit", "index", "messages_max", "bytes_max", "skip"),
         (0, UINT32_MAX),

@@ -30,6 +30,7 @@ from magnetar import (
     blocking,
 )
 from magnetar.arguments import RANGES, checked
+from magnetar_core.cuts import CutRange
 from magnetar_core.errors import InvalidArgument
 
 SURROGATE = "\ud800"
@@ -177,6 +178,19 @@ def test_numbers_of_numpy_count_as_numbers() -> None:
             await admin.topics.create("v", partitions=np.float64(3))
 
     run(test)
+
+
+def test_a_stamp_may_be_the_highest_that_there_is() -> None:
+    """Jobs of the pipeline read with it what a cut leaves out."""
+    everything = CutRange(1, 0, 9, (1 << 64) - 1, 9, (1 << 64) - 1)
+
+    @checked
+    def ask(cut: CutRange) -> CutRange:
+        return cut
+
+    assert ask(everything) == everything
+    with pytest.raises(InvalidArgument, match="stamp"):
+        ask(everything._replace(stamp=1 << 64))
 
 
 def test_what_is_given_as_several_is_copied_at_the_call() -> None:
