@@ -62,6 +62,7 @@ INTERNAL = {
         "next_identity",
         "number",
         "prepare",
+        "require_client",
         "require_open",
     },
     "TransactionScope": {"block"},

@@ -79,8 +79,8 @@ class Producer(Facade[AsyncProducer]):
             MessageTooLarge: the message exceeds message_bytes_max. No effect.
             OutcomeUnknown: no answer came in time; the message may be stored.
             InvalidTxnState: the transaction has ended, or failed. No effect.
-            InvalidArgument: `txn` is not given, inside of the block of a transaction, which has
-                failed now. No effect.
+            InvalidArgument: `txn` is not given, inside of the block of a transaction, or belongs to
+                another client. The transaction has failed. No effect.
             MagnetarError: the broker refused the message.
         """
         return self._loop.wait(

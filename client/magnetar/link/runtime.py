@@ -10,6 +10,7 @@ loop alone, and what depended on the task would be lost silently (invariant 11).
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import threading
 from collections.abc import Callable, Coroutine, Iterable
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("magnetar")
 
 ID_BITS = 63
+_numbers = itertools.count(1)
 
 T = TypeVar("T")
 FutureT = TypeVar("FutureT", bound="asyncio.Future[Any]")
@@ -98,7 +100,6 @@ class Runtime:
         self.is_closing = False
         # Nothing runs in the background any more.
         self._closing = asyncio.Event()
-        self._number = 0
         # Why the client has failed as a whole; None: it has not. The client says what it is then
         # that all its parts do.
         self.failure: MagnetarError | None = None
@@ -109,9 +110,11 @@ class Runtime:
         return self.random.getrandbits(ID_BITS) or 1
 
     def next_number(self) -> int:
-        """Return a number that is unique in this client."""
-        self._number += 1
-        return self._number
+        """Return a number that is unique in this process.
+
+        Producers and consumers find a transaction by it, and may be given that of another client.
+        """
+        return next(_numbers)
 
     def backoff(self) -> Backoff:
         """Return the pauses between repeats, as configured."""

@@ -85,6 +85,7 @@ class AcksInTransactions:
 
         Raises:
             InvalidTxnState: the transaction has ended, or failed. No effect.
+            InvalidArgument: the transaction belongs to another client.
         """
         txn.require_open()
         acks = self._acks.get(txn.number)
@@ -106,6 +107,7 @@ class AcksInTransactions:
             self._note_after(acks)
 
     def _enroll(self, txn: Transaction) -> TransactionAcks:
+        txn.require_client(self._runtime)
         number, unacked = txn.number, self._unacked
         acks = TransactionAcks(
             self._runtime,

@@ -141,8 +141,8 @@ class Producer:
             MessageTooLarge: the message exceeds message_bytes_max. No effect.
             OutcomeUnknown: no answer came in time; the message may be stored.
             InvalidTxnState: the transaction has ended, or failed. No effect.
-            InvalidArgument: `txn` is not given, inside of the block of a transaction, which has
-                failed now. No effect.
+            InvalidArgument: `txn` is not given, inside of the block of a transaction, or belongs to
+                another client. The transaction has failed. No effect.
             MagnetarError: the broker refused the message.
         """
         txn = given(txn, self._runtime, "send")
@@ -490,6 +490,7 @@ class Producer:
         return self._enroll(txn, partition) if sender is None else sender
 
     def _enroll(self, txn: Transaction, partition: int) -> PartitionSender:
+        txn.require_client(self._runtime)
         sender = PartitionSender(
             self._runtime,
             self._config,

@@ -15,7 +15,7 @@ from typing import Any
 
 from magnetar.arguments import checked, copied, refusal
 from magnetar.enums import TransactionStatus
-from magnetar.errors import CommitRefused, WrongEventLoop, failure_of
+from magnetar.errors import CommitRefused, failure_of
 from magnetar.link.in_flight import copy_error
 from magnetar.link.runtime import Runtime
 from magnetar.message import Message, MessageColumns
@@ -208,6 +208,18 @@ class Transaction:
         # Asked for each message: a call less.
         if self._failure is not None:
             self._require_sound()
+
+    def require_client(self, runtime: Runtime) -> None:
+        """Check that the transaction and whoever takes part in it belong to one client.
+
+        Raises:
+            InvalidArgument: they do not.
+        """
+        if runtime is not self._runtime:
+            raise InvalidArgument(
+                f"{self._name} belongs to another client: begin the transaction with the client of"
+                " this producer or consumer"
+            )
 
     async def send(
         self,
@@ -443,15 +455,20 @@ class Transaction:
         if self._phase is not Phase.OPEN or self._failure is not None:
             return
         name = "a send or an ack" if call is None else str(call)
-        if isinstance(error, WrongEventLoop):
-            # This may be another thread: the commit does the rest.
-            self._failure, self._failed_call = copy_error(error), call
-        elif isinstance(error, asyncio.CancelledError):
-            self.doom(OutcomeUnknown(f"{name} was cancelled before it was confirmed"), call)
+        failure: MagnetarError
+        if isinstance(error, asyncio.CancelledError):
+            failure = OutcomeUnknown(f"{name} was cancelled before it was confirmed")
         elif isinstance(error, MagnetarError):
-            self.doom(copy_error(error), call)
+            failure = copy_error(error)
         else:
-            self.doom(failure_of(error, name), call)
+            failure = failure_of(error, name)
+        try:
+            self._runtime.require_loop()
+        except MagnetarError:
+            # This may be another thread: the commit does the rest.
+            self._failure, self._failed_call = failure, call
+        else:
+            self.doom(failure, call)
 
     def doom(self, error: MagnetarError, call: FailedCall | None = None) -> None:
         """Make the transaction fail.

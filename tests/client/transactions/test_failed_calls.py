@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from tests.client.fakes import BROKER_ADDRESS, FAST, FakeCluster, run
+from tests.client.fakes import BROKER_ADDRESS, FAST, FakeCluster, connect, run
 from tests.playbook import HOLD
 from tests.virtual_time import time_passes
 from tests.waiting import turns
@@ -436,3 +436,30 @@ def test_the_same_without_asyncio() -> None:
         with pytest.raises(CommitRefused, match="partition 7 of 't'"):
             swallow()
         assert list(client.read("t")) == []
+
+
+def test_a_transaction_of_another_client_is_refused() -> None:
+    """Each client numbered its own: the message went into the transaction of the same number."""
+
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        (partition,) = cluster.topic("t")
+        cluster.publish("t", [b"input"])
+        producer = await client.create_producer("t")
+        consumer = await client.subscribe("t", "s", initial_position="earliest")
+        message = await consumer.receive()
+        own = await client.begin_transaction()
+        await producer.send(b"own", txn=own)
+        async with await connect(cluster, seed=8) as other:
+            others = [await other.begin_transaction() for _ in range(8)]
+            for txn in others[::2]:
+                with pytest.raises(InvalidArgument, match="belongs to another client"):
+                    await producer.send(b"another's", txn=txn)
+            for txn in others[1::2]:
+                with pytest.raises(InvalidArgument, match="belongs to another client"):
+                    await consumer.ack(message, txn=txn)
+            for txn in others:
+                await is_refused(txn, InvalidArgument)
+        await own.commit()
+        assert partition.messages == [b"input", b"own"]
+
+    run(test)
