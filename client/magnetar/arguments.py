@@ -19,12 +19,14 @@ import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
+from enum import Enum
 from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 
 from magnetar_core.errors import InvalidArgument
 
 P = ParamSpec("P")
 R = TypeVar("R")
+EnumT = TypeVar("EnumT", bound=Enum)
 
 INT64_MIN: Final = -(1 << 63)
 INT64_MAX: Final = (1 << 63) - 1
@@ -123,6 +125,20 @@ def copied(value: Any) -> Any:
     except Exception:
         pass
     return value
+
+
+def enum_member(name: str, kind: type[EnumT], choice: object) -> EnumT:
+    """Return the member of an enumeration that a caller has given, or named in any case.
+
+    Raises:
+        InvalidArgument: there is none of this name.
+    """
+    if isinstance(choice, kind):
+        return choice
+    names = [one.name.lower() for one in kind]
+    if isinstance(choice, str) and choice.lower() in names:
+        return kind[choice.upper()]
+    raise refusal(name, choice, " or ".join(f'"{one}"' for one in names))
 
 
 def checked(function: Callable[P, R]) -> Callable[P, R]:

@@ -6,16 +6,19 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from magnetar.admin.admin_client import AdminClient
-from magnetar.arguments import checked
+from magnetar.arguments import checked, enum_member
 from magnetar.config import (
     Batching,
     ClientConfig,
     ConsumerConfig,
     ProducerConfig,
-    codec_of,
     with_defaults,
 )
-from magnetar.enums import InitialPosition, SubscriptionType, TransactionStatus
+from magnetar.enums import (
+    InitialPosition,
+    SubscriptionType,
+    TransactionStatus,
+)
 from magnetar.groups.group_consumer import GroupConsumer
 from magnetar.groups.settings import Callbacks, GroupSettings, OnPartitions
 from magnetar.link.cluster import Cluster
@@ -94,8 +97,8 @@ class Client(Readings):
         self._require_open()
         config = with_defaults(
             ProducerConfig,
-            codec=codec_of(codec),
-            batching=Batching.of(batching),
+            codec=enum_member("codec", Codec, codec),
+            batching=enum_member("batching", Batching, batching),
             linger_ms=linger_ms,
             batch_bytes_max=batch_bytes_max,
             batch_messages_max=batch_messages_max,
@@ -227,7 +230,7 @@ class Client(Readings):
             session_timeout_s=session_timeout_s,
             rebalance_timeout_s=rebalance_timeout_s,
             max_poll_interval_s=max_poll_interval_s,
-            initial_position=InitialPosition.of(initial_position),
+            initial_position=enum_member("initial_position", InitialPosition, initial_position),
             allow_two_phase_commit=allow_two_phase_commit,
         )
         callbacks = Callbacks(on_assigned, on_revoked, on_lost)

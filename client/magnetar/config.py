@@ -103,18 +103,6 @@ class Batching(Enum):
     # whole batch to one consumer of a KEY_SHARED subscription. There are more, smaller batches.
     BY_KEY = "by_key"
 
-    @classmethod
-    def of(cls, choice: Batching | str) -> Batching:
-        """Convert "mixed" or "by_key".
-
-        Raises:
-            InvalidArgument: the text is neither of them.
-        """
-        try:
-            return cls(choice)
-        except ValueError:
-            raise InvalidArgument(f'{choice!r} is neither "mixed" nor "by_key"') from None
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerConfig:
@@ -195,17 +183,3 @@ def with_defaults(kind: type[Settings], **given: object) -> Settings:
         InvalidArgument: a setting makes no sense.
     """
     return kind(**{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
-
-
-def codec_of(codec: Codec | str) -> Codec:
-    """Read "none", "zstd" or "lz4".
-
-    Raises:
-        InvalidArgument: none of them.
-    """
-    if isinstance(codec, Codec):
-        return codec
-    try:
-        return Codec[codec.upper()]
-    except KeyError:
-        raise InvalidArgument(f"{codec!r} is not a codec") from None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from magnetar_core.errors import InvalidArgument
 from magnetar_core.wire import broker_pb2, common_pb2, transaction_pb2
 
 
@@ -28,20 +27,6 @@ class InitialPosition(IntEnum):
 
     LATEST = broker_pb2.LATEST
     EARLIEST = broker_pb2.EARLIEST
-
-    @classmethod
-    def of(cls, choice: InitialPosition | str) -> InitialPosition:
-        """Convert "earliest" or "latest".
-
-        Raises:
-            InvalidArgument: the text is neither of them.
-        """
-        if isinstance(choice, InitialPosition):
-            return choice
-        try:
-            return cls[choice.upper()]
-        except KeyError:
-            raise InvalidArgument(f'{choice!r} is neither "earliest" nor "latest"') from None
 
 
 class TransactionStatus(IntEnum):

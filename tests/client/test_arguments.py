@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -262,3 +262,25 @@ def test_blocking_objects_and_others_are_not_mixed() -> None:
             producer.send(b"v", txn=transaction.inner)
         with pytest.raises(InvalidArgument, match=r"the object of magnetar\.blocking"):
             transactional.init_transactions(transaction.inner)
+
+
+@pytest.mark.parametrize(
+    ("call", "accepted"),
+    [
+        (lambda client: client.create_producer("t", codec="gzip"), '"none" or "zstd" or "lz4"'),
+        (lambda client: client.create_producer("t", batching="color"), '"mixed" or "by_key"'),
+        (lambda client: client.subscribe("t", "s", type="shard"), '"exclusive" or "shared"'),
+        (
+            lambda client: client.subscribe("t", "s", initial_position="begin"),
+            '"latest" or "earliest"',
+        ),
+        (lambda client: client.admin.topics.create("u", partitions=0), "an int from 1"),
+    ],
+)
+def test_what_is_accepted_is_named(call: Callable[[Client], Any], accepted: str) -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("t")
+        with pytest.raises(InvalidArgument, match=f"must be .*{accepted}.*, and is"):
+            await call(client)
+
+    run(test)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from magnetar.admin.forced_aborts import ForcedAborts
-from magnetar.arguments import checked
+from magnetar.arguments import checked, enum_member
 from magnetar.enums import InitialPosition, SubscriptionType
 from magnetar.link.cluster import Cluster
 from magnetar.messaging.seeking import seek_command
@@ -39,13 +39,14 @@ class SubscriptionAdmin:
             TopicNotFound: no topic has this name.
             SubscriptionExists: the subscription exists with another type.
         """
+        beginning = enum_member("initial_position", InitialPosition, initial_position)
         route = await self._cluster.route(topic)
         for partition in range(route.partition_count):
             await route.connection(partition).request(
                 broker_pb2.CommandSubscribe(
                     subscription=route.subscription_name(partition, subscription).to_wire(),
                     type=int(type),  # type: ignore[arg-type]
-                    initial_position=int(InitialPosition.of(initial_position)),  # type: ignore[arg-type]
+                    initial_position=int(beginning),  # type: ignore[arg-type]
                 )
             )
 

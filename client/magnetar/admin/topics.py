@@ -14,7 +14,7 @@ from magnetar.admin.topic_descriptions import (
     UncommittedMessage,
 )
 from magnetar.admin.transaction_descriptions import StoredTransactions
-from magnetar.arguments import checked
+from magnetar.arguments import checked, refusal
 from magnetar.link.cluster import Cluster
 from magnetar.link.whole_topics import ask_partitions
 from magnetar_core.errors import Gone
@@ -64,6 +64,8 @@ class TopicAdmin:
             InvalidArgument: the name or the number of partitions is not allowed.
             QuotaExceeded: the broker has too many topics.
         """
+        if partitions < 1:
+            raise refusal("partitions", partitions, "an int from 1")
         reply = await self._cluster.any_broker.request(
             topic_pb2.CommandCreateTopic(
                 topic=topic,

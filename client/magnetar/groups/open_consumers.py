@@ -7,8 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from magnetar.arguments import enum_member
 from magnetar.config import ConsumerConfig, ProducerConfig
-from magnetar.enums import InitialPosition, SubscriptionType
+from magnetar.enums import (
+    InitialPosition,
+    SubscriptionType,
+)
 from magnetar.groups.group_consumer import GroupConsumer
 from magnetar.groups.settings import Callbacks, GroupSettings
 from magnetar.link.cluster import Cluster
@@ -46,11 +50,6 @@ class OpenConsumers:
         dead_letter: DeadLetterPolicy | None,
     ) -> Consumer:
         """Attach a consumer: see Client.subscribe."""
-        if isinstance(type, str):
-            try:
-                type = SubscriptionType[type.upper()]
-            except KeyError:
-                raise InvalidArgument(f"{type!r} is not a type of subscription") from None
         route = await self._cluster.route(topic)
         # Each one once, or its receivers would take the partition from each other.
         named = range(route.partition_count) if partitions is None else partitions
@@ -62,8 +61,8 @@ class OpenConsumers:
             route,
             subscription,
             wanted,
-            type,
-            InitialPosition.of(initial_position),
+            enum_member("type", SubscriptionType, type),
+            enum_member("initial_position", InitialPosition, initial_position),
             consumer_name,
             config,
             self._prefetch,

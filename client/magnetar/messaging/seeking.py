@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from magnetar.arguments import enum_member
 from magnetar.enums import InitialPosition
 from magnetar_core.errors import InvalidArgument
 from magnetar_core.ids import MessageId, SubscriptionName
@@ -34,5 +35,5 @@ def seek_command(
     elif append_time_ms is not None:
         command.append_time_ms = append_time_ms
     elif position is not None:
-        command.position = int(InitialPosition.of(position))  # type: ignore[assignment]
+        command.position = int(enum_member("position", InitialPosition, position))  # type: ignore[assignment]
     return command
