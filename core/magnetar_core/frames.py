@@ -156,7 +156,7 @@ class FrameWriter:
         call_soon: Callable[[Callable[[], None]], object] | None = None,
     ) -> None:
         self._write = write
-        self._call_soon = call_soon or asyncio.get_running_loop().call_soon
+        self._call_soon = call_soon
         # Frames in parts: in a row, serialized frames are a frame with the commands of all.
         self._frames: list[list[pb.Frame | Spliced]] = []
         # Bytes of the last frame, and of all frames.
@@ -210,7 +210,8 @@ class FrameWriter:
     def _parts(self, size: int) -> list[pb.Frame | Spliced]:
         """Return the parts of the frame that a command of this size goes to."""
         if not self._frames:
-            self._call_soon(self.flush)
+            call_soon = self._call_soon or asyncio.get_running_loop().call_soon
+            call_soon(self.flush)
         if not self._frames or self._frame_bytes >= FRAME_BYTES_SOFT_MAX:
             self._frames.append([])
             self._frame_bytes = 0

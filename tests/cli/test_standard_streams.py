@@ -71,6 +71,7 @@ RUNS = {
     "transactions abort": Run("0:1:999999", NOT_FOUND),
     "transactions accept-loss": Run("0:1:999999", NOT_FOUND),
     "transactions commit": Run("0:1:999999", NOT_FOUND),
+    "transactions complete": Run("{new} --state 1/0 --yes", NOT_FOUND),
     "transactions describe": Run("--transactional-id {new}", NOT_FOUND),
     "transactions describe-name": Run("{new}"),
     "transactions describe-producers": Run("{topic} 0"),

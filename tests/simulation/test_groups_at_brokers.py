@@ -276,7 +276,7 @@ def test_a_member_that_is_killed_is_replaced_at_all_brokers() -> None:
         workers[0].node.crash(restart_after=None)
         await wait_until_done(client, 120)
         assert await outputs(client) == expected(range(120))
-        assert are_shared(workers[1].consumer, workers[2].consumer)
+        await until(lambda: are_shared(workers[1].consumer, workers[2].consumer))
         for worker in workers[1:]:
             await worker.stop()
 

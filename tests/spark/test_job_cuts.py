@@ -30,7 +30,7 @@ def bank(shared_address: str) -> Iterator[Bank]:
 
 def last_transaction(bank: Bank) -> str:
     """That of the last message of partition 0 of "current"."""
-    messages = list(bank.client.read("current"))
+    messages = list(bank.client.read("current", 0))
     return str(messages[-1].txn_id)
 
 

@@ -256,7 +256,7 @@ def test_a_list_without_a_coordinator_says_so(servers: Servers) -> None:
     assert command_line.json("transactions", "list") == []
     servers.kill(COORDINATOR)
     said = command_line.run("transactions", "list", status=1)
-    assert said.startswith("Warning: coordinator 0 does not answer")
+    assert "Warning: coordinator 0 does not answer" in said
     servers.start(COORDINATOR)
 
 

@@ -58,6 +58,8 @@ class BrokerWorld(brokers.World):
         )
         await self.broker.start()
         self.client = brokers.Client(self)
+        # The same again for the same store.
+        await self.ask(topic_wire.CommandTakeIncarnation(store_token=brokers.store_token(1)))
         await self.ask(brokers.watermark(0, bound=brokers.COUNTER_BOUND))
 
     async def ask(self, body: Any) -> Any:

@@ -109,6 +109,6 @@ def test_the_program_and_the_commands_of_the_page(
             running.wait()
     assert running.returncode == 0
     assert "messages_in=1" in output
-    commands = page.split("```\nmagnetar groups")[1].split("```")[0]
+    commands = page.split("```sh\nmagnetar groups")[1].split("```")[0]
     for line in ("magnetar groups" + commands).strip().splitlines():
         magnetar.run(*line.split()[1:])

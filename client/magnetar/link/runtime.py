@@ -204,7 +204,8 @@ class Runtime:
     async def _run(self, work: Coroutine[Any, Any, T], name: str, owner: Owner) -> T:
         try:
             return await work
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, GeneratorExit):
+            # GeneratorExit: the event loop has ended, and nobody waits for anything.
             raise
         except BaseException as error:
             failure = self._died(owner, error, name)

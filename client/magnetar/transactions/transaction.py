@@ -454,6 +454,9 @@ class Transaction:
         """
         if self._phase is not Phase.OPEN or self._failure is not None:
             return
+        if isinstance(error, GeneratorExit):
+            # The call is not cancelled, but forgotten: its event loop has ended.
+            return
         name = "a send or an ack" if call is None else str(call)
         failure: MagnetarError
         if isinstance(error, asyncio.CancelledError):
