@@ -155,7 +155,8 @@ class Calls:
         return Call(
             record,
             lambda: method(**given),
-            waits_for_messages=step.method.startswith("receive") and given.get("timeout_s") is None,
+            waits_for_messages=step.method.startswith("receive")
+            and given.get("timeout_s") in (None, float("inf")),
         )
 
     def a_send(self, random: Random, txn: Any) -> tuple[Any, dict[str, Any], Content | None]:
