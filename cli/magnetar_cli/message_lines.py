@@ -31,7 +31,7 @@ _EVENT_TIMES_MS = range(-(1 << 63) + 1, 1 << 63)
 
 
 class BadLine(Exception):
-    """A line of the input is no message. The text names the line by its number, from 1."""
+    """A line of the input is not a message. The text names the line by its number, from 1."""
 
     def __init__(self, number: int, reason: str) -> None:
         super().__init__(f"line {number:,} {reason}")
@@ -78,7 +78,7 @@ class Lines(Protocol):
     """Messages that were read from consecutive lines.
 
     Attributes:
-        bad: the line behind them that is no message; None: there is none.
+        bad: the line behind them that is not a message; None: there is none.
     """
 
     bad: BadLine | None
@@ -221,7 +221,7 @@ def decode_json(lines: Sequence[bytes], number: int) -> JsonLines:
         try:
             found.messages.append(_message_of(text, at))
         except ValueError as error:
-            found.bad = BadLine(at, f"is no message: {error}")
+            found.bad = BadLine(at, f"is not a message: {error}")
             break
     return found
 
@@ -260,7 +260,7 @@ def _bytes_of(facts: Mapping[str, Any], name: str) -> bytes | None:
         raise ValueError(f"it has both {name} and {name}_base64")
     if encoded is not None:
         if not isinstance(encoded, str):
-            raise ValueError(f"{name}_base64 is no text")
+            raise ValueError(f"{name}_base64 is not a text")
         try:
             return base64.b64decode(encoded, validate=True)
         except (binascii.Error, ValueError) as error:
@@ -268,7 +268,7 @@ def _bytes_of(facts: Mapping[str, Any], name: str) -> bytes | None:
     if text is None:
         return None
     if not isinstance(text, str):
-        raise ValueError(f"{name} is no text: JSON within it has to be quoted as a text")
+        raise ValueError(f"{name} is not a text: JSON within it has to be quoted as a text")
     try:
         return text.encode()
     except UnicodeEncodeError:
@@ -280,10 +280,10 @@ def _properties_of(facts: Mapping[str, Any]) -> Mapping[str, str] | None:
     if properties is None:
         return None
     if not isinstance(properties, dict):
-        raise ValueError("properties is no object")
+        raise ValueError("properties is not an object")
     for name, text in properties.items():
         if not isinstance(text, str):
-            raise ValueError(f"the property {name!r} is no text")
+            raise ValueError(f"the property {name!r} is not a text")
     return properties
 
 
@@ -293,7 +293,7 @@ def _event_time_of(facts: Mapping[str, Any]) -> int | None:
         return None
     # True is an int for Python.
     if type(time_ms) is not int or time_ms not in _EVENT_TIMES_MS:
-        raise ValueError("event_time_ms is no whole number of milliseconds in 64 bits")
+        raise ValueError("event_time_ms is not a whole number of milliseconds in 64 bits")
     return time_ms
 
 

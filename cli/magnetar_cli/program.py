@@ -129,7 +129,7 @@ def _leave_out_service_links() -> None:
     if links:
         click.echo(
             f"Warning: {min(links, key=len)} and {len(links) - 1} more variables come from a"
-            " Service of Kubernetes. They are no settings, and are left out: set"
+            " Service of Kubernetes. They are not settings, and are left out: set"
             " enableServiceLinks: false in the pod",
             err=True,
         )

@@ -108,27 +108,27 @@ def test_what_consume_prints_with_keys_is_what_produce_sends(
         (b'["tea"]', "no object"),
         (b"{}", "neither value nor value_base64"),
         (b'{"value": null}', "neither value nor value_base64"),
-        (b'{"value": 5}', "value is no text"),
+        (b'{"value": 5}', "value is not a text"),
         (b'{"value": {"a": 1}}', "has to be quoted"),
         (b'{"value": "a", "value_base64": "YQ=="}', "both value and value_base64"),
         (b'{"value_base64": "YQ"}', "value_base64 is no base64"),
         (b'{"value_base64": "Y Q="}', "value_base64 is no base64"),
         (b'{"value_base64": "\xc3\xa4"}', "value_base64 is no base64"),
-        (b'{"value_base64": 5}', "value_base64 is no text"),
+        (b'{"value_base64": 5}', "value_base64 is not a text"),
         (b'{"value": "a", "value": "b"}', "gives a name twice"),
         (b'{"value": "a", "properties": {"b": "1", "b": "2"}}', "gives a name twice"),
         (b'{"value": "a", "propertys": {}}', "'propertys' is unknown; there are key, key_base64"),
-        (b'{"value": "a", "properties": []}', "properties is no object"),
-        (b'{"value": "a", "properties": {"b": 1}}', "the property 'b' is no text"),
-        (b'{"value": "a", "event_time_ms": "1"}', "event_time_ms is no whole number"),
-        (b'{"value": "a", "event_time_ms": 1.0}', "event_time_ms is no whole number"),
-        (b'{"value": "a", "event_time_ms": true}', "event_time_ms is no whole number"),
+        (b'{"value": "a", "properties": []}', "properties is not an object"),
+        (b'{"value": "a", "properties": {"b": 1}}', "the property 'b' is not a text"),
+        (b'{"value": "a", "event_time_ms": "1"}', "event_time_ms is not a whole number"),
+        (b'{"value": "a", "event_time_ms": 1.0}', "event_time_ms is not a whole number"),
+        (b'{"value": "a", "event_time_ms": true}', "event_time_ms is not a whole number"),
         (b'{"value": "a", "event_time_ms": 9223372036854775808}', "in 64 bits"),
         (b'{"value": "a", "event_time_ms": -9223372036854775808}', "in 64 bits"),
         (b'{"value": "\\ud800"}', "half a character"),
         (b'{"value": "\xff"}', "can't decode byte 0xff"),
-        (b'{"value": "a", "key": [' + b"[" * 100_000, "is no message"),
-        (b'{"value": "a", "offset": ' + b"1" * 5_000 + b"}", "is no message"),
+        (b'{"value": "a", "key": [' + b"[" * 100_000, "is not a message"),
+        (b'{"value": "a", "offset": ' + b"1" * 5_000 + b"}", "is not a message"),
     ],
 )
 def test_a_line_that_is_no_message_is_named_and_those_before_it_are_kept(
@@ -136,14 +136,14 @@ def test_a_line_that_is_no_message_is_named_and_those_before_it_are_kept(
 ) -> None:
     found = decode_json([b'{"value": "before"}', line, b'{"value": "behind"}'], 7)
     assert [one.value for one in found.messages] == [b"before"]
-    assert re.fullmatch(r"line 8 is no message: .*", str(found.bad))
+    assert re.fullmatch(r"line 8 is not a message: .*", str(found.bad))
     assert reason in str(found.bad)
 
 
 def test_what_people_write_by_hand_is_read() -> None:
     assert content(read('{"value": "ä", "key": null}')) == ("ä".encode(), None, {}, None)
     assert content(read(b'\xef\xbb\xbf{"value": ""}\r')) == (b"", None, {}, None)
-    with pytest.raises(BadLine, match="line 2 is no message"):
+    with pytest.raises(BadLine, match="line 2 is not a message"):
         read(b'\xef\xbb\xbf{"value": ""}', 2)
     assert read('{"value": "a", "key_base64": "/w=="}').key == b"\xff"
     lowest = read('{"value": "a", "event_time_ms": -9223372036854775807}')

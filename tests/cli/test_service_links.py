@@ -1,4 +1,4 @@
-"""Variables of Kubernetes' Services are no settings, though some look so."""
+"""Variables of Kubernetes' Services are not settings, though some look so."""
 
 from __future__ import annotations
 

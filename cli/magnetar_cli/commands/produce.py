@@ -120,7 +120,7 @@ async def _produce(descriptor: int, splitter: LineSplitter, decode: Decoder, sen
     """Send what can be read from a descriptor, and print how much it was.
 
     Raises:
-        click.ClickException: a line is no message.
+        click.ClickException: a line is not a message.
     """
     number, byte_count, ended = 1, 0, False
     started_s = time.monotonic()

@@ -9,10 +9,7 @@ from collections.abc import Sequence
 
 from magnetar.arguments import enum_member
 from magnetar.config import ConsumerConfig, ProducerConfig
-from magnetar.enums import (
-    InitialPosition,
-    SubscriptionType,
-)
+from magnetar.enums import InitialPosition, SubscriptionType
 from magnetar.groups.group_consumer import GroupConsumer
 from magnetar.groups.settings import Callbacks, GroupSettings
 from magnetar.link.cluster import Cluster
