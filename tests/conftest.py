@@ -19,12 +19,6 @@ from tests.garbage import collect_seldom, look_seldom
 # session says JAVA_GATEWAY_EXITED.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
-# gRPC has one poller for all event loops of a process. When the loop of an earlier test has ended,
-# it logs that through the loop of the test that runs now, which may count its lines.
-logging.getLogger("asyncio").addFilter(
-    lambda record: "PollerCompletionQueue._handle_events" not in record.getMessage()
-)
-
 # No verdict depends on how fast this machine is at the moment.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
@@ -53,6 +47,24 @@ OUTSIDE = "outside"
 # Those that run in this worker, by name; all end with the stack.
 _outside_servers: dict[str, object] = {}
 _outside_stack = ExitStack()
+
+
+@pytest.fixture
+def caplog(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+    """
+    What the product and the tests log, for a test that counts lines.
+
+    Libraries keep threads and pollers that outlive the test that started them, and log through
+    whatever runs then: gRPC about an event loop that has ended, OpenTelemetry about a retry that it
+    gave up.
+    """
+
+    def is_ours(record: logging.LogRecord) -> bool:
+        return record.name.startswith(("magnetar", "tests"))
+
+    caplog.handler.addFilter(is_ours)
+    yield caplog
+    caplog.handler.removeFilter(is_ours)
 
 
 @pytest.hookimpl(tryfirst=True)
