@@ -103,7 +103,7 @@ class Owner(Protocol[ItemT, ResponseT]):
         ...
 
     def refused(self, tail: list[ItemT], error: MagnetarError) -> None:
-        """Note that an item and all items behind it left the queue because of this error."""
+        """Note that an item, and the unanswered ones behind it, left the queue: this is why."""
         ...
 
     def moved(self) -> None:
@@ -382,6 +382,10 @@ class InFlightCommands(Generic[ItemT, ResponseT]):
         self._pump()
 
     def _refuse_from(self, at: int, error: MagnetarError) -> None:
+        """Let an item and all items behind it leave the queue because of an error.
+
+        Those that are answered already are confirmed: they only waited for the item.
+        """
         tail: list[ItemT] = []
         while len(self._items) > at:
             item = self._items.pop()
@@ -389,6 +393,10 @@ class InFlightCommands(Generic[ItemT, ResponseT]):
             tail.append(item)
         tail.reverse()
         self._written = min(self._written, at)
+        for item in tail:
+            if item.reply is not None:
+                self._runtime.guarded(self._runtime.fail, self._owner.confirmed, item, item.reply)
+        tail = [item for item in tail if item.reply is None]
         self._runtime.guarded(self._runtime.fail, self._owner.refused, tail, error)
         self._wake_drained()
         self._pump()

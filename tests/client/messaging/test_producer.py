@@ -10,7 +10,7 @@ import pytest
 from tests.client.fakes import FAST, FakeCluster, run
 from tests.playbook import BREAK, DROP, HOLD, LOSE, Expect
 from tests.virtual_time import time_passes
-from tests.waiting import turns
+from tests.waiting import turns, until
 
 from magnetar import (
     Client,
@@ -115,6 +115,26 @@ def test_a_refusal_does_not_speak_for_a_copy_that_was_under_way_in_a_pause() -> 
         assert isinstance(raised.value.__cause__, DiskFull)
         cluster.play.release()
         assert partition.messages == [b"0", b"1"]
+
+    run(test)
+
+
+def test_a_batch_that_was_confirmed_is_not_refused_with_the_batch_before_it() -> None:
+    """Its confirmation had arrived, and waited for that of the batch before: fuzzed seed 8543."""
+
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        (partition,) = cluster.topic("flights")
+        producer = await client.create_producer("flights", batch_messages_max=1)
+        cluster.play.when("send", sequence_id=0).in_turn(DROP, DiskFull())
+        sends = [asyncio.ensure_future(producer.send(b"%d" % number)) for number in range(3)]
+        await until(lambda: len(partition.messages) == 3)
+        await turns(2)
+        cluster.net.break_links()
+        with pytest.raises(OutcomeUnknown, match="by an earlier copy"):
+            await sends[0]
+        assert await asyncio.gather(*sends[1:]) == [MessageId(1, 1, 0, 0), MessageId(1, 2, 0, 0)]
+        assert partition.messages == [b"0", b"1", b"2"]
+        assert await producer.send(b"3") == MessageId(1, 3, 0, 0)
 
     run(test)
 
