@@ -35,7 +35,7 @@ _State = ProducerState
 class ProducerEvent(Enum):
     """An event that changes the state of a transactional producer."""
 
-    RESTARTED = "init_transactions begins, and has given up what was open"
+    RESTARTED = "init_transactions begins, and gives up what is open"
     INITIALISED = "the transactional id is taken over, or there is none"
     KEPT = "the transactional id is taken over, and what was prepared is kept"
     BEGUN = "a transaction is open"

@@ -139,8 +139,9 @@ class TransactionalProducer:
         """
         self._require("init_transactions")
         self._consumer = consumer
-        await self._abandon()
+        # First of all: a caller may cancel what follows, and nothing is open then.
         self._move(Event.RESTARTED)
+        await self._abandon()
         await consumer.joined()
         if self.transactional_id is not None:
             await self._init(self.transactional_id, keep_prepared=False)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tests.client.fakes import FAST, FakeCluster, run
 from tests.client.groups.test_group_consumer import GROUP, gather, join, orders
+from tests.playbook import HOLD
 from tests.virtual_time import time_passes
 from tests.waiting import turns, until
 
@@ -144,6 +145,32 @@ def test_init_transactions_after_a_fence_goes_on() -> None:
         await one.send("out", b"twice")
         await one.commit()
         assert out(cluster) == [b"twice"]
+
+    run(test)
+
+
+def test_init_transactions_that_is_cancelled_leaves_no_transaction_open() -> None:
+    """The next call raised an AssertionError: fuzzed seed 8532."""
+
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        orders(cluster)
+        consumer = await join(client)
+        producer = client.transactional_producer()
+        await producer.begin()
+        await producer.acknowledge(consumer, (await gather(consumer, 1))[:1])
+        cluster.play.when("end_txn").always(HOLD)
+        restarting = asyncio.create_task(producer.init_transactions(consumer))
+        await cluster.play.holds(1)
+        restarting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await restarting
+        for call in (producer.send_offsets_to_transaction({P0: 1}), producer.begin()):
+            with pytest.raises(InvalidTxnState, match="init_transactions"):
+                await call
+        cluster.play.forget()
+        await producer.init_transactions(consumer)
+        await producer.begin()
+        await producer.abort()
 
     run(test)
 
