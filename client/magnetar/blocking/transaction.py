@@ -259,7 +259,10 @@ class Transaction(Facade[AsyncTransaction]):
 
 
 class TransactionScope(Facade[AsyncTransactionScope]):
-    """Begins a transaction on entry. Commits on exit, and aborts on an exception."""
+    """Begins a transaction on entry. Commits on exit, and aborts on an exception.
+
+    It has one block at a time; after the block it may be entered again, for another transaction.
+    """
 
     def __enter__(self) -> Transaction:
 

@@ -7,14 +7,19 @@ from types import TracebackType
 
 from magnetar.transactions.transaction import Transaction
 from magnetar.transactions.transaction_block import TransactionBlock
+from magnetar_core.errors import InvalidTxnState
 
 
 class TransactionScope:
-    """Begins a transaction on entry. Commits on exit, and aborts on an exception."""
+    """Begins a transaction on entry. Commits on exit, and aborts on an exception.
+
+    It has one block at a time; after the block it may be entered again, for another transaction.
+    """
 
     def __init__(self, begin: Callable[[], Awaitable[Transaction]]) -> None:
         self._begin = begin
         self._transaction: Transaction | None = None
+        self._is_entered = False
 
     @property
     def block(self) -> TransactionBlock:
@@ -23,7 +28,16 @@ class TransactionScope:
         return self._transaction.block
 
     async def __aenter__(self) -> Transaction:
-        self._transaction = await self._begin()
+        if self._is_entered:
+            raise InvalidTxnState(
+                "the block of this scope is open: call client.transaction() once for each block"
+            )
+        self._is_entered = True
+        try:
+            self._transaction = await self._begin()
+        except BaseException:
+            self._is_entered = False
+            raise
         return await self._transaction.__aenter__()
 
     async def __aexit__(
@@ -33,4 +47,7 @@ class TransactionScope:
         traceback: TracebackType | None,
     ) -> None:
         assert self._transaction is not None
-        await self._transaction.__aexit__(kind, error, traceback)
+        try:
+            await self._transaction.__aexit__(kind, error, traceback)
+        finally:
+            self._is_entered = False

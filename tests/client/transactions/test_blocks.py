@@ -296,6 +296,28 @@ def test_an_inner_block_is_a_transaction_of_its_own() -> None:
     scene(test)
 
 
+def test_a_scope_has_one_block_at_a_time() -> None:
+    """A second block took the place of the first, whose transaction then stayed open, unsaid."""
+
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        (partition,) = cluster.topic("out")
+        scope = client.transaction()
+        async with scope as outer:
+            await outer.send("out", b"1")
+            with pytest.raises(InvalidTxnState, match="once for each block"):
+                async with scope:
+                    pass
+        assert outer.status is TransactionStatus.COMMITTED
+        cluster.play.when("new_txn").once(InvalidTxnState())
+        with pytest.raises(InvalidTxnState):
+            await scope.__aenter__()
+        async with scope as later:
+            await later.send("out", b"2")
+        assert partition.messages == [b"1", b"2"]
+
+    run(test)
+
+
 def test_a_transaction_that_the_program_begins_has_a_block_when_it_is_used_as_one() -> None:
     async def test(scene: Scene) -> None:
         txn = await scene.client.begin_transaction()
