@@ -258,8 +258,11 @@ class Runtime:
                 self._report("a part of the client could not fail", second)
 
     def fail(self, error: MagnetarError) -> None:
-        """Fail the client as a whole: everybody who waits is told, and later calls raise it."""
-        if self.failure is None:
+        """Fail the client as a whole: everybody who waits is told, and later calls raise it.
+
+        ClientClosed is no failure: a part of the client began to work while the client closed.
+        """
+        if self.failure is None and not isinstance(error, ClientClosed):
             self.failure = error
             log.critical("the client failed: %s", error)
             self.fail_each([self.on_failed], error)

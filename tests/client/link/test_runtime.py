@@ -56,8 +56,13 @@ def test_whoever_is_cancelled_while_they_wait_for_a_task_is_cancelled_alone() ->
 
 
 @pytest.mark.filterwarnings("error")
-def test_a_closed_client_begins_nothing_more_in_the_background() -> None:
-    """A task that began after the others were cancelled ran for ever: nobody cancelled it."""
+def test_a_closed_client_begins_nothing_more_in_the_background(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A task that began after the others were cancelled ran for ever: nobody cancelled it.
+
+    Then it was refused, and the log of an application that ended said "the client failed".
+    """
 
     async def test() -> None:
         runtime = new_runtime()
@@ -67,6 +72,10 @@ def test_a_closed_client_begins_nothing_more_in_the_background() -> None:
         assert early.cancelled()
         with pytest.raises(ClientClosed):
             await runtime.spawn(for_ever(), "late", awaited)
+        with pytest.raises(ClientClosed):
+            await runtime.spawn(for_ever(), "later", runtime.fail)
+        assert runtime.failure is None
+        assert not caplog.messages
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
     virtual_time.run(test())
