@@ -11,9 +11,9 @@ from tests.client.several_brokers import FIRST, SECOND, THIRD, SeveralBrokers, r
 from tests.fake_link import FakeLink
 from tests.playbook import HOLD
 
-from magnetar import Client, ClientClosed
-from magnetar_core.errors import Gone, LogUnavailable, TopicNotFound
-from magnetar_core.ids import TxnID
+from magnetar import Client, ClientClosed, ProducerDescription
+from magnetar_core.errors import Gone, InvalidArgument, LogUnavailable, TopicNotFound
+from magnetar_core.ids import PartitionName, TxnID
 from magnetar_core.wire import service_pb2, topic_pb2
 
 PATIENT = dataclasses.replace(FAST, operation_timeout_ms=20_000, request_timeout_ms=20_000)
@@ -221,6 +221,17 @@ def test_hanging_transactions_are_looked_for_at_all_brokers_or_not_at_all() -> N
         cluster.net.break_links()
         with pytest.raises(LogUnavailable, match=SECOND):
             await client.admin.transactions.find_hanging("t")
+
+    run_with(test)
+
+
+def test_what_has_no_transaction_does_not_hang() -> None:
+    """It raised an AssertionError: the fuzzer at real servers found that."""
+
+    async def test(cluster: SeveralBrokers, client: Client) -> None:
+        plain = ProducerDescription(PartitionName("t", 1, 7), "", 5, -1, 3, 0, None, 0, 0)
+        with pytest.raises(InvalidArgument, match="producer 5 has no open transaction on t-part"):
+            await client.admin.transactions.abort_hanging(plain)
 
     run_with(test)
 

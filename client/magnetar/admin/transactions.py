@@ -20,6 +20,7 @@ from magnetar.link.requests import Requests
 from magnetar.link.topic_route import TopicRoute
 from magnetar.link.whole_topics import all_of
 from magnetar_core.errors import (
+    InvalidArgument,
     MagnetarError,
     TxnForgotten,
     TxnNotFound,
@@ -327,12 +328,16 @@ class TransactionAdmin:
         Args:
             hanging: an answer of describe_producers or find_hanging; start and epoch must match.
         Raises:
+            InvalidArgument: it has no transaction: this describes sends outside of transactions.
             InvalidTxnState: the transaction is open or committing at its coordinator, or it is not
                 open at the participant with this start and epoch. No effect.
             TxnNotFound: no coordinator has ever issued this TxnID. No effect.
         Source: KIP-664, Aborting Transactions.
         """
-        assert hanging.txn_id is not None
+        if hanging.txn_id is None:
+            raise InvalidArgument(
+                f"producer {hanging.producer_id} has no open transaction on {hanging.partition}"
+            )
         coordinator = await self._cluster.coordinator_of(hanging.txn_id)
         await coordinator.request(
             transaction_pb2.CommandAbortHangingTxn(

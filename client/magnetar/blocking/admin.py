@@ -526,6 +526,7 @@ class TransactionAdmin(Facade[AsyncTransactionAdmin]):
         Args:
             hanging: an answer of describe_producers or find_hanging; start and epoch must match.
         Raises:
+            InvalidArgument: it has no transaction: this describes sends outside of transactions.
             InvalidTxnState: the transaction is open or committing at its coordinator, or it is not
                 open at the participant with this start and epoch. No effect.
             TxnNotFound: no coordinator has ever issued this TxnID. No effect.
