@@ -60,8 +60,9 @@ class OpenClient:
         self._runtime.fail_each([part.fail for part in parts], error)
 
     async def close(self) -> None:
-        """Close everything: see Client.close."""
+        """Close everything: see Client.close. A second call waits for the end of the first."""
         if self._runtime.is_closing:
+            await self._ended.wait()
             return
         self._runtime.is_closing = True
         try:
@@ -94,7 +95,6 @@ class OpenClient:
                 await self.producers.drain()
                 lost = self.producers.unstored()
                 await self.close()
-                await self._ended.wait()
         except TimeoutError:
             pass
         return self.producers.unstored() if lost is None else lost

@@ -9,8 +9,10 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 from tests.client.fakes import FakeCluster, connect
+from tests.playbook import HOLD
 from tests.virtual_loop import VirtualLoop
 from tests.virtual_time import run, time_passes
+from tests.waiting import turns
 
 from magnetar import Client, DeadLetterPolicy
 
@@ -142,5 +144,28 @@ def test_a_closed_object_leaves_nothing_behind(name: str) -> None:
         cluster = FakeCluster()
         async with await connect(cluster) as client:
             await test(cluster, client)
+
+    run(scenario())
+
+
+def test_a_second_close_ends_with_the_first() -> None:
+    """It returned at once, and the program ended the event loop on which the first one flushed."""
+
+    async def scenario() -> None:
+        cluster = FakeCluster()
+        client = await connect(cluster)
+        (partition,) = cluster.topic("t")
+        producer = await client.create_producer("t")
+        cluster.play.when("send").always(HOLD)
+        producer.send_nowait(b"x")
+        closing = [asyncio.create_task(client.close()) for _ in range(2)]
+        await cluster.play.holds(1)
+        await turns()
+        assert not any(one.done() for one in closing)
+        cluster.play.release()
+        await closing[1]
+        assert partition.messages == [b"x"]
+        assert not cluster.net.links
+        await closing[0]
 
     run(scenario())
