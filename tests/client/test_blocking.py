@@ -160,7 +160,38 @@ def test_a_call_of_another_thread_ends_with_the_client(has_begun: bool) -> None:
         closer = Caller(loop.close)
     assert closer.ended()
     assert caller.ended()
-    assert isinstance(caller.error, ClientClosed)
+    assert isinstance(caller.error, OutcomeUnknown)
+
+
+def test_a_call_that_is_answered_as_the_client_closes_returns_the_answer() -> None:
+    """It raised ClientClosed, "No effect", and a message was stored: fuzzed at real servers."""
+    loop = LoopThread()
+    waiting, holding, may_go_on = (threading.Event() for _ in range(3))
+    answered = asyncio.Event()
+
+    async def work() -> str:
+        answer = asyncio.ensure_future(answered.wait())
+        waiting.set()
+        await asyncio.shield(answer)
+        return "stored"
+
+    def hold() -> None:
+        holding.set()
+        may_go_on.wait(PATIENCE_S)
+
+    answers: list[str] = []
+    caller = Caller(lambda: answers.append(loop.wait(work())))
+    assert waiting.wait(PATIENCE_S)
+    # The answer and the end of the loop come at the same moment.
+    loop.post(hold)
+    assert holding.wait(PATIENCE_S)
+    loop.post(answered.set)
+    closer = Caller(loop.close)
+    wait_until(lambda: loop._running._closed)
+    may_go_on.set()
+    assert closer.ended()
+    assert caller.ended()
+    assert answers == ["stored"]
 
 
 @pytest.mark.filterwarnings("error")

@@ -29,6 +29,7 @@ from magnetar import process_end
 from magnetar.errors import ClientClosed, UsedAfterFork, WrongEventLoop
 from magnetar.open_client import OpenClient
 from magnetar_core.clock import SystemClock
+from magnetar_core.errors import OutcomeUnknown
 from magnetar_core.forks import belongs_here
 
 T = TypeVar("T")
@@ -37,6 +38,8 @@ T = TypeVar("T")
 EXIT_WITHIN_S = 5.0
 # What a loop may take beyond that to notice that its time is up.
 EXIT_GRACE_S = 1.0
+# How long calls may take to return what the close of the client has answered.
+END_WITHIN_S = 1.0
 
 TITLE = "magnetar.blocking.Client"
 
@@ -65,7 +68,8 @@ class LoopThread:
 
         Raises:
             UsedAfterFork: the loop's thread lives in the parent process only.
-            ClientClosed: the client is closed, or was closed before the work had ended.
+            ClientClosed: the client is closed.
+            OutcomeUnknown: the client was closed before the work had ended.
             WrongEventLoop: the caller is on the loop, and would wait for itself.
         """
         return self._running.wait(work)
@@ -181,7 +185,10 @@ class RunningLoop:
         try:
             return future.result()
         except concurrent.futures.CancelledError:
-            self.check()
+            if self._closed:
+                raise OutcomeUnknown(
+                    "the client was closed before this call had ended; it may have happened"
+                ) from None
             raise
         except BaseException:
             future.cancel()
@@ -309,8 +316,13 @@ def _end_of_worker() -> None:
 
 
 async def _end_all() -> None:
-    """Cancel what other threads still wait for, as asyncio.Runner does at its end."""
+    """Let what other threads wait for end; the close of the client has answered all of it.
+
+    What does not end is cancelled, as asyncio.Runner does at its end.
+    """
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    if tasks:
+        _, tasks = await asyncio.wait(tasks, timeout=END_WITHIN_S)
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
