@@ -153,6 +153,9 @@ class Calls:
             txn=txn if isinstance(txn, Transaction) else None,
             shown=described(given),
             may_time_out="timeout_s" in given or step.method == "poll",
+            ended_txn_id=given.get("txn_id")
+            if (step.kind, step.method) == ("TransactionAdmin", "end")
+            else None,
         )
         return Call(
             record,

@@ -60,6 +60,7 @@ class Record:
         txn: the transaction in which the call was made.
         contents: the messages that it was given; None for one that cannot be stored.
         began, ended: when, by the count of all beginnings and ends.
+        ended_txn_id: the transaction that an administrator ends with this call.
     """
 
     step: Step | None
@@ -73,6 +74,7 @@ class Record:
     error: BaseException | None = None
     was_cancelled: bool = False
     may_time_out: bool = False
+    ended_txn_id: object = None
 
     @property
     def succeeded(self) -> bool:
@@ -182,6 +184,8 @@ class Ledger:
         tried = {number for one in calls for number in numbers_of(one)}
         if any(one.method in ("leave", "withdraw") for one in records):
             return  # Somebody else decides.
+        if txn.has_begun and any(one.ended_txn_id == txn.txn_id for one in self.records):
+            return  # An administrator decides, whatever has failed here.
         told = "\n  ".join(map(str, records))
         if txn.status in COMMITTED:
             lost = accepted - found.keys()

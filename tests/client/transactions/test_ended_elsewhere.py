@@ -16,6 +16,7 @@ from magnetar import (
     Client,
     InvalidTxnState,
     Message,
+    TopicNotFound,
     TransactionStatus,
 )
 from magnetar_core.errors import MagnetarError, TxnForgotten, TxnNotFound
@@ -327,5 +328,23 @@ def test_a_block_that_ends_while_the_client_closes_says_that_it_is_not_committed
             await block()
         await closing[0]
         assert not cluster.topics["t"][1][0].messages
+
+    run(test)
+
+
+def test_a_commit_says_if_an_administrator_has_committed_what_has_failed_here() -> None:
+    """It raised CommitRefused, "was aborted", so that its caller did the same work twice."""
+
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        (partition,) = cluster.topic("flights")
+        txn = await client.begin_transaction()
+        await txn.send("flights", b"1")
+        with pytest.raises(TopicNotFound):
+            await txn.send("nowhere", b"2")
+        cluster.end(txn.txn_id, commit=True)
+        with pytest.raises(InvalidTxnState, match="was committed by an administrator, although"):
+            await txn.commit()
+        assert txn.status is TransactionStatus.COMMITTED
+        assert partition.messages == [b"1"]
 
     run(test)
