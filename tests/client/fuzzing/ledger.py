@@ -184,8 +184,8 @@ class Ledger:
         tried = {number for one in calls for number in numbers_of(one)}
         if any(one.method in ("leave", "withdraw") for one in records):
             return  # Somebody else decides.
-        if txn.has_begun and any(one.ended_txn_id == txn.txn_id for one in self.records):
-            return  # An administrator decides, whatever has failed here.
+        if txn.has_begun and any(self._decides(one, txn) for one in self.records):
+            return  # Whatever has failed here.
         told = "\n  ".join(map(str, records))
         if txn.status in COMMITTED:
             lost = accepted - found.keys()
@@ -210,6 +210,15 @@ class Ledger:
         has_succeeded = any(one.method in ("commit", "block") and one.succeeded for one in records)
         if has_succeeded and txn.status not in COMMITTED:
             raise Wrong(f"commit() has succeeded, and it is not committed:\n  {told}")
+
+    @staticmethod
+    def _decides(record: Record, txn: Transaction) -> bool:
+        """Whether an administrator, or another member of a named transaction, made this call."""
+        other = record.txn
+        if other is None:
+            return record.ended_txn_id == txn.txn_id
+        is_shared = other is not txn and other.has_begun and other.txn_id == txn.txn_id
+        return is_shared and record.method in ENDS
 
     def counts(self) -> Counter[str]:
         """How many calls there were, by the method."""
