@@ -303,16 +303,18 @@ class GroupConsumer(ConsumerBase):
             return
         self._closing = True
         self._on_close(self)
-        await self._callbacks.close()
-        self._closed = True
-        self._take_the_long_way()
+        try:
+            await self._callbacks.close()
+        finally:
+            # At once: a close that is cancelled does not reach its end.
+            self._closed = True
+            self._note_change()
         if self._dead_letters is not None:
             await self._dead_letters.close()
         await self._receivers.close()
         if leave is None:
             leave = not self._settings.instance_id
         await self._memberships.close(leave=leave)
-        self._note_change()
 
     # The base class calls these.
 

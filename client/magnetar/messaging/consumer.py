@@ -140,12 +140,12 @@ class Consumer(ConsumerBase):
         if self._closed:
             return
         self._closed = True
-        self._take_the_long_way()
+        # At once: a close that is cancelled does not reach its end.
+        self._note_change()
         self._on_close(self)
         if self._dead_letters is not None:
             await self._dead_letters.close()
         await asyncio.gather(*(receiver.close() for receiver in self._order))
-        self._note_change()
 
     def _receiver_of(self, message: Acknowledged) -> PartitionReceiver:
         return self._receiver(message.partition)

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from tests.client.fakes import FAST, FakeCluster, connect, run
 from tests.virtual_time import time_passes
-from tests.waiting import until
+from tests.waiting import for_ever, until
 
 from magnetar import (
     Client,
+    ClientClosed,
     FencedInstance,
     GroupConsumer,
     IllegalGeneration,
@@ -176,6 +177,30 @@ def test_a_callback_may_still_acknowledge_what_is_asked_back() -> None:
         (gone,) = other.assignment
         assert cluster.cursors["orders", GROUP, gone.partition].acked == {0, 1, 2}
         receiving.cancel()
+
+    run(test)
+
+
+def test_a_close_that_is_cancelled_in_a_callback_ends_a_waiting_receive() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        orders(cluster)
+        revoked = asyncio.Event()
+
+        async def on_revoked(_: list[TopicPartition]) -> None:
+            revoked.set()
+            await for_ever()
+
+        consumer = await join(client, on_revoked=on_revoked)
+        await gather(consumer, 6)
+        waiting = asyncio.create_task(consumer.receive())
+        closing = asyncio.create_task(consumer.close())
+        await revoked.wait()
+        assert not waiting.done()
+        closing.cancel()
+        with pytest.raises(ClientClosed):
+            await waiting
+        with pytest.raises(asyncio.CancelledError):
+            await closing
 
     run(test)
 

@@ -462,6 +462,24 @@ def test_closing_confirms_acks_and_gives_the_rest_back() -> None:
     run(test)
 
 
+def test_a_close_that_is_cancelled_ends_a_waiting_receive() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("flights")
+        consumer = await client.subscribe("flights", "s")
+        waiting = asyncio.ensure_future(consumer.receive())
+        await turns()
+        closing = asyncio.ensure_future(consumer.close())
+        # One turn: it has begun, and its partitions have not.
+        await turns()
+        closing.cancel()
+        with pytest.raises(ClientClosed):
+            await waiting
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+
+    run(test)
+
+
 def test_reading_needs_no_subscription() -> None:
     async def test(cluster: FakeCluster, client: Client) -> None:
         cluster.topic("flights")
