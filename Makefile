@@ -53,8 +53,6 @@ $(INSTALLED): pyproject.toml constraints.txt
 		echo "$$chosen -m venv $(VENV)"; "$$chosen" -m venv $(VENV); \
 	fi
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[server,dev,spark-connect,tables]'
-	@# Spark looks along the path for its formats, and an editable install is not on it.
-	@$(BIN)/python -c 'import sysconfig; open(sysconfig.get_path("purelib") + "/magnetar_pipeline.pth", "w").write("$(CURDIR)/pipeline\n")'
 	@touch $@
 
 .PHONY: install
@@ -156,6 +154,20 @@ compose-test: $(INSTALLED) ## deploy/compose for real: build, start, use, kill, 
 sbom: $(INSTALLED) ## What the server's environment consists of, as CycloneDX: sbom.json
 	$(BIN)/python tools/sbom.py sbom.json
 
+.PHONY: release
+release: $(VENV)/.release-installed ## Wheel, sdist, sbom and checksums of this commit: dist/
+	$(BIN)/python tools/release.py dist
+	$(BIN)/python -m twine check --strict dist/*.whl dist/*.tar.gz
+
+$(VENV)/.release-installed: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[release]'
+	@touch $@
+
+.PHONY: release-check
+release-check: $(INSTALLED) $(DEMO_FLIGHTS) ## The wheel of dist/ in new environments: pages, the demo, the SDK's tests
+	cd dist && sha256sum --check --quiet SHA256SUMS
+	TESTED_WHEEL=$$(echo $(CURDIR)/dist/*.whl) $(BIN)/python -m pytest -n 0 -o faulthandler_timeout=0 tests/deploy/test_install.py $(ARGS)
+
 .PHONY: bench
 bench: $(INSTALLED) ## The canonical workload; ARGS="..." for others
 	$(BIN)/python -m benchmarks $(ARGS)
@@ -172,7 +184,6 @@ bench-peers: $(INSTALLED) ## Magnetar beside Kafka and Pulsar, which are fetched
 clean: ## Remove caches and builds
 	rm -rf build dist .docs .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name '.venv*' -prune -o -name .compose -prune -o -name .peers -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
-	find . -name '.venv*' -prune -o -name .compose -prune -o -name .peers -prune -o -name '*.egg-info' -type d -prune -exec rm -rf {} +
 
 .PHONY: distclean
 distclean: clean ## Remove .venv, those of other Pythons, the demo's data, built images, peers too

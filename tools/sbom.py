@@ -42,8 +42,8 @@ def needed() -> set[str]:
     return {name for name, _ in seen} - {"magnetar"}
 
 
-def bill() -> dict[str, Any]:
-    """The bill, with those components only that a server needs."""
+def bill(version: str = VERSION) -> dict[str, Any]:
+    """The bill of this version, with those components only that a server needs."""
     done = subprocess.run(
         [
             *(sys.executable, "-m", "cyclonedx_py", "environment", sys.executable),
@@ -63,7 +63,7 @@ def bill() -> dict[str, Any]:
     kept = [one for one in whole["components"] if canonicalize_name(one["name"]) in wanted]
     kept.sort(key=lambda one: str(one["name"]).lower())
     main = whole["metadata"]["component"]
-    main["version"] = VERSION
+    main["version"] = version
     refs = {main["bom-ref"], *(one["bom-ref"] for one in kept)}
     dependencies = []
     for one in whole["dependencies"]:

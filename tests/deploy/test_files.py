@@ -242,11 +242,11 @@ def test_versions_and_packages_are_those_of_the_project() -> None:
 def test_images_are_built_from_every_package_and_nothing_else() -> None:
     """A new top-level folder with a package must be let into the build."""
     with (ROOT / "pyproject.toml").open("rb") as file:
-        setuptools = tomllib.load(file)["tool"]["setuptools"]
+        packages = tomllib.load(file)["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
     ignored = (ROOT / ".dockerignore").read_text().splitlines()
     assert ignored[1] == "*"
     admitted = {line[1:] for line in ignored if line.startswith("!")}
-    assert admitted >= set(setuptools["packages"]["find"]["where"])
+    assert admitted >= {str(Path(package).parent) for package in packages}
     assert not admitted & {"tests", ".git", "data", ".demo"}
 
 

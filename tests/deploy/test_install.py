@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
-from tests.deploy.wheels import ROOT, TIMEOUT_S, Install, environment, run
+from tests.deploy.wheels import ROOT, TIMEOUT_S, Install, environment, install_wheel, run
+from tests.pages.following import PROGRAMS, search_path
+from tests.pages.pages import NEEDS, follow, skip_without_programs
 
 from magnetar_core.version import VERSION
 
@@ -22,6 +25,15 @@ NOT_OF_THE_SDK = (
     "psutil",
     "pyspark",
 )
+# As in README.md. Spark's part is in test_newcomer.py, and needs another extra.
+DEMO = ("magnetar", "demo", "--no-spark")
+DEMO_FLIGHTS = ROOT / ".demo" / "flights.csv"
+# Other packages that tests/client imports, directly or through tests of other folders.
+TOOLS_OF_TESTS = (
+    *("pytest", "pytest-randomly", "pytest-xdist", "hypothesis", "freezegun", "gevent"),
+    *("cryptography", "numpy", "psycopg[binary]", "sqlalchemy"),
+)
+LONG_S = 1_800
 
 
 def test_the_sdk_needs_no_other_part_and_the_program_says_which_one_is_missing(
@@ -55,8 +67,8 @@ def test_the_sdk_needs_no_other_part_and_the_program_says_which_one_is_missing(
     assert "pip install 'magnetar[server]'" in line
 
 
-def test_servers_start_and_the_readmes_program_runs(install: Install, tmp_path: Path) -> None:
-    programs = install("[server]")
+def test_servers_start_and_the_readmes_program_runs(server_programs: Path, tmp_path: Path) -> None:
+    programs = server_programs
     ready = tmp_path / "ready.json"
     command = [str(programs / "magnetar"), "standalone", "--port", "0"]
     command += ["--data-dir", str(tmp_path / "data")]
@@ -94,3 +106,42 @@ def test_what_spark_needs_comes_with_its_extra(install: Install, tmp_path: Path)
         "print(importlib.util.find_spec('click'))"
     )
     assert run(programs / "python", "-c", code, cwd=tmp_path).strip() == "None"
+
+
+@pytest.mark.soak
+def test_the_readme(server_programs: Path, tmp_path: Path) -> None:
+    """Follow its commands and its program, twice, as tests/pages does with the sources."""
+    skip_without_programs("README.md")
+    for program in NEEDS["README.md"].programs:
+        found = shutil.which(program, path=search_path(PROGRAMS))
+        assert found is not None
+        (tmp_path / program).symlink_to(found)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", search_path(tmp_path))
+        (tmp_path / "page").mkdir()
+        follow("README.md", tmp_path / "page", server_programs)
+
+
+@pytest.mark.soak
+def test_the_demo(server_programs: Path, tmp_path: Path) -> None:
+    """A tenth of the flights, with all kills of servers and workers."""
+    if not DEMO_FLIGHTS.exists():
+        pytest.skip("`make demo` has not fetched the flights")
+    program, *arguments = DEMO
+    options = ("--flights", DEMO_FLIGHTS, "--limit", "33000")
+    run(server_programs / program, *arguments, *options, cwd=tmp_path, timeout_s=LONG_S)
+
+
+@pytest.mark.soak
+def test_the_tests_of_the_sdk(wheel: Path, tmp_path: Path) -> None:
+    """They are copied to a folder without the product's packages, so that they import the wheel."""
+    programs = install_wheel(wheel, tmp_path / "environment", "[server]", *TOOLS_OF_TESTS)
+    checkout = tmp_path / "checkout"
+    for name in ("tests", "tools"):
+        shutil.copytree(ROOT / name, checkout / name, ignore=shutil.ignore_patterns("__pycache__"))
+    # The settings of pytest, and no package beside it.
+    shutil.copy(ROOT / "pyproject.toml", checkout)
+    origin = run(programs / "python", "-c", "import magnetar; print(magnetar)", cwd=checkout)
+    assert str(programs.parent) in origin
+    command = (programs / "python", "-m", "pytest", "-q", "-n", "2", "-m", "not soak")
+    run(*command, "tests/client", cwd=checkout, timeout_s=LONG_S)

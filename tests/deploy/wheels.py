@@ -1,4 +1,4 @@
-"""The wheel, and environments that have nothing else."""
+"""The sources of a wheel, and environments that have nothing else."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import os
 import shutil
 import subprocess
 import sys
-import tarfile
-import tomllib
 import venv
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-from tests.archives import unpack
-
-from magnetar_core.version import VERSION
+from tests.docs.test_links import tracked
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 300
+# Downloads and a busy machine.
+INSTALL_S = 1_200
+# The time of the files in wheels of tests: 2026-01-01.
+EPOCH_S = 1_767_225_600
 
+# Takes an extra, such as "[cli]"; returns the folder of programs.
 Install = Callable[..., Path]
 
 
@@ -54,37 +54,27 @@ def pip(python: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=TIMEOUT_S,
+        timeout=INSTALL_S,
     )
 
 
-def build_wheel(folder: Path) -> Path:
-    """Build it from the source distribution, which is made from what git knows and nothing else.
+def copy_sources(folder: Path) -> Path:
+    """Copy what git knows, changed files as they are now. Returns the folder."""
+    for name in tracked():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, folder / name)
+    return folder
 
-    Skips where no package index answers.
+
+def install_wheel(wheel: Path, folder: Path, extra: str = "", *packages: str) -> Path:
+    """Install the wheel with what an extra needs, and other packages, into an environment.
+
+    Returns:
+        The folder of its programs.
     """
-    with (ROOT / "pyproject.toml").open("rb") as file:
-        requirements = tomllib.load(file)["build-system"]["requires"]
-    builder = new_environment(folder / "builder")
-    done = pip(builder, *requirements)
-    if done.returncode != 0:
-        pytest.skip(f"no package index answers: {done.stderr.strip().splitlines()[-1]}")
-    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
-    for name in run(*command, cwd=ROOT).splitlines():
-        if (ROOT / name).is_file():
-            (folder / "source" / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, folder / "source" / name)
-    build = "import sys; from setuptools import build_meta; build_meta.build_{}(sys.argv[1])"
-    run(builder, "-c", build.format("sdist"), folder, cwd=folder / "source")
-    (sdist,) = folder.glob("*.tar.gz")
-    with tarfile.open(sdist) as archive:
-        unpack(archive, folder / "unpacked")
-    run(
-        builder,
-        "-c",
-        build.format("wheel"),
-        folder,
-        cwd=folder / "unpacked" / f"magnetar-{VERSION}",
-    )
-    (made,) = folder.glob("*.whl")
-    return made
+    python = folder / "bin" / "python"
+    if not folder.exists():
+        new_environment(folder)
+    done = pip(python, f"{wheel}{extra}", *packages)
+    assert done.returncode == 0, done.stderr[-2_000:]
+    return folder / "bin"
