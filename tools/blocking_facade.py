@@ -360,6 +360,8 @@ class _Module:
             helper = "on_a_thread"
         elif annotation.startswith("Callable["):
             return f"calls.here({name})"
+        elif annotation == "Consumer | GroupConsumer":
+            helper = "inner_or_other"
         elif _facade_in(annotation) is not None:
             helper = "inner_if_given" if "None" in annotation else "inner_of"
         if not helper:

@@ -9,12 +9,22 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
-from tests.client.fakes import BROKER_ADDRESS, FAST, FakeCluster
+from tests.client.fakes import BROKER_ADDRESS, FAST, FakeCluster, connect
 from tests.forking import in_child
 from tests.playbook import BREAK
 from tests.waiting import PATIENCE_S, for_ever, wait_until
 
-from magnetar import ClientClosed, TopicNotFound, TransactionStatus, UsedAfterFork, blocking
+from magnetar import (
+    ClientClosed,
+    CommitRefused,
+    Consumer,
+    InvalidArgument,
+    TopicNotFound,
+    TransactionStatus,
+    UsedAfterFork,
+    WrongEventLoop,
+    blocking,
+)
 from magnetar.blocking.loop_thread import LoopThread
 from magnetar_core.errors import LogUnavailable, OutcomeUnknown
 
@@ -337,3 +347,25 @@ def test_a_forked_child_gets_no_message_and_acknowledges_none(client: blocking.C
 
     assert in_child(work) == 0
     assert consumer.receive().offset == 3
+
+
+def test_a_wrong_consumer_fails_the_transaction(
+    cluster: FakeCluster, client: blocking.Client
+) -> None:
+    """It was refused before the transaction heard of it, and the commit succeeded."""
+    client.admin.topics.create("flights")
+    others = asyncio.run(an_asyncio_consumer(cluster))
+    for consumer in (None, "flights", others):
+        producer: Any = client.transactional_producer()
+        producer.begin()
+        producer.send("flights", b"x")
+        with pytest.raises((InvalidArgument, WrongEventLoop)):
+            producer.acknowledge(consumer, [])
+        with pytest.raises(CommitRefused):
+            producer.commit()
+    assert cluster.topics["flights"][1][0].messages == []
+
+
+async def an_asyncio_consumer(cluster: FakeCluster) -> Consumer:
+    other = await connect(cluster)
+    return await other.subscribe("flights", "s")

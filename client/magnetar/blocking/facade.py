@@ -60,6 +60,14 @@ def inner_of(facade: Facade[T]) -> T:
     return facade.inner
 
 
+def inner_or_other(given: Facade[T]) -> T:
+    """Return the asyncio object. What is none is refused by the call itself.
+
+    So the transaction of the call hears of it, and fails.
+    """
+    return given.inner if isinstance(given, Facade) else given
+
+
 @overload
 def inner_if_given(facade: Facade[T] | None) -> T | None: ...
 

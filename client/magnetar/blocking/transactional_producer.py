@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 
 from magnetar.blocking.consumer import Consumer
-from magnetar.blocking.facade import Facade, inner_of
+from magnetar.blocking.facade import Facade, inner_of, inner_or_other
 from magnetar.blocking.group_consumer import GroupConsumer
 from magnetar.blocking.transaction import Transaction
 from magnetar.message import Message
@@ -169,7 +169,7 @@ class TransactionalProducer(Facade[AsyncTransactionalProducer]):
             InvalidTxnState: no transaction is open.
             MagnetarError: as Consumer.ack.
         """
-        self._loop.wait(self.inner.acknowledge(inner_of(consumer), messages))
+        self._loop.wait(self.inner.acknowledge(inner_or_other(consumer), messages))
 
     def send_offsets_to_transaction(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Acknowledge in the transaction all messages that the consumer received below offsets.
