@@ -104,10 +104,7 @@ class RocksStore:
         self._resolvers = dict.fromkeys(payload_families, value_files.resolve)
         self._snapshots: weakref.WeakSet[RocksSnapshot] = weakref.WeakSet()
         self._background = Background(
-            database,
-            list(self._families.values()),
-            [self._families[name] for name in payload_families],
-            flushes=not late_syncs,
+            database, list(self._families.values()), flushes=not late_syncs
         )
         self._flushes: Flushes | None = None
         if late_syncs:

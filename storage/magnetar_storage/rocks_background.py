@@ -1,4 +1,4 @@
-"""Background work of RocksDB: when it collects garbage, lets go of its logs, and must pause.
+"""Background work of RocksDB: when it lets go of its logs, and when it must pause.
 
 A compaction that meets a damaged block fails, and RocksDB repeats it a second later, for ever. So
 after a failure all compactions rest for a while: rows are still written and read, from more files.
@@ -18,11 +18,6 @@ from typing import Final
 
 import rocksdict
 
-from magnetar_storage.blob_garbage import (
-    AGE_CUTOFF_COLLECTING,
-    AGE_CUTOFF_LEAVING,
-    is_to_collect,
-)
 from magnetar_storage.rocks_options import LOGS_BYTES_HELD_MAX
 from magnetar_storage.store_files import logs_bytes
 
@@ -55,7 +50,6 @@ class Background:
         self,
         database: rocksdict.Rdict,
         families: Sequence[rocksdict.Rdict],
-        payload_families: Sequence[rocksdict.Rdict],
         *,
         flushes: bool = True,
     ) -> None:
@@ -63,15 +57,11 @@ class Background:
 
         Args:
             families: all that are in use.
-            payload_families: those of them with blob files.
             flushes: whether families are flushed here; else the store does it.
         """
         self.error_count = 0
         self._database = database
         self._families = list(families)
-        self._payload_families = list(payload_families)
-        # Indexes of the families whose compactions collect garbage.
-        self._collecting: set[int] = set()
         self._resting_until: float | None = None
         self._next_look = 0.0
         self._next_release = 0.0
@@ -83,14 +73,12 @@ class Background:
             return
         self._next_look = now_seconds + LOOK_INTERVAL_SECONDS
         self._look_at_errors(now_seconds)
-        self._look_at_garbage()
         if self._flushes:
             self._look_at_logs(now_seconds)
 
     def close(self) -> None:
         """Drop the references to the families: RocksDB is closed when nobody holds them."""
         self._families.clear()
-        self._payload_families.clear()
 
     def _look_at_errors(self, now_seconds: float) -> None:
         count = self._database.property_int_value(_ERRORS) or 0
@@ -112,19 +100,6 @@ class Background:
     def _set(self, options: dict[str, str]) -> None:
         for rows in self._families:
             rows.set_options(options)
-
-    def _look_at_garbage(self) -> None:
-        for place, rows in enumerate(self._payload_families):
-            collecting = place in self._collecting
-            wanted = is_to_collect(
-                rows.property_int_value("rocksdb.live-blob-file-size") or 0,
-                rows.property_int_value("rocksdb.live-blob-file-garbage-size") or 0,
-                collecting=collecting,
-            )
-            if wanted != collecting:
-                cutoff = AGE_CUTOFF_COLLECTING if wanted else AGE_CUTOFF_LEAVING
-                rows.set_options({"blob_garbage_collection_age_cutoff": str(cutoff)})
-                self._collecting ^= {place}
 
     def _look_at_logs(self, now_seconds: float) -> None:
         if now_seconds < self._next_release:

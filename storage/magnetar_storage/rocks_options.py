@@ -13,7 +13,6 @@ from typing import Final
 import rocksdict
 
 from magnetar_core import descriptors
-from magnetar_storage.blob_garbage import AGE_CUTOFF_LEAVING
 
 # Idle families pin the write-ahead log, and replay runs at about 200 MB/s.
 WAL_BYTES_MAX: Final = 128 << 20
@@ -24,8 +23,9 @@ LOGS_BYTES_HELD_MAX: Final = WAL_BYTES_MAX // 4 * 3
 MEMTABLES_BYTES: Final = 96 << 20
 # Larger ones make the replay of the log longer, and bring nothing.
 ROW_MEMTABLE_BYTES: Final = 8 << 20
-# A payload's memtable holds whole values until its flush moves them to a blob file. Up to three
-# of a family are in memory, two of which are being flushed: with more, writes wait.
+# Batches of less than 4 KiB lie in their rows, so a family of messages fills faster than others. Up
+# to three memtables of a family are in memory, two of which are being flushed: with more, writes
+# wait.
 PAYLOAD_MEMTABLE_BYTES_MAX: Final = 32 << 20
 MEMTABLES_OF_FAMILY: Final = 3
 # RocksDB's default family has few rows, and the limit that RocksDB gives it.
@@ -34,10 +34,6 @@ DEFAULT_MEMTABLE_BYTES: Final = 64 << 20
 _OPEN_TABLES_MAX: Final = 512
 # As good as no limit, for stores that flush by themselves.
 _NO_LIMIT_BYTES: Final = 1 << 50
-
-# Values above this go to blob files, so that compaction moves their keys only.
-BLOB_BYTES_MIN: Final = 4 << 10
-BLOB_FILE_BYTES: Final = 64 << 20
 
 
 # rocksdict has no call for this option, but reads it from a file of options.
@@ -125,21 +121,9 @@ def payload_family_options(
 ) -> rocksdict.Options:
     """Return the options of a family of messages.
 
-    Large values go to blob files, stored as they are.
-
     Args:
         memtables_bytes: of all families. Those of this one take no more, however slow the disk is.
-
-    Clients compress batches, so the store does not.
     """
     options = row_family_options(cache)
     options.set_write_buffer_size(memtable_bytes(memtables_bytes, has_payloads=True))
-    options.set_enable_blob_files(True)
-    options.set_min_blob_size(BLOB_BYTES_MIN)
-    options.set_blob_file_size(BLOB_FILE_BYTES)
-    options.set_blob_compression_type(rocksdict.DBCompressionType.none())
-    options.set_enable_blob_gc(True)
-    # The store changes this when there is garbage.
-    options.set_blob_gc_age_cutoff(AGE_CUTOFF_LEAVING)
-    options.set_blob_gc_force_threshold(0.5)
     return options

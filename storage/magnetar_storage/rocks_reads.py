@@ -1,7 +1,7 @@
 """Reads of RocksDB's rows. A failed read reports the rows that it read before; the store goes on.
 
-Every block, blob and value has a checksum, so damaged rows are never returned as if they were
-right.
+Every block and every value has a checksum, so damaged rows are never returned as
+if they were right.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ LOG: Final = re.compile(r"(\d+)\.log")
 OPTIONS: Final = re.compile(r"OPTIONS-(\d+)")
 VALUES: Final = re.compile(r"(\d+)\.values")
 _MANIFEST = re.compile(r"MANIFEST-(\d+)")
-_CONTENT = re.compile(r"\d+\.(sst|blob|log|values)|MANIFEST-\d+")
+_CONTENT = re.compile(r"\d+\.(sst|log|values)|MANIFEST-\d+")
 
 
 def holds_store(directory: str) -> bool:

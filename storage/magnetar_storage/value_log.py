@@ -1,9 +1,9 @@
 """Large values of a RocksDB store: in files of values, with pointers in their rows.
 
-RocksDB writes each byte of a row to its log, and again to a table or blob file, and computes a
-checksum each time, and another when it reads. A large value is written once instead, and read with
-one call. Everything here happens on the event loop's thread, within calls of the store, so rows do
-not change meanwhile.
+RocksDB writes each byte of a row to its log, and again to a table, and computes a checksum each
+time, and another when it reads. A large value is written once instead, and read with one call.
+Everything here happens on the event loop's thread, within calls of the store, so rows do not change
+meanwhile.
 
 A batch's values are with the operating system before its rows are, and synced before its rows are.
 They may be appended while the batch still grows and the one before is synced (`append_ahead`).

@@ -133,5 +133,5 @@ def test_a_flush_that_fails_does_not_fail_a_sync(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(rocks_background, "LOGS_BYTES_HELD_MAX", 0)
     monkeypatch.setattr(rocks_background, "logs_bytes", lambda directory: 1)
     rows: Any = DamagedRows()
-    background = rocks_background.Background(rows, [rows], [])
+    background = rocks_background.Background(rows, [rows])
     background.look(0.0)

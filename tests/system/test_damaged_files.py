@@ -1,7 +1,7 @@
 """One flipped bit in a server's files: refused at the start, or DataLoss for what it damaged.
 
-A broker and a coordinator fill their stores, are stopped, go on, and are killed: tables, blob
-files, logs and manifests are there. Then one bit is flipped in one file of a copy, and the server
+A broker and a coordinator fill their stores, are stopped, go on, and are killed: tables, files of
+values, logs and manifests are there. Then one bit is flipped in one file of a copy, and the server
 starts on it. It may refuse, and say what to do; or serve, and then everything is right, but for
 DataLoss; nothing is silently missing, and nothing ends the process.
 """
