@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from magnetar.admin.admin_client import AdminClient
 from magnetar.arguments import checked, enum_member
@@ -25,7 +25,6 @@ from magnetar.link.cluster import Cluster
 from magnetar.messaging.consumer import Consumer
 from magnetar.messaging.dead_letters import DeadLetterPolicy
 from magnetar.messaging.producer import Producer
-from magnetar.moved_names import missing
 from magnetar.open_client import OpenClient
 from magnetar.readings import Readings
 from magnetar.transactions.participants import TransactionPart
@@ -64,11 +63,6 @@ class Client(Readings):
     def config(self) -> ClientConfig:
         """The client's settings."""
         return self._runtime.config
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> object:
-            raise missing(self, name)
 
     @checked
     async def create_producer(

@@ -182,7 +182,6 @@ class Readings:
             TopicNotFound: one of the topics does not exist.
             CutUnfinished: commits do not finish in time; the error names them.
             LogUnavailable: a coordinator, or a broker of a partition, does not answer.
-            UnsupportedVersion: a server of an earlier version does not know cuts.
             InvalidArgument: no topics, or more than 10,000 partitions.
         Source: docs/design/0015-cuts.md.
         """

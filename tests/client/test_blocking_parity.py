@@ -173,18 +173,6 @@ def client(cluster: FakeCluster) -> Iterator[blocking.Client]:
         yield client
 
 
-def test_a_name_that_moved_says_where(client: blocking.Client) -> None:
-    async def test(cluster: FakeCluster, client: magnetar.Client) -> None:
-        with pytest.raises(AttributeError, match=r"client\.admin\.topics\.create"):
-            client.create_topic("t")  # type: ignore[attr-defined]
-        with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-            client.nothing  # type: ignore[attr-defined]  # noqa: B018
-
-    run(test)
-    with pytest.raises(AttributeError, match=r"client\.admin\.topics\.create"):
-        client.create_topic("t")  # type: ignore[attr-defined]
-
-
 def test_callbacks_may_use_the_client(cluster: FakeCluster, client: blocking.Client) -> None:
     """On the client's own thread they would wait for themselves."""
     cluster.coordinators = {"coordinator:1": 1, "coordinator:2": 2}

@@ -161,7 +161,7 @@ def test_a_topic_that_is_deleted_in_the_middle_is_not_found() -> None:
 
 @pytest.mark.parametrize("boaster", [FIRST, SECOND, THIRD])
 def test_what_a_broker_tells_of_partitions_of_others_does_not_count(boaster: str) -> None:
-    """A broker of an earlier version, or one whose partition has just moved, tells of all."""
+    """A broker may also tell of partitions that have just moved away from it."""
 
     async def test(cluster: SeveralBrokers, client: Client) -> None:
         fill(cluster)

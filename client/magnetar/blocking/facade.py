@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Generic, ParamSpec, Self, TypeVar, overload
+from typing import Generic, ParamSpec, Self, TypeVar, overload
 
 from magnetar.blocking.loop_thread import LoopThread
 from magnetar.blocking.workers import in_thread
 from magnetar.groups import settings
-from magnetar.moved_names import missing
 from magnetar.topic_partition import TopicPartition
 from magnetar.transactions.transaction_block import NotGiven
 from magnetar_core.errors import InvalidArgument
@@ -37,11 +36,6 @@ class Facade(Generic[Inner]):
     def loop(self) -> LoopThread:
         """The client's thread, for what is built on top of this object."""
         return self._loop
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> object:
-            raise missing(self, name)
 
     def __repr__(self) -> str:
         return f"<blocking {self.inner!r}>"

@@ -19,13 +19,7 @@ from magnetar.link.whole_topics import all_of, ask_partitions
 from magnetar_core import cuts
 from magnetar_core.cut_token import PARTITIONS_MAX
 from magnetar_core.cuts import PartitionCut, TopicCut
-from magnetar_core.errors import (
-    InvalidArgument,
-    LogUnavailable,
-    MagnetarError,
-    QuotaExceeded,
-    UnsupportedVersion,
-)
+from magnetar_core.errors import InvalidArgument, LogUnavailable, MagnetarError, QuotaExceeded
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import broker_pb2, transaction_pb2
 
@@ -125,12 +119,6 @@ class CutTaker:
             (),
             lambda numbers: broker_pb2.CommandListOffsets(topic=topic, partitions=numbers),
         )
-        for one in offsets:
-            if not one.HasField("highest_stamp"):
-                raise UnsupportedVersion(
-                    f"the broker of partition {one.partition} of {topic} does not know cuts:"
-                    " upgrade servers first, then clients"
-                )
         return reply.topic_id, offsets
 
     # Coordinators.
@@ -151,13 +139,6 @@ class CutTaker:
                 timeout_ms=max(0.0, self._remaining_ms()) + ANSWER_MS,
                 patient=wait_ms > 0,
             )
-        except InvalidArgument as error:
-            if stamp:
-                raise
-            raise UnsupportedVersion(
-                f"the coordinator {coordinator.title} does not know cuts: upgrade servers first,"
-                " then clients"
-            ) from error
         except MagnetarError as error:
             if not error.kind.may_pass:
                 raise

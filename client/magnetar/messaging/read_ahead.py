@@ -47,7 +47,6 @@ async def read_ahead(
         DataLoss: the partition ends before `end`.
         Gone: the topic was deleted, or was made anew.
         MessageTooLarge: a message exceeds message_bytes_max.
-        UnsupportedVersion: there is a cut, and a broker of an earlier version.
     """
     if not 0 <= partition < route.partition_count:
         raise InvalidArgument(f"{route.topic} has no partition {partition}")

@@ -11,7 +11,7 @@ from magnetar.messaging.assembly import Assembly
 from magnetar.messaging.interval_set import IntervalSet
 from magnetar_core.batch import part_of
 from magnetar_core.cuts import CutRange
-from magnetar_core.errors import InvalidArgument, OutOfRange, UnsupportedVersion
+from magnetar_core.errors import InvalidArgument, OutOfRange
 from magnetar_core.wire import broker_pb2
 
 
@@ -47,7 +47,6 @@ async def read_columns(
             since the cut.
         MessageTooLarge: a message exceeds message_bytes_max.
         InvalidArgument: the topic has no such partition.
-        UnsupportedVersion: there is a cut, and a broker of an earlier version.
     """
     if not 0 <= partition < route.partition_count:
         raise InvalidArgument(f"{route.topic} has no partition {partition}")
@@ -101,7 +100,6 @@ class RangeReader:
         Raises:
             OutOfRange: retention has removed the next message, or the partition was restored since
                 the cut.
-            UnsupportedVersion: there is a cut, and a broker of an earlier version.
             MagnetarError: the link failed.
         """
         offset, end = self.next_offset, self._end
@@ -123,10 +121,6 @@ class RangeReader:
 
     def _check_cut(self, cut: CutRange, reply: broker_pb2.CommandReadResponse) -> None:
         name = self._route.partition_name(self._partition)
-        if not reply.has_stamps:
-            raise UnsupportedVersion(
-                f"the broker of {name} does not know cuts: upgrade servers first, then clients"
-            )
         if reply.ledger_id != cut.ledger_id:
             raise OutOfRange(
                 f"{name} was restored, or has lost messages, since the cut was taken: take another",

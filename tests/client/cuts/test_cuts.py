@@ -23,7 +23,6 @@ from magnetar import (
     TransactionStatus,
 )
 from magnetar.cuts.taking import CutTaker
-from magnetar_broker.partition_log import PartitionLog
 from magnetar_coordinator import cut_closings
 from magnetar_core.errors import (
     Gone,
@@ -32,7 +31,6 @@ from magnetar_core.errors import (
     OutOfRange,
     QuotaExceeded,
     TopicNotFound,
-    UnsupportedVersion,
 )
 
 Taking = Callable[[Cluster], Coroutine[Any, Any, None]]
@@ -364,7 +362,7 @@ def test_a_commit_of_parts_is_stamped_above_what_each_client_saw() -> None:
     run(scenario)
 
 
-# Servers that fail, or are of earlier versions.
+# Servers that fail.
 
 
 def during(monkeypatch: pytest.MonkeyPatch, cluster: Cluster, happen: Taking) -> list[int]:
@@ -497,33 +495,6 @@ def test_a_cut_waits_for_a_place_among_those_that_wait(monkeypatch: pytest.Monke
         assert not waiting.done()
         monkeypatch.undo()
         assert await read_all(client, await waiting) == [b"x", b"x"]
-
-    run(scenario)
-
-
-def test_an_earlier_coordinator_is_named() -> None:
-    async def scenario(cluster: Cluster, client: Client) -> None:
-        await at_each_broker(client, "t")
-        del cluster.coordinators[1].server.server.handlers["close_cut"]
-        with pytest.raises(UnsupportedVersion, match=COORDINATORS[1]):
-            await client.cut("t")
-
-    run(scenario)
-
-
-def test_an_earlier_broker_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario(cluster: Cluster, client: Client) -> None:
-        await at_each_broker(client, "t")
-        cut = await client.cut("t")
-        monkeypatch.setattr(PartitionLog, "highest_stamp", None, raising=False)
-        for node in cluster.brokers:
-            for topic in node.server.topics.all():
-                for one in topic.partitions:
-                    del one.log.__dict__["highest_stamp"]
-        with pytest.raises(UnsupportedVersion, match="broker of partition"):
-            await client.cut("t")
-        monkeypatch.undo()
-        assert cut.topics == ("t",)
 
     run(scenario)
 

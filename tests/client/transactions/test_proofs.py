@@ -76,6 +76,5 @@ def test_a_transactional_producer_carries_the_proof_of_each_transaction() -> Non
 
 
 def test_without_proofs_nothing_more_is_on_the_wire() -> None:
-    """A field that is empty is left out, and an older broker gets what it knows."""
     plain = broker_pb2.CommandSend(producer_id=1, txn_proof=b"")
     assert plain.SerializeToString() == broker_pb2.CommandSend(producer_id=1).SerializeToString()
