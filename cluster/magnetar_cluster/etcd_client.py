@@ -37,8 +37,9 @@ _FINAL = frozenset(
 )
 # A member that has no leader says so at once, and ends streams.
 _REQUIRE_LEADER = ("hasleader", "true")
-# etcd has no status of its own for this.
-_OLD_TOKEN = "revision of auth store is old"
+# What a token that does not count any more is answered with: etcd has forgotten it, or the users or
+# their roles have changed since. The second status also stands for other errors.
+_TOKEN_REFUSED = frozenset({grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.INVALID_ARGUMENT})
 
 
 class _Answer(Protocol):
@@ -149,6 +150,7 @@ class EtcdClient:
         deadline_s = loop.time() + self._settings.call_timeout_ms / 1_000
         reasons: dict[str, str] = {}
         count = 0
+        token_was_refused = False
         while not self._is_closed() and (left_s := deadline_s - loop.time()) > 0:
             endpoint = self._endpoints[self._present]
             if self._went_back:
@@ -157,7 +159,9 @@ class EtcdClient:
                 async with asyncio.timeout(min(left_s, self._settings.endpoint_timeout_ms / 1_000)):
                     return await outcome_of(attempt(endpoint))
             except grpc.aio.AioRpcError as error:
-                if self._is_token_old(error):
+                if self._token and error.code() in _TOKEN_REFUSED and not token_was_refused:
+                    self._token = ""
+                    token_was_refused = True
                     continue
                 if error.code() in _FINAL:
                     raise EtcdRefused(error.code(), error.details() or "") from None
@@ -208,16 +212,6 @@ class EtcdClient:
 
     def _is_closed(self) -> bool:
         return self._closed
-
-    def _is_token_old(self, error: grpc.aio.AioRpcError) -> bool:
-        """Whether to try again with a new token, which is asked for then."""
-        old = error.code() is grpc.StatusCode.UNAUTHENTICATED or _OLD_TOKEN in (
-            error.details() or ""
-        )
-        if old and self._token:
-            self._token = ""
-            return True
-        return False
 
     async def _ask(
         self,

@@ -138,15 +138,15 @@ class Rows:
 
 def write_member(member: Member) -> bytes:
     """Return the content of a member's row."""
-    content: dict[str, object] = {
-        "address": member.address,
-        "external_address": member.external_address,
-        "version": member.version,
-        "leaving": member.leaving,
-    }
-    if member.refused:
-        content["refused"] = member.refused
-    return _json(content)
+    return _json(
+        {
+            "address": member.address,
+            "external_address": member.external_address,
+            "version": member.version,
+            "leaving": member.leaving,
+            "refused": member.refused,
+        }
+    )
 
 
 def read_member(content: bytes) -> Member:
@@ -156,19 +156,16 @@ def read_member(content: bytes) -> Member:
         DamagedRow: it is none.
     """
     found = _object(content)
-    address = found.get("address")
-    external_address = found.get("external_address", "")
-    version = found.get("version", "")
+    address, leaving, refused = (found.get(name) for name in ("address", "leaving", "refused"))
+    external_address, version = found.get("external_address"), found.get("version")
     if not isinstance(address, str) or not address:
         raise DamagedRow("a member has no address")
-    leaving = found.get("leaving", False)
     if not isinstance(leaving, bool):
-        raise DamagedRow("a member neither leaves nor stays")
+        raise DamagedRow('a member\'s field "leaving" is not true or false')
     if not isinstance(external_address, str) or not isinstance(version, str):
-        raise DamagedRow("a member's external address or version is no text")
-    refused = found.get("refused", [])
+        raise DamagedRow("a member's external address or version is not text")
     if not isinstance(refused, list) or not all(type(one) is int for one in refused):
-        raise DamagedRow("the shards that a member refuses are no numbers")
+        raise DamagedRow('a member\'s field "refused" is not a list of numbers')
     return Member(
         address=address,
         external_address=external_address,
@@ -202,7 +199,7 @@ def read_format(content: bytes) -> Format:
             raise DamagedRow("a number of shards is no positive number")
     assert isinstance(brokers, int)
     assert isinstance(coordinators, int)
-    token = found.get("token", "")
+    token = found.get("token")
     if not isinstance(token, str):
         raise DamagedRow("the token is not text")
     return Format(broker_shards=brokers, coordinator_shards=coordinators, token=token)

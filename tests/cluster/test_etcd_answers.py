@@ -7,6 +7,8 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 
+import grpc
+import grpc.aio
 import pytest
 from tests.cluster.directories import LONG_MS, S0, S1, run_in_time
 from tests.cluster.fake_etcd import FakeEtcd, header, range_of_term
@@ -361,6 +363,44 @@ def test_most_endpoints_belong_to_another_etcd_cluster() -> None:
         await client.close()
 
     run(test, patient=False)
+
+
+@pytest.mark.parametrize(
+    "code", [grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.INVALID_ARGUMENT]
+)
+@pytest.mark.parametrize("new_one_counts", [True, False])
+def test_a_token_that_is_refused_is_renewed_once_in_a_call(
+    code: grpc.StatusCode, new_one_counts: bool
+) -> None:
+    """etcd has one status for a token that is older than a change of roles and for bad requests."""
+    shown: list[str] = []
+
+    async def test() -> None:
+        client = EtcdClient(
+            EtcdSettings(endpoints=("127.0.0.1:1",), endpoint_timeout_ms=20, call_timeout_ms=100)
+        )
+        client._token = "old"
+
+        async def attempt(endpoint: object) -> str:
+            client._token = client._token or "new"
+            shown.append(client._token)
+            if client._token == "old" or not new_one_counts:
+                nothing = grpc.aio.Metadata()
+                raise grpc.aio.AioRpcError(code, nothing, nothing, details="refused")
+            return "done"
+
+        try:
+            if new_one_counts:
+                assert await client._somewhere(attempt) == "done"
+            else:
+                with pytest.raises(DirectoryUnavailable, match="refused"):
+                    await client._somewhere(attempt)
+        finally:
+            await client.close()
+
+    run_in_time(test())
+    assert shown[:2] == ["old", "new"]
+    assert set(shown[2:]) <= {"new"}
 
 
 def test_a_call_goes_on_when_another_one_has_found_new_files() -> None:

@@ -146,8 +146,8 @@ MUTANTS = (
     Mutant(
         name="token-for-ever",
         file=_CLIENT,
-        old='            self._token = ""\n            return True\n',
-        new="            return False\n",
+        old='                    self._token = ""\n',
+        new="",
         mistake="Servers are shut out when etcd has forgotten their token.",
     ),
     Mutant(
