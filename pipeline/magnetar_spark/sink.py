@@ -40,11 +40,11 @@ from magnetar_spark.options.sink import SinkOptions
 from magnetar_spark.work import (
     Work,
     begin,
+    name_of_app,
     name_of_query,
     require_same,
     too_old,
     total,
-    work_of_app,
 )
 
 log = logging.getLogger("magnetar.spark")
@@ -298,7 +298,7 @@ class BatchWriter(DataSourceArrowWriter):
         self._work = (
             Work(f"spark/write/{token}", 0, token)
             if options.app_id is None
-            else work_of_app(options.app_id, options.app_version, options.topic, token)
+            else Work(name_of_app(options.app_id, options.topic), options.app_version, token)
         )
 
     @said_first()

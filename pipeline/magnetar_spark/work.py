@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from magnetar import blocking
-from magnetar_core.errors import SequenceCommitted, SequenceTooOld
+from magnetar_core.errors import SequenceTooOld
 from magnetar_spark.content import Content
 from magnetar_spark.errors import SinkError
 from magnetar_spark.options.sink import SinkOptions
@@ -29,13 +29,11 @@ class Work:
 
     Attributes:
         run_token: identifies this attempt at the work, and is the same in all its tasks.
-        earlier_name: the name under which earlier versions committed such work.
     """
 
     name: str
     sequence: int
     run_token: str
-    earlier_name: str | None = None
 
     def __str__(self) -> str:
         return f"{self.name} {self.sequence}"
@@ -59,27 +57,6 @@ def name_of_app(app_id: str, topic: str | None) -> str:
     return f"spark/{kind}/{sha256(name.encode()).hexdigest()}"
 
 
-def earlier_name_of_app(app_id: str) -> str:
-    """Return the name that earlier versions used for all topics."""
-    return f"spark/app/{app_id}"
-
-
-def work_of_app(app_id: str, version: int, topic: str | None, run_token: str) -> Work:
-    """Return the work of a batch write."""
-    name = name_of_app(app_id, topic)
-    return Work(name, version, run_token, earlier_name_of_app(app_id))
-
-
-def committed_version(client: blocking.Client, app_id: str, topic: str | None) -> int | None:
-    """Return the last txnVersion that was committed; None: none was."""
-    found = client.admin.named_sequences.describe(name_of_app(app_id, topic)).committed_sequence
-    if found is None:
-        found = client.admin.named_sequences.describe(
-            earlier_name_of_app(app_id)
-        ).committed_sequence
-    return found
-
-
 def begin(client: blocking.Client, work: Work, *, timeout_ms: int) -> blocking.Transaction:
     """Join the transaction of the work, or begin it.
 
@@ -87,26 +64,8 @@ def begin(client: blocking.Client, work: Work, *, timeout_ms: int) -> blocking.T
         SequenceCommitted: this run or another run has committed the work.
         SequenceTooOld: later work is committed already.
     """
-    if work.earlier_name is not None:
-        _require_later(client, work)
     return client.begin_named_transaction(
         work.name, work.sequence, work.run_token, timeout_s=timeout_ms / 1000
-    )
-
-
-def _require_later(client: blocking.Client, work: Work) -> None:
-    """What was committed under the earlier name is committed."""
-    assert work.earlier_name is not None
-    earlier = client.admin.named_sequences.describe(work.earlier_name).committed_sequence
-    if earlier is None or earlier < work.sequence:
-        return
-    if client.admin.named_sequences.describe(work.name).committed_sequence is not None:
-        return  # It has a history of its own, which goes on from there.
-    if earlier == work.sequence:
-        raise SequenceCommitted(f"sequence {earlier} of {work.earlier_name!r} is committed")
-    raise SequenceTooOld(
-        f"sequence {work.sequence} of {work.earlier_name!r} comes before {earlier}, which is"
-        " committed"
     )
 
 
@@ -133,7 +92,7 @@ def require_same(
     for one in dict.fromkeys(committed):
         if one is None:
             log.warning(
-                "%s was committed before there were fingerprints, or by somebody who gave none:"
+                "%s was committed without a fingerprint, by another program than this sink:"
                 " whether its rows were these, %s, is not known. Nothing is written",
                 work,
                 found,

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.spark.world import World
 from tests.system.processes import Servers
 
-from magnetar_spark.work import earlier_name_of_app, name_of_app
+from magnetar_spark.work import name_of_app
 
 pytestmark = pytest.mark.chaos
 
@@ -48,27 +48,6 @@ def test_a_version_counts_once(spark: SparkSession, world: World) -> None:
     with pytest.raises(PySparkException, match="comes before 3, which is committed"):
         write("late", 2)
     assert sorted(world.values()) == [b"first", b"third"]
-
-
-def test_a_version_of_before_topics_had_names_of_their_own(
-    spark: SparkSession, world: World
-) -> None:
-    """What was committed under the name that all topics shared stays committed, without rows to
-    compare it with; what comes later goes on under the new names.
-    """
-    with world.client() as client:
-        earlier = client.begin_named_transaction(earlier_name_of_app("job"), 5, "a run")
-        earlier.commit()
-    frame = spark.sql("select 'v' as value")
-    columns = spark.sql("select 'w' as value, 'out' as topic")
-    for one, options in ((frame, {"topic": "out"}), (columns, {})):
-        save(world, one, 5, **options)
-        with pytest.raises(PySparkException, match="comes before 5, which is"):
-            save(world, one, 4, **options)
-        assert world.values().count(b"v" if options else b"w") == 0
-        save(world, one, 6, **options)
-        save(world, one, 6, **options)
-    assert sorted(world.values()) == [b"v", b"w"]
 
 
 def test_names_tell_apart_what_they_are_made_of() -> None:

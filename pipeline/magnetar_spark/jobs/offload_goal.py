@@ -178,7 +178,7 @@ def _check_same_topic(before: Manifest, goal: Goal, request: Request) -> None:
         raise OffloadError(
             f"{request.directory} is an offload of topic {before.topic!r}: choose another directory"
         )
-    # Earlier servers did not tell the id of their cluster.
+    # The id may be empty: a server without a list of members has none.
     if before.cluster_id and before.cluster_id != goal.cluster_id:
         raise OffloadError(
             f"{request.directory} is an offload of a topic of cluster {before.cluster_id!r}, and"

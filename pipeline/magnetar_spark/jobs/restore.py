@@ -37,7 +37,7 @@ from magnetar_spark.planning import new_count
 from magnetar_spark.registration import register
 from magnetar_spark.schema import HEADERS_TYPE, source_schema
 from magnetar_spark.sink import new_run_token
-from magnetar_spark.work import committed_version
+from magnetar_spark.work import name_of_app
 
 MESSAGES_PER_TRANSACTION = 1_000_000
 FINISH_PATIENCE_MS = 120_000
@@ -240,7 +240,8 @@ class _Restoring:
                 nothing is written down here.
         """
         firsts = self._manifest.firsts()
-        committed = committed_version(self._client, self._app_id, self._request.topic)
+        name = name_of_app(self._app_id, self._request.topic)
+        committed = self._client.admin.named_sequences.describe(name).committed_sequence
         if committed is None:
             if any(one.end_offset for one in self._topic.partitions) and not self._request.append:
                 raise OffloadError(
