@@ -41,9 +41,7 @@ def test_a_data_directory_keeps_its_cluster_id(tmp_path: Path) -> None:
     assert members(tmp_path / "other").cluster_id != first.cluster_id
 
 
-def test_a_directory_of_one_broker_is_as_it_always_was(tmp_path: Path) -> None:
-    assert members(tmp_path).version == 1
-    assert [one.name for one in tmp_path.iterdir()] == ["cluster-id"]
+def test_each_server_has_a_directory(tmp_path: Path) -> None:
     assert broker_directory(tmp_path, 0) == tmp_path / "broker"
     assert broker_directory(tmp_path, 1) == tmp_path / "broker-1"
     assert coordinator_directory(tmp_path, 0) == tmp_path / "coordinator-0"

@@ -1,7 +1,4 @@
-"""Members of a standalone cluster: what its data directory remembers of them.
-
-A directory with one broker and one coordinator has no file of members: version 1 is meant.
-"""
+"""Members of a standalone cluster: its data directory keeps their numbers and the cluster's id."""
 
 from __future__ import annotations
 
@@ -50,7 +47,7 @@ def standalone_members(
         known = _known(data_dir)
         cluster_id = _cluster_id(data_dir, store)
         counts = _grown(known, len(broker_ports), len(coordinator_ports), data_dir)
-        if counts != (known or Counts()):
+        if counts != known:
             write_whole(data_dir / MEMBERS_FILE, json.dumps(asdict(counts)))
     except OSError as error:
         raise InvalidConfig(
@@ -104,7 +101,7 @@ def _known(data_dir: Path) -> Counts | None:
     try:
         text = file.read_text()
     except FileNotFoundError:
-        return Counts() if (data_dir / CLUSTER_ID_FILE).exists() else None
+        return None
     try:
         content: dict[str, Any] = json.loads(text)
         counts = Counts(**content)

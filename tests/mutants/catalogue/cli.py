@@ -32,13 +32,6 @@ MUTANTS = (
         mistake="A cluster that has grown cannot be started: its stores saw another list.",
     ),
     Mutant(
-        name="older-directory-is-new",
-        file=_MEMBERS,
-        old="        return Counts() if (data_dir / CLUSTER_ID_FILE).exists() else None",
-        new="        return None",
-        mistake="A directory from before the file of members counts as new, and cannot grow.",
-    ),
-    Mutant(
         name="servers-watched-when-all-are-ready",
         file=_SUPERVISOR,
         old="        await child.start()\n        await self._watch(child)\n",
