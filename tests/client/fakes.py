@@ -130,6 +130,7 @@ class FakeCluster(FakeGroups):
             protocol_version=self.protocol_version,
             cluster_hash="hash",
             frame_bytes_max=self.frame_bytes_max,
+            batch_bytes_max=self.frame_bytes_max // 2,
         )
 
     def on_get_cluster_info(self, link: FakeLink, body: Any) -> Any:

@@ -28,8 +28,6 @@ from magnetar_core.wire import broker_pb2, common_pb2, group_pb2, service_pb2
 
 log = logging.getLogger("magnetar")
 
-FRAME_BYTES_MAX_DEFAULT = 8 << 20
-
 ResponseT = TypeVar("ResponseT", bound=Message)
 # What becomes of a request.
 Result: TypeAlias = MagnetarError | LinkClosed | ResponseT
@@ -74,9 +72,9 @@ class LinkSession:
         """
         self.title = title_of(address)
         self.closed = False
-        self.frame_bytes_max = FRAME_BYTES_MAX_DEFAULT
-        # Of a batch; a coordinator takes none, and says nothing of it.
-        self.batch_bytes_max = FRAME_BYTES_MAX_DEFAULT
+        # What the server takes, known after the handshake. A coordinator takes no batches.
+        self.frame_bytes_max = 0
+        self.batch_bytes_max = 0
         # Whether anything but the handshake was ever answered: the link is of use.
         self.useful = False
         self._runtime = runtime
@@ -117,9 +115,8 @@ class LinkSession:
         self._watch_later()
         reply = await self.call(self._hello())
         check_server(reply.protocol_version, self.title)
-        if reply.frame_bytes_max:
-            self.frame_bytes_max = reply.frame_bytes_max
-        self.batch_bytes_max = reply.batch_bytes_max or self.frame_bytes_max // 2
+        self.frame_bytes_max = reply.frame_bytes_max
+        self.batch_bytes_max = reply.batch_bytes_max
         # The server has checked what the client knew when it asked; another server may have been
         # faster with the first answer.
         told = ClusterIdentity.of(reply)
