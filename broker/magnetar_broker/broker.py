@@ -213,7 +213,6 @@ class Broker:
             membership_version=config.membership_version,
             cluster_hash=config.cluster_hash,
             brokers=[one.name for one in config.brokers],
-            late_syncs=config.late_syncs,
         )
         if row is not None:
             self.environment.commits.batch.put(keys.META, store_identity.KEY, row)

@@ -26,8 +26,10 @@ from magnetar_storage.directory_check import (
 from magnetar_storage.directory_use import check_unused
 from magnetar_storage.lost_changes import count, give_up
 from magnetar_storage.read_only import open_database
+from magnetar_storage.rocks import ENGINE, FORMAT
 from magnetar_storage.store import StoreDamaged, ValuesMissing
 from magnetar_storage.store_files import current_manifest, holds_store
+from magnetar_storage.store_stamp import check_directory_stamp
 from magnetar_storage.value_log import listed_files
 
 # More losses than the lost store can have had: nobody knows their number.
@@ -40,18 +42,21 @@ def lost_from(directory: str) -> str | None:
     None: nothing is missing.
 
     Raises:
-        InvalidConfig: the directory holds no store.
+        InvalidConfig: the directory holds no store, or one of another engine or version.
         StoreInUse: the store's server is running.
         StoreDamaged: the store is damaged elsewhere, where accepting the loss would not help.
     """
     directory = os.path.realpath(directory)
     if not holds_store(directory):
         raise InvalidConfig(f"{directory} holds no store: name the data directory of one server")
+    check_directory_stamp(directory, ENGINE, FORMAT)
     check_unused(directory)
     mark, reason = _read_mark(directory)
     damage = damage_in_logs(directory, _needed(directory, mark), mark)
-    if damage is not None or reason is not None:
-        return damage.reason if damage is not None else reason
+    if damage is not None:
+        return damage.reason
+    if mark is None:
+        return reason
     return _missing_values(directory, mark)
 
 
@@ -90,7 +95,7 @@ def accept_loss_of_everything(directory: str) -> None:
     count(directory, losses=LOSSES_OF_EVERYTHING)
 
 
-def _missing_values(directory: str, mark: synced_mark.Synced | None) -> str | None:
+def _missing_values(directory: str, mark: synced_mark.Synced) -> str | None:
     database, _ = open_database(directory)
     try:
         check_values(directory, listed_files(database), mark)
@@ -104,10 +109,9 @@ def _missing_values(directory: str, mark: synced_mark.Synced | None) -> str | No
 def _read_mark(directory: str) -> tuple[synced_mark.Synced | None, str | None]:
     """Return the mark, or the reason why there is none."""
     try:
-        mark = synced_mark.read_mark(directory)
+        return synced_mark.read_mark(directory), None
     except StoreDamaged as error:
         return None, str(error)
-    return mark, None if mark is not None else f"{synced_mark.FILE} is missing"
 
 
 def _needed(directory: str, mark: synced_mark.Synced | None) -> Needed:

@@ -16,14 +16,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from magnetar_storage import synced_mark, unsynced_note
 from magnetar_storage.log_format import Walk, read_edit, sequences_of_batch, values_of_batch, walk
 from magnetar_storage.store import StoreDamaged, StoreFailed, ValuesMissing
 from magnetar_storage.store_files import (
     LOG,
-    OPTIONS,
     VALUES,
     current_manifest,
     holds_store,
@@ -34,9 +32,6 @@ from magnetar_storage.store_files import (
 from magnetar_storage.synced_mark import Synced
 from magnetar_storage.value_files import ValueFiles
 from magnetar_storage.value_pointer import pointer_of
-
-# This option stands in the options of a store whose logs are listed. Such a store has a mark, too.
-TRACKED: Final = "track_and_verify_wals_in_manifest=true"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +51,9 @@ class Damage:
     missing_from: tuple[int, int]
     is_torn: bool = False
 
-    def is_of_synced(self, needed: Needed, mark: Synced | None) -> bool:
+    def is_of_synced(self, needed: Needed, mark: Synced) -> bool:
         """Return whether anything is missing that was synced, as far as that is known."""
-        if mark is None or self.missing_from[0] in needed.listed:
+        if self.missing_from[0] in needed.listed:
             return True
         return self.missing_from < (mark.log, mark.log_bytes)
 
@@ -68,7 +63,7 @@ class Checked:
     """A directory that has all that was synced.
 
     Attributes:
-        mark: the newest mark; None: there is no store yet, or one of an earlier version.
+        mark: the newest mark; None: there is no store yet.
         torn: the last change, if it is not whole: its log is to be cut before it is replayed.
     """
 
@@ -87,11 +82,6 @@ def check_directory(directory: str) -> Checked:
         return Checked()
     number, manifest = current_manifest(directory)
     mark = synced_mark.read_mark(directory)
-    if mark is None and _is_tracked(directory):
-        raise StoreDamaged(
-            f"the file {synced_mark.FILE} is missing, which says what was synced",
-            may_be_accepted=True,
-        )
     damage = damage_in_logs(directory, check_manifest(number, manifest, mark), mark)
     if damage is not None:
         # Only a loss of power takes something that was written; a kill does not.
@@ -234,12 +224,7 @@ def _has_values(files: ValueFiles, record: bytes) -> bool:
     return all(map(files.has, filter(None, map(pointer_of, values_of_batch(record)))))
 
 
-def _is_tracked(directory: str) -> bool:
-    options = numbered(directory, OPTIONS)
-    return bool(options) and TRACKED in options[-1][1].read_text(errors="replace")
-
-
-def check_values(directory: str, listed: Mapping[int, int], mark: Synced | None) -> dict[int, int]:
+def check_values(directory: str, listed: Mapping[int, int], mark: Synced) -> dict[int, int]:
     """Compare the files of values with the rows that list them.
 
     Args:
@@ -255,7 +240,7 @@ def check_values(directory: str, listed: Mapping[int, int], mark: Synced | None)
         if number not in found:
             raise ValuesMissing(f"{name} is missing, which has values of rows")
         wanted = size
-        if mark is not None and number == mark.values:
+        if number == mark.values:
             wanted = max(size, mark.values_bytes)
         if found[number] < wanted:
             raise ValuesMissing(f"{name} has {found[number]} bytes, and had {wanted}")

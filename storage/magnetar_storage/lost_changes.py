@@ -111,9 +111,8 @@ def give_up_tail(directory: str) -> None:
         damage.reason if damage is not None else "its logs end where they can be read",
     )
     mark = synced_mark.read_mark(directory)
-    if mark is not None:
-        mark = synced_mark.Synced(values=mark.values, values_bytes=mark.values_bytes)
-    give_up(directory, damage, lost_tails=1, mark=mark)
+    known = synced_mark.Synced(values=mark.values, values_bytes=mark.values_bytes)
+    give_up(directory, damage, lost_tails=1, mark=known)
 
 
 def sync_files(directory: str) -> None:

@@ -124,8 +124,7 @@ async def _check_empty(objects: Any, url: ObjectStoreUrl) -> None:
         if names:
             raise InvalidConfig(
                 f"{url} holds other objects, such as {names[0]!r}, and no store of this engine"
-                f" ({STAMP} is missing); choose an empty place. A directory of RocksDB is opened"
-                " with --data-dir"
+                f" ({STAMP} is missing); choose an empty place"
             )
 
 

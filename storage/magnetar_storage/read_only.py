@@ -23,7 +23,7 @@ from magnetar_storage.rocks_options import database_options, row_family_options
 from magnetar_storage.rocks_reads import get_row, scan_rows
 from magnetar_storage.store import Reader, StoreDamaged
 from magnetar_storage.store_files import holds_store
-from magnetar_storage.store_stamp import check_stamp, read_local_stamp
+from magnetar_storage.store_stamp import check_directory_stamp
 from magnetar_storage.synced_mark import read_mark
 from magnetar_storage.value_files import ValueFiles, ValueUnreadable
 from magnetar_storage.value_log import families_with_values, listed_files
@@ -56,8 +56,8 @@ async def open_read_only(place: str) -> ReadOnlyStore:
     """Open a data directory, or the address of a store, for reading.
 
     Raises:
-        InvalidConfig: nothing is stored there, or by another engine, or the server must start
-            first.
+        InvalidConfig: nothing is stored there, or by another engine or version, or the server must
+            start first.
         StoreInUse: a server has the directory open.
         StoreDamaged: synced data is missing from a directory, or it cannot be opened.
         StoreFailed: an object store cannot be read.
@@ -98,15 +98,12 @@ class RocksReader:
         directory = os.path.realpath(directory)
         if not holds_store(directory):
             raise InvalidConfig(f"{directory} holds no store: name the data directory of a server")
-        stamp = read_local_stamp(directory)
-        if stamp is not None:
-            check_stamp(stamp, directory, ENGINE, FORMAT)
+        check_directory_stamp(directory, ENGINE, FORMAT)
         check_unused(directory)
         self.lost_tail = unsynced_note.machine_went_down(directory)
         lost: Damage | None = None
         if self.lost_tail:
             lost = damaged_tail(directory)
-            mark = read_mark(directory)
         else:
             checked = check_directory(directory)
             if checked.torn is not None:
@@ -114,7 +111,7 @@ class RocksReader:
                     f"{directory}: {checked.torn.reason}: its machine went down before it was"
                     " synced; start its server once, which removes that change"
                 )
-            mark = checked.mark
+        mark = read_mark(directory)
         self._database, names = open_database(directory)
         try:
             listed = listed_files(self._database)
@@ -129,7 +126,7 @@ class RocksReader:
         self._values = ValueFiles(directory, sizes)
         if self._values.active and not listed[self._values.active]:
             self._values.pass_over_torn_end(
-                mark.values_bytes if mark is not None and mark.values == self._values.active else 0
+                mark.values_bytes if mark.values == self._values.active else 0
             )
         self._resolvers = dict.fromkeys(families_with_values(self._database), self._values.resolve)
         self.families = frozenset(names)

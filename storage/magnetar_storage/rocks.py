@@ -59,7 +59,7 @@ from magnetar_storage.store import (
     WriteBatch,
 )
 from magnetar_storage.store_files import VALUES, holds_store, numbered
-from magnetar_storage.store_stamp import STAMP, check_stamp, read_local_stamp, stamp_of
+from magnetar_storage.store_stamp import STAMP, check_directory_stamp, stamp_of
 from magnetar_storage.synced_mark import MarkWriter, Synced, create_mark
 from magnetar_storage.value_files import ValueFiles
 from magnetar_storage.value_log import Unsynced, ValueLog, families_with_values, listed_files
@@ -67,7 +67,6 @@ from magnetar_storage.value_log import Unsynced, ValueLog, families_with_values,
 log = logging.getLogger(__name__)
 
 ENGINE: Final = "rocksdb"
-# The second one has files of values.
 FORMAT: Final = 2
 # When too many files are open, the store tries again after this time.
 OPENED_AGAIN_S: Final = 0.1
@@ -149,16 +148,14 @@ class RocksStore:
         Raises:
             StoreInUse: another process has this directory open.
             StoreDamaged: synced data is missing. Nothing was changed.
-            InvalidConfig: another engine made the store in this directory.
+            InvalidConfig: another engine made the store in this directory, or another version.
             StoreFailed: this directory cannot be opened as a store.
         """
         unknown = set(payload_families) - set(families)
         if unknown:
             raise BrokenInvariant(f"payload families that are no families: {sorted(unknown)}")
         directory = os.path.realpath(path)
-        stamp = read_local_stamp(directory)
-        if stamp is not None:
-            check_stamp(stamp, directory, ENGINE, FORMAT)
+        has_stamp = check_directory_stamp(directory, ENGINE, FORMAT)
         make_private(directory)
         check_unused(directory)
         try:
@@ -181,7 +178,7 @@ class RocksStore:
         if mark is None:
             mark = Synced()
             create_mark(directory, mark)
-        if payload_families and stamp is None:
+        if not has_stamp:
             durable_files.write_whole(Path(directory, STAMP), stamp_of(ENGINE, FORMAT).decode())
         if late_syncs:
             unsynced_note.leave(directory)

@@ -11,7 +11,6 @@ from typing import Final
 from magnetar_storage.store import StoreDamaged
 
 LOG: Final = re.compile(r"(\d+)\.log")
-OPTIONS: Final = re.compile(r"OPTIONS-(\d+)")
 VALUES: Final = re.compile(r"(\d+)\.values")
 _MANIFEST = re.compile(r"MANIFEST-(\d+)")
 _CONTENT = re.compile(r"\d+\.(sst|log|values)|MANIFEST-\d+")

@@ -11,9 +11,6 @@ from magnetar_storage.store import Store
 
 # This number increases when an older version cannot read the rows of this version.
 FORMAT = 2
-# Of a store that was always synced. Older versions know no other, and would not notice that the
-# machine of another one went down.
-SYNCED_FORMAT = 1
 KEY = b"identity"
 # Both servers keep it there.
 IDENTITY_FAMILY = "meta"
@@ -30,7 +27,6 @@ async def check_store_identity(
     membership_version: int,
     cluster_hash: str,
     brokers: Sequence[str] = (),
-    late_syncs: bool = False,
 ) -> bytes | None:
     """Compare the store's identity with the server that opens it.
 
@@ -39,7 +35,6 @@ async def check_store_identity(
         cluster_hash: hash of the list of members; empty: not compared, and the store keeps its
             hash.
         brokers: names of the brokers in the order of the list; empty without a list.
-        late_syncs: whether the server answers before it syncs.
     Returns:
         The row to write before the store is used; None when the store has it already.
     Raises:
@@ -68,7 +63,7 @@ async def check_store_identity(
         _check_brokers(known, brokers)
         _check_cluster(stored, membership_version, cluster_hash)
         brokers = brokers or known
-    identity = StoreIdentity(kind=kind, member=member, brokers=brokers)
+    identity = StoreIdentity(format=FORMAT, kind=kind, member=member, brokers=brokers)
     if cluster_hash:
         identity.membership_version = membership_version
         identity.cluster_hash = cluster_hash
@@ -79,7 +74,6 @@ async def check_store_identity(
         identity.losses = stored.losses
         identity.restored_at_s = stored.restored_at_s
         identity.lost_tails = stored.lost_tails
-    identity.format = FORMAT if late_syncs or identity.lost_tails else SYNCED_FORMAT
     written = identity.SerializeToString(deterministic=True)
     return None if written == row else written
 

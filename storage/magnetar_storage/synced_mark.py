@@ -28,11 +28,8 @@ FILE: Final = "SYNCED"
 # The file has two slots, written in turn: an interrupted write leaves the other slot whole.
 _SLOT_BYTES: Final = 512
 _MARK = struct.Struct(">8sQQQQQQQ")
-# Of earlier versions, which had no files of values.
-_SHORT_MARK = struct.Struct(">8sQQQQQ")
 _CHECKSUM = struct.Struct(">I")
 _MAGIC: Final = b"magnetr2"
-_SHORT_MAGIC: Final = b"magnetar"
 SYNC_INTERVAL_SECONDS: Final = 1.0
 
 
@@ -56,16 +53,18 @@ class Synced:
     values_bytes: int = 0
 
 
-def read_mark(directory: str) -> Synced | None:
-    """Return the newest mark; None when the store has none yet.
+def read_mark(directory: str) -> Synced:
+    """Return the newest mark of a store.
 
     Raises:
-        StoreDamaged: neither slot holds a mark.
+        StoreDamaged: the file is missing, or neither slot holds a mark.
     """
     try:
         content = Path(directory, FILE).read_bytes()
     except FileNotFoundError:
-        return None
+        raise StoreDamaged(
+            f"the file {FILE} is missing, which says what was synced", may_be_accepted=True
+        ) from None
     marks = [_parse(content[at : at + _SLOT_BYTES]) for at in (0, _SLOT_BYTES)]
     found = [mark for mark in marks if mark is not None]
     if not found:
@@ -194,10 +193,9 @@ def _slot(mark: Synced) -> bytes:
 
 
 def _parse(slot: bytes) -> Synced | None:
-    for layout, magic in ((_MARK, _MAGIC), (_SHORT_MARK, _SHORT_MAGIC)):
-        body = slot[: layout.size]
-        if len(slot) < layout.size + _CHECKSUM.size or not body.startswith(magic):
-            continue
-        if _CHECKSUM.unpack_from(slot, layout.size)[0] == google_crc32c.value(body):
-            return Synced(*layout.unpack(body)[1:])
-    return None
+    body = slot[: _MARK.size]
+    if len(slot) < _MARK.size + _CHECKSUM.size or not body.startswith(_MAGIC):
+        return None
+    if _CHECKSUM.unpack_from(slot, _MARK.size)[0] != google_crc32c.value(body):
+        return None
+    return Synced(*_MARK.unpack(body)[1:])

@@ -1,7 +1,7 @@
 """What a row holds instead of a large value: a pointer to its place in a file of values. Pure.
 
 A row begins with the byte 0xFF if it holds a pointer, or a small value that begins with this byte.
-All other rows are values as they are, as versions without files of values wrote them.
+All other rows are values as they are.
 Source: docs/design/0019-values.md.
 """
 

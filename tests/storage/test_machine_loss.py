@@ -111,7 +111,6 @@ async def fill(directory: Path, synced_sizes: SyncedSizes, *, several_logs: bool
         if number == SYNCED_GROUPS - 1:
             await store.sync()
             mark = read_mark(str(path))
-            assert mark is not None
             synced = mark.log, mark.log_bytes
     kill(path, directory / "killed")
     synced_values = dict(synced_sizes.by_name)
@@ -398,7 +397,6 @@ def test_values_that_were_synced_are_missed_also_after_the_machine_went_down(
     left: Left, boot: Callable[[str], None]
 ) -> None:
     mark = read_mark(str(left.killed))
-    assert mark is not None
     assert mark.values == 1
     lose_all(left, Random(1))
     os.truncate(values_path(str(left.killed), 1), mark.values_bytes - 1)

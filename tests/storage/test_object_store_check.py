@@ -69,7 +69,7 @@ def test_a_directory_of_rocksdb_is_no_place_for_slatedb(tmp_path: Path) -> None:
     url = directory_of(tmp_path)
     asyncio.run(RocksStore.open(url.directory, ("rows",)).close())
     before = sorted(one.name for one in Path(url.directory).iterdir())
-    with pytest.raises(InvalidConfig, match="holds other objects"):
+    with pytest.raises(InvalidConfig, match="made by the engine 'rocksdb'"):
         asyncio.run(SlateStore.open(url, ("rows",)))
     assert sorted(one.name for one in Path(url.directory).iterdir()) == before
     asyncio.run(RocksStore.open(url.directory, ("rows",)).close())

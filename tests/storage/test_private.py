@@ -25,7 +25,7 @@ def test_a_data_directory_is_made_for_its_owner_alone(tmp_path: Path) -> None:
     assert mode(tmp_path / "data") == 0o700
 
 
-def test_one_of_an_earlier_version_becomes_so(tmp_path: Path) -> None:
+def test_one_that_others_may_read_becomes_so(tmp_path: Path) -> None:
     open_and_close(tmp_path / "data")
     (tmp_path / "data").chmod(0o755)
     open_and_close(tmp_path / "data")

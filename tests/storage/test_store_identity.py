@@ -12,7 +12,7 @@ from magnetar_core.errors import ClusterMismatch
 from magnetar_core.wire.record_pb2 import StoreIdentity
 from magnetar_storage.memory import MemoryDisk, MemoryStore
 from magnetar_storage.store import WriteBatch
-from magnetar_storage.store_identity import FORMAT, KEY, SYNCED_FORMAT, check_store_identity
+from magnetar_storage.store_identity import FORMAT, KEY, check_store_identity
 
 OWN: dict[str, Any] = {
     "kind": "broker",
@@ -38,7 +38,7 @@ def opened(stored: StoreIdentity | None, **changes: Any) -> StoreIdentity | None
 
 
 STORED = StoreIdentity(
-    format=SYNCED_FORMAT,
+    format=FORMAT,
     kind="broker",
     member="broker-0",
     membership_version=3,
@@ -53,16 +53,6 @@ def test_a_new_store_is_marked_and_then_opens_without_a_write() -> None:
     assert opened(STORED) is None
 
 
-def test_a_version_that_would_not_notice_a_lost_tail_is_kept_out() -> None:
-    late = opened(STORED, late_syncs=True)
-    assert late is not None
-    assert late.format == FORMAT > SYNCED_FORMAT
-    assert opened(late, late_syncs=True) is None
-    assert opened(late) == STORED, "an orderly stop is before that"
-    late.lost_tails = 1
-    assert opened(late) is None, "an earlier version would forget that, and lower the ledger id"
-
-
 def test_members_change_with_a_higher_version() -> None:
     changed = opened(STORED, membership_version=4, cluster_hash="def")
     assert changed is not None
@@ -71,7 +61,7 @@ def test_members_change_with_a_higher_version() -> None:
 
 def test_without_members_nothing_is_compared_and_nothing_is_lost() -> None:
     assert opened(STORED, membership_version=1, cluster_hash="") is None
-    unmarked = StoreIdentity(format=SYNCED_FORMAT, kind="broker", member="broker-0")
+    unmarked = StoreIdentity(format=FORMAT, kind="broker", member="broker-0")
     assert opened(unmarked) == STORED
 
 

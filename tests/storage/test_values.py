@@ -36,14 +36,13 @@ from tests.storage.value_stores import (
 from magnetar_core import durable_files
 from magnetar_core.config import InvalidConfig
 from magnetar_core.wire.record_pb2 import StoreIdentity
-from magnetar_storage import rocks, value_files
+from magnetar_storage import value_files
 from magnetar_storage.accepted_loss import accept_loss
 from magnetar_storage.read_only import open_read_only
 from magnetar_storage.rocks import RocksStore
 from magnetar_storage.store import KEY_END, RowsUnreadable, StoreDamaged, StoreFailed, WriteBatch
 from magnetar_storage.store_files import LOG, VALUES, numbered, values_path
 from magnetar_storage.store_identity import KEY
-from magnetar_storage.store_stamp import STAMP, stamp_of
 from magnetar_storage.value_log import VALUE_BYTES_MIN
 
 # Around the limit, and such that look like rows with pointers.
@@ -690,18 +689,3 @@ def test_a_store_that_answers_before_it_syncs_has_files_too(directory: Path) -> 
 
     asyncio.run(scenario())
     run(directory, numbers_after(range(50, 120)))
-
-
-def test_an_earlier_version_refuses_files_of_values(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run(directory, numbers_after([]))
-    assert (directory / STAMP).read_bytes() == stamp_of("rocksdb", 2)
-    monkeypatch.setattr(rocks, "FORMAT", 1)
-    with pytest.raises(InvalidConfig, match="has format 2, and this version reads up to 1"):
-        opened(directory)
-
-
-def test_a_store_without_payloads_has_no_stamp(tmp_path: Path) -> None:
-    asyncio.run(RocksStore.open(tmp_path / "data", ("rows",)).close())
-    assert not (tmp_path / "data" / STAMP).exists()

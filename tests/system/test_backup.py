@@ -201,6 +201,13 @@ def test_what_cannot_be_done_says_so(servers: Servers, tmp_path: Path) -> None:
     assert not any((tmp_path / "new").iterdir()), "whole or not at all"
     file.write_bytes(content[:40])
     assert "is damaged" in magnetar_command("restore", damaged, "--verify", status=DAMAGED)
+    contents = json.loads((damaged / "backup.json").read_text())
+    for layout in ({"layout": "2026-11-01"}, {}):
+        del contents["layout"]
+        contents.update(layout)
+        (damaged / "backup.json").write_text(json.dumps(contents))
+        refusal = magnetar_command("restore", damaged, "--verify", status=1)
+        assert "use the version that wrote it" in refusal
     (damaged / "backup.json").unlink()
     assert "never completed" in magnetar_command("restore", damaged, "--verify", status=1)
 

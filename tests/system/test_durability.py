@@ -22,7 +22,6 @@ from magnetar_storage.synced_mark import read_mark
 def lose_the_machine(directory: Path) -> None:
     """What a killed process left, without what was not synced; another boot has begun since."""
     mark = read_mark(str(directory))
-    assert mark is not None
     unsynced = [path for number, path in numbered(str(directory), LOG) if number > mark.log]
     assert not unsynced, "nothing was flushed here"
     os.truncate(log_path(str(directory), mark.log), mark.log_bytes)

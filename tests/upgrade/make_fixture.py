@@ -1,8 +1,8 @@
-"""Makes what a release leaves to its successors: `python -m tests.upgrade.make_fixture VERSION`.
+"""Makes what a version leaves to its successors: `python -m tests.upgrade.make_fixture VERSION`.
 
-Run it with the code of the release. It writes two files to tests/upgrade/fixtures, a few kilobytes
-each: stores that a standalone had when it was killed, and what a client said to it. Commit them,
-and never change them again: they are what users have.
+Run it with the code of the version. It writes two files to tests/upgrade/fixtures, a few kilobytes
+each: stores that a standalone had when it was killed, and what a client said to it. Those of a
+release never change again: they are what users have.
 """
 
 from __future__ import annotations
@@ -113,31 +113,44 @@ def stored(directory: Path) -> bytes:
     return lzma.compress(content.getvalue(), preset=9 | lzma.PRESET_EXTREME)
 
 
-def unpacked(version: str, directory: Path) -> None:
-    """Put the stores of a version into a directory."""
-    content = lzma.decompress((FIXTURES / f"{version}.stores.tar.xz").read_bytes())
+def unpacked(fixture: Path, directory: Path) -> None:
+    """Put the stores of a fixture into a directory."""
+    content = lzma.decompress(_stores_of(fixture).read_bytes())
     with tarfile.open(fileobj=io.BytesIO(content)) as archive:
         unpack(archive, directory)
 
 
-def make(version: str) -> None:
+def _stores_of(fixture: Path) -> Path:
+    return fixture.with_name(f"{fixture.name}.stores.tar.xz")
+
+
+def _conversation_of(fixture: Path) -> Path:
+    return fixture.with_name(f"{fixture.name}.conversation.json.xz")
+
+
+def make(fixture: Path) -> None:
+    """Write the two files of a fixture, with this code.
+
+    Args:
+        fixture: the path that their names begin with.
+    """
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         with running_standalone(directory) as standalone:
             address = standalone.ready()["broker"]["address"]
             stores, conversation = asyncio.run(converse(address, directory / "data"))
-        (FIXTURES / f"{version}.stores.tar.xz").write_bytes(stores)
-        (FIXTURES / f"{version}.conversation.json.xz").write_bytes(
+        _stores_of(fixture).write_bytes(stores)
+        _conversation_of(fixture).write_bytes(
             lzma.compress(json.dumps(conversation, indent=1).encode())
         )
 
 
-def conversation_of(version: str) -> dict[str, Any]:
-    """Return what was said to a version, and what must be there afterwards."""
-    content = lzma.decompress((FIXTURES / f"{version}.conversation.json.xz").read_bytes())
+def conversation_of(fixture: Path) -> dict[str, Any]:
+    """Return what was said to the version, and what must be there afterwards."""
+    content = lzma.decompress(_conversation_of(fixture).read_bytes())
     found: dict[str, Any] = json.loads(content)
     return found
 
 
 if __name__ == "__main__":
-    make(sys.argv[1])
+    make(FIXTURES / sys.argv[1])

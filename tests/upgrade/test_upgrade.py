@@ -1,6 +1,7 @@
-"""This version reads what earlier releases wrote, and serves what their clients say.
+"""This version reads what other builds wrote, and serves what their clients say.
 
-docs/upgrades.md says what is promised, and how a release adds its fixture.
+The others are those that left a fixture, and this version itself, so that each run also makes one.
+docs/upgrades.md says what is promised, and when a fixture is made.
 """
 
 from __future__ import annotations
@@ -13,23 +14,37 @@ from typing import Any
 import pytest
 from tests.cli.running import MAGNETAR, Standalone, running_standalone
 from tests.upgrade.conversations import say_again
-from tests.upgrade.make_fixture import FIXTURES, conversation_of, unpacked
+from tests.upgrade.make_fixture import FIXTURES, conversation_of, make, unpacked
 
 import magnetar
 from magnetar import Client, TransactionAction, TxnID
 
-pytestmark = pytest.mark.chaos
+pytestmark = [pytest.mark.chaos, pytest.mark.xdist_group("upgrade")]
 
 VERSIONS = sorted(one.name.removesuffix(".stores.tar.xz") for one in FIXTURES.glob("*.tar.xz"))
+THIS = "this version"
 FIXTURE_BYTES_MAX = 300_000
 
 
-def test_there_are_fixtures_and_they_are_small() -> None:
-    assert VERSIONS
-    for version in VERSIONS:
-        assert conversation_of(version)["sent"]
-    for file in FIXTURES.iterdir():
+@pytest.fixture(scope="module", params=[*VERSIONS, THIS])
+def fixture(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What another build left."""
+    version: str = request.param
+    if version != THIS:
+        return FIXTURES / version
+    made = tmp_path_factory.mktemp("made") / "now"
+    make(made)
+    return made
+
+
+def test_a_fixture_is_small(fixture: Path) -> None:
+    assert conversation_of(fixture)["sent"]
+    for file in fixture.parent.iterdir():
         assert file.stat().st_size < FIXTURE_BYTES_MAX, file.name
+
+
+def test_there_is_a_fixture() -> None:
+    assert VERSIONS
 
 
 async def visible(client: Client, **how: Any) -> list[list[str]]:
@@ -43,23 +58,20 @@ async def status(client: Client, text: str) -> str:
     return (await client.admin.transactions.describe(TxnID.parse(text))).status.name
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_stores_of_a_release_are_opened_and_used(version: str, tmp_path: Path) -> None:
-    unpacked(version, tmp_path / "data")
+def test_stores_of_another_build_are_opened_and_used(fixture: Path, tmp_path: Path) -> None:
+    unpacked(fixture, tmp_path / "data")
     done = subprocess.run(
         [*MAGNETAR, "check", str(tmp_path / "data")], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout
-    expected = conversation_of(version)["expected"]
+    expected = conversation_of(fixture)["expected"]
 
     async def use(address: str) -> None:
         async with await magnetar.connect(address) as client:
             assert await visible(client) == expected["values"]
-            # What earlier versions committed without stamps belongs to every cut.
             before = await client.cut("orders")
             assert await visible(client, at=before) == expected["values"]
-            if "cut" in expected:
-                assert await visible(client, at=expected["cut"]) == expected["values"]
+            assert await visible(client, at=expected["cut"]) == expected["values"]
             assert await status(client, expected["committed"]) == "COMMITTED"
             assert await status(client, expected["aborted"]) == "ABORTED"
             opened = TxnID.parse(expected["open"])
@@ -92,10 +104,9 @@ def test_stores_of_a_release_are_opened_and_used(version: str, tmp_path: Path) -
         settle(standalone)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_the_client_of_a_release_is_served(version: str, tmp_path: Path) -> None:
+def test_the_client_of_another_build_is_served(fixture: Path, tmp_path: Path) -> None:
     """Its commands, byte by byte, get the answers that they got then."""
-    conversation = conversation_of(version)
+    conversation = conversation_of(fixture)
 
     async def talk(ready: dict[str, Any]) -> None:
         addresses = {

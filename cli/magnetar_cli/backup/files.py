@@ -24,6 +24,7 @@ import zstandard
 from magnetar_core.config import InvalidConfig
 from magnetar_core.durable_files import write_whole
 from magnetar_core.errors import DataLoss
+from magnetar_storage.store_stamp import LAYOUT, check_layout
 
 CONTENTS: Final = "backup.json"
 # Increases when an older version cannot read what this version writes.
@@ -63,6 +64,7 @@ class Contents:
     held_ms: int
     servers: list[ServerFile] = field(default_factory=list)
     format: int = FORMAT
+    layout: str = LAYOUT
 
     @property
     def row_count(self) -> int:
@@ -146,10 +148,10 @@ def read_contents(directory: Path) -> Contents:
     """Return what a backup holds.
 
     Raises:
-        InvalidConfig: this is no backup, an unfinished one, or one of a later version.
+        InvalidConfig: this is no backup, an unfinished one, or one of another version.
     """
     try:
-        found: dict[str, Any] = json.loads((directory / CONTENTS).read_text())
+        found: dict[str, Any] = {"layout": "", **json.loads((directory / CONTENTS).read_text())}
         servers = [ServerFile(**one) for one in found.pop("servers")]
         contents = Contents(**found, servers=servers)
     except FileNotFoundError:
@@ -163,6 +165,7 @@ def read_contents(directory: Path) -> Contents:
             f"the backup has format {contents.format}, and this version reads up to {FORMAT}:"
             " restore it with the version that made it, or a later one"
         )
+    check_layout(contents.layout, f"the backup in {directory}")
     for one in servers:
         if Path(one.file).name != one.file:
             raise InvalidConfig(f"{directory / CONTENTS} names a file outside of the backup")
