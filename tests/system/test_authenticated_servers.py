@@ -184,7 +184,7 @@ def test_a_client_whose_token_is_revoked_is_told_so(secured: Secured) -> None:
 def test_a_client_that_carries_no_proof_on_writes_in_no_transaction(
     secured: Secured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a client of an earlier version; and whoever guesses a TxnID."""
+    """As a client that has guessed a TxnID."""
     begin = BatchDelivery.begin
 
     async def work() -> None:

@@ -69,11 +69,6 @@ class Journal:
         """How many transactions are committed."""
         return sum(entry.committed_at_s is not None for entry in self.entries.values())
 
-    async def until_ready(self, worker: int) -> None:
-        """Wait until a worker is ready."""
-        async with self._changed:
-            await self._changed.wait_for(lambda: worker in self.ready)
-
     async def until_messages(self, count: int) -> None:
         """Wait until the committed transactions have this number of messages."""
         async with self._changed:
