@@ -99,7 +99,7 @@ MACHINES = (
         end_state.EndEvent,
         end_state.TRANSITIONS,
         (_End.AWAY,),
-        (_End.ANSWERED, _End.DIVIDED),
+        (_End.ANSWERED,),
     ),
     Machine(
         "A transaction at its client",

@@ -13,6 +13,7 @@ from magnetar_broker.directory import Unheard
 from magnetar_broker.directory_follower import DirectoryFollower
 from magnetar_broker.environment import Environment
 from magnetar_broker.replies import Replies
+from magnetar_broker.topics import Topics
 from magnetar_core.commands import Handler, Reply
 from magnetar_core.errors import InvalidArgument, MagnetarError, TopicNotFound, from_wire
 from magnetar_core.frames import detached
@@ -29,7 +30,10 @@ _NEVER_WAITING = frozenset({"send", "publish"})
 class DirectoryPassing:
     """Handlers of a follower."""
 
-    def __init__(self, environment: Environment, follower: DirectoryFollower) -> None:
+    def __init__(
+        self, environment: Environment, topics: Topics, follower: DirectoryFollower
+    ) -> None:
+        self._topics = topics
         self._follower = follower
         self._replies = Replies(environment)
         self._waiting_count = 0
@@ -101,9 +105,12 @@ class DirectoryPassing:
                 self._replies.handle(again, waiting, reply)
 
         def again(command: Any, reply: Reply) -> None:
+            self._topics.are_complete = True
             try:
                 handler(command, reply)
             except Unheard as error:
                 raise error.denial from None
+            finally:
+                self._topics.are_complete = False
 
         self._follower.catch_up(on_current)

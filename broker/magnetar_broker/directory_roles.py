@@ -148,7 +148,7 @@ class Follower:
         self._follower = DirectoryFollower(
             environment, topics, groups, self.guard, transport, random, on_current
         )
-        self.commands = DirectoryPassing(environment, self._follower)
+        self.commands = DirectoryPassing(environment, topics, self._follower)
 
     @property
     def is_current(self) -> bool:

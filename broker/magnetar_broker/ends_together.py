@@ -44,6 +44,7 @@ class EndsTogether:
         "_partitions",
         "_subscriptions",
         "_topics",
+        "_topics_are_complete",
         "_unanswered",
         "ended_partitions",
         "unfinished",
@@ -57,6 +58,7 @@ class EndsTogether:
         on_answered: Callable[[EndsTogether], None],
     ) -> None:
         self._topics = topics
+        self._topics_are_complete = topics.are_complete
         self._partitions = partitions
         self._subscriptions = subscriptions
         self._on_answered = on_answered
@@ -72,7 +74,7 @@ class EndsTogether:
             session: the conversation that asked for it; None: a unary call.
             request_id: the number of the request in the conversation.
         Raises:
-            Unheard: a topic may be new. No effect.
+            Unheard: a topic may be new, unless the topics are complete. No effect.
         """
         found = [self._find(name) for name, _ in self._partitions]
         for subscription, _ in self._subscriptions:
@@ -91,8 +93,10 @@ class EndsTogether:
     def _find(self, name: PartitionName) -> Partition | MagnetarError:
         try:
             return self._topics.partition(*name)
-        except Unheard:
-            raise
+        except Unheard as error:
+            if not self._topics_are_complete:
+                raise
+            return error.denial
         except MagnetarError as error:
             return error
 
@@ -119,7 +123,9 @@ class EndsTogether:
     def _end_subscription(self, name: SubscriptionName, end: End) -> None:
         # Found now: its topic may have been deleted while a partition waited.
         try:
-            partition = self._topics.partition(*name.partition_name)
+            partition = self._find(name.partition_name)
+            if isinstance(partition, MagnetarError):
+                raise partition
             partition.subscriptions.end(name.subscription, end)
         except Exception as error:
             self.unfinished[name] = refusal_of(error)

@@ -104,6 +104,8 @@ class Topics:
         self.next_subscription_id = 1
         # Every topic has at least this ledger id.
         self.ledger_id = 1
+        # Whether the first broker has said just now that there are no other topics.
+        self.are_complete = False
 
     def all(self) -> list[Topic]:
         """Return all topics."""

@@ -45,8 +45,6 @@ _ENDED_NAMES = frozenset(
 )
 # The participant does not exist any more, and its part of the transaction went with it.
 GONE_CODES = frozenset({common.GONE, common.TOPIC_NOT_FOUND, common.SUBSCRIPTION_NOT_FOUND})
-# The broker does not know ends of several participants, or one of them is gone.
-_DIVIDING_CODES = GONE_CODES | {common.INVALID_ARGUMENT}
 # Only an administrator can help.
 _REFUSAL_CODES = frozenset(error.code for error in END_REFUSALS)
 
@@ -59,9 +57,6 @@ class EndListener(Protocol):
 
         Those that are left are in `end.participants`.
         """
-
-    def divided(self, end: PendingEnd) -> None:
-        """Note that an end is given up, and each of its participants wants an end of its own."""
 
     def refused(self, end: PendingEnd, participant: Participant, error: common.ServerError) -> None:
         """Note that a participant refuses: the transaction waits for an administrator."""
@@ -96,8 +91,6 @@ class EndCommandSender:
         # Commands in state DUE. Entries whose command has another due_ms by now are skipped.
         self._later: list[tuple[float, int, PendingEnd]] = []
         self._sweep_timer: asyncio.TimerHandle | None = None
-        # Whether the broker takes ends of several participants, as far as is known.
-        self.takes_several = True
 
     def stop(self) -> None:
         """Send nothing more."""
@@ -142,8 +135,6 @@ class EndCommandSender:
 
     def link_is_down(self) -> None:
         """Note that no answer will come on the old link."""
-        # Another version of the broker may answer on the next one.
-        self.takes_several = True
         self._first.clear()
         self._later.clear()
         for end in self._ends.values():
@@ -161,10 +152,7 @@ class EndCommandSender:
             )
             self._answered(end, unfinished)
         elif name == "error":
-            is_of_several = len(end.participants) > 1
-            if is_of_several and body.code in _DIVIDING_CODES:
-                self._divide(end, body)
-            elif body.code in GONE_CODES:
+            if body.code in GONE_CODES and len(end.participants) == 1:
                 self._answered(end, {})
             else:
                 self._on_errors(end, dict.fromkeys(end.participants, body))
@@ -212,17 +200,6 @@ class EndCommandSender:
         self._ends[end.request_id] = end
         if self._spans and (span := self._spans.pop(before, None)) is not None:
             self._spans[end.request_id] = span
-
-    def _divide(self, end: PendingEnd, error: common.ServerError) -> None:
-        """Give up an end of several participants: the broker says nothing of each of them."""
-        if error.code == common.INVALID_ARGUMENT:
-            self.takes_several = False
-        self._forget(end)
-        end.move(EndEvent.REFUSED_WHOLE)
-        if self._spans and (span := self._spans.pop(end.request_id, None)) is not None:
-            span.event("refused", {ERROR_TYPE: code_name(error.code)})
-            span.end()
-        self._listener.divided(end)
 
     def _forget(self, end: PendingEnd) -> None:
         del self._ends[end.request_id]

@@ -23,7 +23,6 @@ class EndState(Enum):
     SENT = "sent once; nearly all are answered from here"
     DUE = "it waits for its answer, or after an error, until it is sent again"
     ANSWERED = "its participants have ended the transaction, or are no more"
-    DIVIDED = "ends of single participants have taken its place"
 
 
 @unique
@@ -35,7 +34,6 @@ class EndEvent(Enum):
     ERROR = "a participant refuses for now"
     LINK_DOWN = "the link broke"
     ANSWER = "all participants have answered that they have ended it, or that they are no more"
-    REFUSED_WHOLE = "the broker cannot say of each participant how it stands there"
 
 
 TRANSITIONS: Final[Mapping[tuple[EndState, EndEvent], EndState]] = {
@@ -46,12 +44,10 @@ TRANSITIONS: Final[Mapping[tuple[EndState, EndEvent], EndState]] = {
     (EndState.SENT, EndEvent.ERROR): EndState.DUE,
     (EndState.SENT, EndEvent.LINK_DOWN): EndState.AWAY,
     (EndState.SENT, EndEvent.ANSWER): EndState.ANSWERED,
-    (EndState.SENT, EndEvent.REFUSED_WHOLE): EndState.DIVIDED,
     (EndState.DUE, EndEvent.SENT_AGAIN): EndState.DUE,
     (EndState.DUE, EndEvent.ERROR): EndState.DUE,
     (EndState.DUE, EndEvent.LINK_DOWN): EndState.AWAY,
     (EndState.DUE, EndEvent.ANSWER): EndState.ANSWERED,
-    (EndState.DUE, EndEvent.REFUSED_WHOLE): EndState.DIVIDED,
 }
 
 
@@ -69,7 +65,7 @@ class PendingEnd:
 
     Attributes:
         participants: those that have not; the command is sent again for these only.
-        due_ms: when the command is sent again; meaningless in AWAY, ANSWERED and DIVIDED.
+        due_ms: when the command is sent again; meaningless in AWAY and ANSWERED.
     """
 
     __slots__ = ("attempts", "due_ms", "participants", "request_id", "state", "transaction")

@@ -145,10 +145,7 @@ class Finisher:
         found: list[tuple[BrokerPeer, Sequence[Participant]]] = []
         for address, some in by_address.items():
             broker = self._broker(address)
-            if broker.ends.takes_several:
-                found += [(broker, one) for one in portions(transaction, some)]
-            else:
-                found += [(broker, (one,)) for one in some]
+            found += [(broker, one) for one in portions(transaction, some)]
         return found
 
     def _begin(
@@ -220,17 +217,6 @@ class Finisher:
             self._begin(transaction, finishing, self._portions(transaction, later))
         else:
             self._finished(transaction, finishing)
-
-    def divided(self, end: PendingEnd) -> None:
-        """Note that an end is given up, and each of its participants wants an end of its own."""
-        transaction = end.transaction
-        finishing = self._transactions[transaction.txn_id]
-        broker = finishing.ends.pop(end)
-        first: Collection[Participant] = end.participants
-        if transaction.status is TxnStatus.COMMITTING:
-            first, later = _in_order(first)
-            finishing.later += later
-        self._begin(transaction, finishing, [(broker, (one,)) for one in first])
 
     def refused(self, end: PendingEnd, participant: Participant, error: common.ServerError) -> None:
         """Note that a participant refuses: the transaction waits for an administrator."""

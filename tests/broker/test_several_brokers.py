@@ -178,6 +178,40 @@ def test_an_id_that_nobody_issued_is_gone_and_a_new_one_is_heard_of() -> None:
     run(scenario)
 
 
+def test_a_topic_that_nobody_has_does_not_speak_for_the_other_participants() -> None:
+    """A follower asks the first broker, which has none of that name, and ends the others."""
+
+    async def scenario(cluster: Cluster) -> None:
+        name = cluster.partition_at(1, "t", await cluster.create(0, "t"))
+        client = await cluster.client(1)
+        await take_incarnations(client, 0)
+        await client.ask(watermark(0, bound=COUNTER_BOUND))
+        await client.ask(send(name, b"0", in_txn=txn(1)))
+        nowhere, nobody = common.Partition(topic="u"), common.Subscription(topic="v")
+        answer = await client.ask(
+            txn_wire.CommandEndTxnOnParticipants(
+                txn_id=txn(1).to_wire(),
+                txn_action=common.COMMIT,
+                partitions=[
+                    txn_wire.PartitionCounts(partition=one) for one in (nowhere, name.to_wire())
+                ],
+                subscriptions=[txn_wire.SubscriptionCounts(subscription=nobody)],
+            )
+        )
+        assert [(one.partition.topic, one.error.code) for one in answer.unfinished] == [
+            ("u", common.TOPIC_NOT_FOUND),
+            ("v", common.TOPIC_NOT_FOUND),
+        ]
+        read = await client.ask(wire.CommandRead(partition=name.to_wire()))
+        assert len(read.batches) == 1
+        # A command that comes later asks for itself.
+        cluster.network.hold_up("b-0", "b-1", 60.0)
+        with pytest.raises(LogUnavailable):
+            await client.ask(describe("u"))
+
+    run(scenario)
+
+
 def test_a_follower_asks_before_it_denies_a_name() -> None:
     """What was made while its link was silent exists, although the link seems to be up."""
 

@@ -17,7 +17,7 @@ from magnetar_coordinator.config import CoordinatorConfig
 from magnetar_coordinator.coordinator import Coordinator
 from magnetar_coordinator.end_command_sender import GONE_CODES
 from magnetar_coordinator.records import FAMILIES
-from magnetar_core.errors import InvalidArgument, InvalidTxnState, MagnetarError, from_wire
+from magnetar_core.errors import InvalidTxnState, MagnetarError, from_wire
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import service_pb2, topic_pb2
@@ -53,8 +53,7 @@ class FakeBroker:
         self.digest = b""
         # The stamps of commits that it was told.
         self.stamps: dict[tuple[TxnID, Any], int] = {}
-        # Whether it knows ends of several participants; `received` has each of these alone.
-        self.takes_several = True
+        # `received` has each participant alone.
         self.ended_together: list[pb.CommandEndTxnOnParticipants] = []
 
     def names(self) -> list[str]:
@@ -75,15 +74,13 @@ class FakeBroker:
             link.push(*answers)
 
     def handle(self, name: str, body: Any) -> Any:
-        if isinstance(body, pb.CommandEndTxnOnParticipants) and self.takes_several:
+        if isinstance(body, pb.CommandEndTxnOnParticipants):
             self.ended_together.append(body)
             return self._end_together(body)
         self.received.append((name, body))
         answer = self.answer(name, body)
         if answer is not None:
             return answer
-        if isinstance(body, pb.CommandEndTxnOnParticipants):
-            return InvalidArgument("the command cannot be read").to_wire()
         if name.startswith("end_txn") and body.HasField("hanging"):
             return InvalidTxnState("nothing is open here").to_wire()
         return getattr(self, f"_{name}")(body)

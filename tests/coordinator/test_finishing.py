@@ -333,56 +333,6 @@ def test_an_answer_to_an_earlier_copy_says_nothing_of_those_that_are_left() -> N
     run(scenario())
 
 
-def test_a_broker_of_an_earlier_version_is_told_of_each_participant() -> None:
-    async def scenario() -> None:
-        world = await World().start()
-        world.broker.takes_several = False
-
-        def told() -> list[str]:
-            return [one for one in world.broker.names() if one.startswith("end_txn")]
-
-        alone = ["end_txn_on_partition", "end_txn_on_partition", "end_txn_on_subscription"]
-        for expected in (["end_txn_on_participants", *alone], alone):
-            world.broker.received.clear()
-            txn_id = await world.client.new(P0, P1)
-            await world.client.add(txn_id, S0)
-            status = await world.client.end(txn_id, wait_finished=True)
-            assert status == common.COMMITTED
-            assert told() == expected
-        # Upgraded, and restarted.
-        world.broker.takes_several = True
-        world.transport.break_links()
-        await world.settle(20)
-        await world.client.end(await world.client.new(P0, P1), wait_finished=True)
-        assert len(world.broker.ended_together) == 1
-        await world.close()
-
-    run(scenario())
-
-
-def test_a_topic_that_is_gone_does_not_speak_for_the_others() -> None:
-    """A broker that had to ask whether a topic exists refuses the command as a whole."""
-
-    async def scenario() -> None:
-        world = await World().start()
-        world.broker.takes_several = False
-        world.broker.answer = lambda name, body: (
-            Gone("no such topic").to_wire()
-            if name == "end_txn_on_participants"
-            or (name == "end_txn_on_partition" and body.partition == P0.to_wire())
-            else None
-        )
-        txn_id = await world.client.new(P0, P1)
-        await world.client.end(txn_id, wait_finished=True)
-        assert world.broker.ended == {(txn_id, P1): common.COMMIT}
-        world.broker.received.clear()
-        await world.client.end(await world.client.new(P0, P1), wait_finished=True)
-        assert "end_txn_on_participants" in world.broker.names(), "the broker knows the command"
-        await world.close()
-
-    run(scenario())
-
-
 def test_many_participants_are_told_in_portions_and_in_order() -> None:
     async def scenario() -> None:
         world = await World().start()

@@ -56,19 +56,6 @@ def test_a_commit_tells_its_stamp_to_client_and_participants() -> None:
     run(scenario())
 
 
-def test_a_broker_that_is_told_of_each_participant_hears_the_stamp() -> None:
-    async def scenario() -> None:
-        world = await World().start()
-        world.broker.takes_several = False
-        txn_id = await world.client.new(P0, P1)
-        await world.client.add(txn_id, S0)
-        answer = await world.client.ask(end_command(txn_id, wait_finished=True))
-        assert set(world.broker.stamps.values()) == {answer.stamp}
-        await world.close()
-
-    run(scenario())
-
-
 def test_an_abort_has_no_stamp() -> None:
     async def scenario() -> None:
         world = await World().start()

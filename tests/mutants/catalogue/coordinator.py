@@ -275,8 +275,8 @@ MUTANTS = (
     Mutant(
         name="error-is-an-answer",
         file=_ENDS,
-        old="            elif body.code in GONE_CODES:",
-        new="            elif body.code not in _REFUSAL_CODES:",
+        old="            if body.code in GONE_CODES and len",
+        new="            if body.code not in _REFUSAL_CODES and len",
         mistake="Any passing error of a participant counts as its answer.",
     ),
     Mutant(
@@ -292,13 +292,6 @@ MUTANTS = (
         old="        end.request_id = self._link.next_request_id()\n",
         new="",
         mistake="A late answer about several participants counts for those that are left.",
-    ),
-    Mutant(
-        name="divided-end-forgets-subscriptions",
-        file=_FINISHER,
-        old="            finishing.later += later\n",
-        new="",
-        mistake="Where a broker takes one participant at a time, subscriptions never hear of it.",
     ),
     Mutant(
         name="watermark-not-repeated",
