@@ -117,6 +117,7 @@ from magnetar_core.errors import (
     TxnForgotten,
     TxnIncomplete,
     TxnNotFound,
+    Unimplemented,
     UnknownMember,
     UnsupportedVersion,
 )
@@ -227,6 +228,7 @@ __all__ = [
     "TxnSend",
     "UncommittedMessage",
     "UnfinishedParticipant",
+    "Unimplemented",
     "UnknownMember",
     "UnsupportedEnvironment",
     "UnsupportedVersion",

@@ -10,7 +10,6 @@ from typing import Any
 from magnetar_coordinator.config import CoordinatorConfig
 from magnetar_core.broker_link import BrokerLink
 from magnetar_core.transport import Transport
-from magnetar_core.wire import common_pb2 as common
 
 log = logging.getLogger(__name__)
 
@@ -73,15 +72,5 @@ class BrokerQuestion:
         if name == self._answer_name:
             self._answer.set_result(body)
         elif name == "error":
-            if body.code == common.INVALID_ARGUMENT:
-                log.error(
-                    "the broker at %s does not know %s, and nobody is served before it answers:"
-                    " upgrade brokers first, then coordinators; it is asked again until it does"
-                    " (%s)",
-                    self._link.address,
-                    type(self._request).__name__,
-                    body.message,
-                )
-            else:
-                log.warning("%s gives no %s yet: %s", self._link.address, self._answer_name, body)
+            log.warning("%s gives no %s yet: %s", self._link.address, self._answer_name, body)
             self._ask_later(self._config.retry_delay_ms_max)

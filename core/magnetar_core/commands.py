@@ -12,10 +12,18 @@ import logging
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Protocol
 
+from google.protobuf.unknown_fields import UnknownFieldSet
+
 from magnetar_core.access.grants import Rights
 from magnetar_core.answers import AnswerBudget
 from magnetar_core.config import FRAME_BYTES_MAX
-from magnetar_core.errors import InternalError, InvalidArgument, MagnetarError, QuotaExceeded
+from magnetar_core.errors import (
+    InternalError,
+    InvalidArgument,
+    MagnetarError,
+    QuotaExceeded,
+    Unimplemented,
+)
 from magnetar_core.frames import Carried, FrameWriter
 from magnetar_core.invariants import BrokenInvariant
 from magnetar_core.principal import ANONYMOUS, Principal
@@ -348,16 +356,11 @@ def run_handler(
 ) -> None:
     """Find and call a command's handler. An exception that it raises becomes the reply."""
     if name is None:
-        reply.fail(
-            InvalidArgument(
-                "the command cannot be read: this version does not know it, it is too large for"
-                " its kind, or a text in it is not UTF-8"
-            )
-        )
+        reply.fail(_refusal_of_unread(request))
         return
     handler = handlers.get(name)
     if handler is None:
-        reply.fail(InvalidArgument(f"this server does not answer the command {name!r}"))
+        reply.fail(Unimplemented(f"this server does not have the command {name!r}"))
         return
     try:
         body = getattr(request, name)
@@ -376,6 +379,15 @@ def run_handler(
         else:
             log.exception("handler of %s failed", name)
             reply.fail(internal_failure())
+
+
+def _refusal_of_unread(request: pb.Command) -> MagnetarError:
+    """Return the refusal of a command without a body that is known here."""
+    if len(UnknownFieldSet(request)):
+        return Unimplemented("this version of the server does not have the command")
+    return InvalidArgument(
+        "the command cannot be read: it is too large for its kind, or a text in it is not UTF-8"
+    )
 
 
 def internal_failure() -> InternalError:

@@ -385,6 +385,14 @@ class UnsupportedVersion(MagnetarError):
     kind = ErrorKind.FIX
 
 
+class Unimplemented(MagnetarError):
+    happened = "The server does not have this command."
+    advice = "No effect; upgrade the server, or ask one of the other kind."
+    code = pb.UNIMPLEMENTED
+    grpc_status = "UNIMPLEMENTED"
+    kind = ErrorKind.FIX
+
+
 class InternalError(MagnetarError):
     happened = "A bug in the server."
     advice = "Unknown effect; its log says more."

@@ -11,7 +11,13 @@ from tests.waiting import turns
 
 from magnetar_core.commands import CommandSession, Reply
 from magnetar_core.config import FRAME_BYTES_MAX
-from magnetar_core.errors import InvalidArgument, MagnetarError, QuotaExceeded, from_wire
+from magnetar_core.errors import (
+    InvalidArgument,
+    MagnetarError,
+    QuotaExceeded,
+    Unimplemented,
+    from_wire,
+)
 from magnetar_core.wire import common_pb2, topic_pb2
 from magnetar_core.wire import service_pb2 as service
 
@@ -20,8 +26,11 @@ def refuse(error: MagnetarError, reply: Reply) -> None:
     reply.fail(error)
 
 
-def answers_of(handler: Any) -> list[Any]:
-    """What a client gets that asks this handler."""
+LOOKUP = command(topic_pb2.CommandLookup(topic="t"), 7)
+
+
+def answers_of(handler: Any, asked: service.Command = LOOKUP) -> list[Any]:
+    """What a client gets that asks a server which has this handler alone."""
     answers: list[Any] = []
 
     def write(frame: service.Frame) -> None:
@@ -31,7 +40,7 @@ def answers_of(handler: Any) -> list[Any]:
 
     async def ask() -> None:
         session = CommandSession({"lookup": handler}, parsed(write), refuse)
-        session.on_frame(service.Frame(commands=[command(topic_pb2.CommandLookup(topic="t"), 7)]))
+        session.on_frame(service.Frame(commands=[asked]))
         await turns()
 
     asyncio.run(ask())
@@ -70,6 +79,26 @@ def test_a_handler_that_fails_is_answered_for() -> None:
     (answer,) = answers_of(fails)
     assert isinstance(answer, common_pb2.ServerError)
     assert "log" in str(from_wire(answer))
+
+
+# A field that no command here has, of two bytes.
+OF_A_LATER_VERSION = service.Command.FromString(b"\x08\x07\xfa\xff\x03\x02hi")
+
+
+@pytest.mark.parametrize(
+    ("asked", "error"),
+    [
+        (OF_A_LATER_VERSION, Unimplemented),
+        (command(topic_pb2.CommandListTopics(), 7), Unimplemented),
+        # What is left of a command that cannot be parsed.
+        (service.Command(request_id=7), InvalidArgument),
+    ],
+)
+def test_a_command_that_a_server_does_not_have_is_told_from_a_damaged_one(
+    asked: service.Command, error: type[MagnetarError]
+) -> None:
+    (answer,) = answers_of(None, asked)
+    assert type(from_wire(answer)) is error
 
 
 class Listener:

@@ -64,6 +64,7 @@ class ErrorCode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     SEQUENCE_DIFFERS: _ClassVar[ErrorCode]
     UNSUPPORTED_VERSION: _ClassVar[ErrorCode]
     AUTHENTICATION_FAILED: _ClassVar[ErrorCode]
+    UNIMPLEMENTED: _ClassVar[ErrorCode]
 COMMIT: TxnAction
 ABORT: TxnAction
 TXN_STATUS_UNSPECIFIED: TxnStatus
@@ -112,6 +113,7 @@ GROUP_NOT_FOUND: ErrorCode
 SEQUENCE_DIFFERS: ErrorCode
 UNSUPPORTED_VERSION: ErrorCode
 AUTHENTICATION_FAILED: ErrorCode
+UNIMPLEMENTED: ErrorCode
 
 class TxnId(_message.Message):
     __slots__ = ("most_bits", "least_bits")
