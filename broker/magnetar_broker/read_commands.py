@@ -81,7 +81,6 @@ class ReadCommands:
             ledger_id=partition.ledger_id,
             next_offset=found.next_offset,
             end_offset=found.end_offset,
-            has_stamps=True,
         )
         batches = [one.to_wire(excluded) for one, excluded in found.batches]
         return with_messages(response, "batches", batches)

@@ -55,7 +55,6 @@ async def stamps(world: World, number: int = 0) -> list[int]:
 
 async def highest(world: World) -> list[int]:
     answer = await world.client.ask(wire.CommandListOffsets(topic="t"))
-    assert all(one.HasField("highest_stamp") for one in answer.partitions)
     return [one.highest_stamp for one in answer.partitions]
 
 

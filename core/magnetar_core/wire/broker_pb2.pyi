@@ -177,18 +177,16 @@ class CommandRead(_requests.Request[CommandReadResponse]):
     def __init__(self, partition: _Optional[_Union[_common_pb2.Partition, _Mapping]] = ..., start_offset: _Optional[int] = ..., messages_max: _Optional[int] = ..., bytes_max: _Optional[int] = ...) -> None: ...
 
 class CommandReadResponse(_message.Message):
-    __slots__ = ("ledger_id", "batches", "next_offset", "end_offset", "has_stamps")
+    __slots__ = ("ledger_id", "batches", "next_offset", "end_offset")
     LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
     BATCHES_FIELD_NUMBER: _ClassVar[int]
     NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
     END_OFFSET_FIELD_NUMBER: _ClassVar[int]
-    HAS_STAMPS_FIELD_NUMBER: _ClassVar[int]
     ledger_id: int
     batches: _containers.RepeatedCompositeFieldContainer[DeliveredBatch]
     next_offset: int
     end_offset: int
-    has_stamps: bool
-    def __init__(self, ledger_id: _Optional[int] = ..., batches: _Optional[_Iterable[_Union[DeliveredBatch, _Mapping]]] = ..., next_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., has_stamps: _Optional[bool] = ...) -> None: ...
+    def __init__(self, ledger_id: _Optional[int] = ..., batches: _Optional[_Iterable[_Union[DeliveredBatch, _Mapping]]] = ..., next_offset: _Optional[int] = ..., end_offset: _Optional[int] = ...) -> None: ...
 
 class CommandListOffsets(_requests.Request[CommandListOffsetsResponse]):
     __slots__ = ("topic", "topic_id", "partitions", "append_time_ms")
