@@ -31,10 +31,7 @@ def followed_by(
     A send may name a hundred, nearly all of which are settled. So these are plain tuples, which
     equal their TxnIDs and take half as long to make.
     """
-    if not message.HasField("follows_txn_id"):
-        return []
-    named = (message.follows_txn_id, *message.also_follows_txn_ids)
-    return [(one.most_bits, one.least_bits) for one in named]
+    return [(one.most_bits, one.least_bits) for one in message.follows_txn_ids]
 
 
 def name(field: Any, txn_ids: Iterable[tuple[int, int]]) -> None:
@@ -61,12 +58,8 @@ def put_open(batch: WriteBatch, key: bytes, transaction: OpenTransaction) -> Non
 
 def put_writer(batch: WriteBatch, key: bytes, writer: Writer) -> None:
     """Write the row of a writer."""
-    row = records.TransactionWriterRow(
-        writer_id=writer.writer_id,
-        next_index=writer.next_index,
-        follows_txn_id=writer.follows[0].to_wire() if writer.follows else None,
-    )
-    name(row.also_follows_txn_ids, writer.follows[1:])
+    row = records.TransactionWriterRow(writer_id=writer.writer_id, next_index=writer.next_index)
+    name(row.follows_txn_ids, writer.follows)
     batch.put(keys.TXNINDEX, keys.txnindex_writer(key, writer.ordinal), row.SerializeToString())
 
 
@@ -104,8 +97,7 @@ def restore(index: TransactionIndex, txn_id: TxnID, ordinal: int | None, value: 
     """Restore a row; a transaction's own row comes before its writers' rows."""
     if ordinal is not None:
         writer = records.TransactionWriterRow.FromString(value)
-        # Earlier brokers also noted transactions that named themselves.
-        follows = tuple(TxnID(*one) for one in followed_by(writer) if one != txn_id)
+        follows = tuple(TxnID(*one) for one in followed_by(writer))
         index.open[txn_id].writers[writer.writer_id] = Writer(
             ordinal, writer.writer_id, writer.next_index, follows
         )

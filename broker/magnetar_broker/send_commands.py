@@ -94,11 +94,12 @@ class SendCommands:
         if accepted.message_id is not None:
             place = response.message_id
             place.ledger_id, place.entry_id, place.index, _ = accepted.message_id
-        if transactional and command.reads_all_settled and follows and not unsettled:
-            response.all_settled = True
-        elif transactional and len(follows) > 1:
-            others = frozenset(unsettled)
-            name(response.settled_txn_ids, [one for one in follows if one not in others])
+        if transactional and follows:
+            if not unsettled:
+                response.all_settled = True
+            else:
+                others = frozenset(unsettled)
+                name(response.settled_txn_ids, [one for one in follows if one not in others])
         # Its producer then no longer names what it follows (rule k): those ends must be durable.
         is_late = not transactional and not follows
         self._answer_send(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any, Protocol
 
@@ -311,19 +311,18 @@ def send(
     producer: int = 1,
     sequence: int = 0,
     in_txn: TxnID | None = None,
-    follows: TxnID | None = None,
-    also_follows: Sequence[TxnID] = (),
+    follows: TxnID | list[TxnID] | None = None,
     number: int = 0,
     topic_id: int = 0,
 ) -> wire.CommandSend:
+    named = [follows] if isinstance(follows, TxnID) else follows or []
     return wire.CommandSend(
         partition=partition(number, topic_id),
         producer_id=producer,
         sequence_id=sequence,
         num_messages=len(values),
         txn_id=in_txn.to_wire() if in_txn is not None else None,
-        follows_txn_id=follows.to_wire() if follows is not None else None,
-        also_follows_txn_ids=[one.to_wire() for one in also_follows],
+        follows_txn_ids=[one.to_wire() for one in named],
         batch=columnar.encode(list(values)),
     )
 

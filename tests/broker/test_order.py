@@ -232,7 +232,7 @@ def test_what_follows_several_waits_for_all_of_them(
     async def scenario(world: World) -> None:
         for counter in range(2):
             await world.client.ask(send(b"%d" % counter, in_txn=txn(counter)))
-        third = send(b"3", in_txn=None if plain else T3, follows=T1, also_follows=[T0])
+        third = send(b"3", in_txn=None if plain else T3, follows=[T1, T0])
         if not plain:
             await world.client.ask(third)
         await accident(world)
@@ -250,26 +250,22 @@ def test_a_transactions_send_is_told_which_of_several_are_settled() -> None:
     async def scenario(world: World) -> None:
         for counter in range(2):
             await world.client.ask(send(b"%d" % counter, in_txn=txn(counter)))
-        third = send(b"3", in_txn=T3, follows=T1, also_follows=[T0])
+        third = send(b"3", in_txn=T3, follows=[T1, T0])
         assert not (await world.client.ask(third)).settled_txn_ids
         await world.client.ask(end(T1))
-        for repeat in (third, send(b"4", in_txn=T4, follows=T0, also_follows=[T1])):
+        for repeat in (third, send(b"4", in_txn=T4, follows=[T0, T1])):
             assert (await world.client.ask(repeat)).settled_txn_ids == [T1.to_wire()]
 
     run(scenario)
 
 
 @pytest.mark.parametrize("named", [[T0], [T1, T0]])
-def test_a_client_that_reads_it_is_told_in_short_that_all_are_settled(named: list[TxnID]) -> None:
-    """One of an earlier version is told their names, or nothing about a single one."""
-
+def test_a_transactions_send_is_told_in_short_that_all_are_settled(named: list[TxnID]) -> None:
     async def scenario(world: World) -> None:
         for counter in range(2):
             await world.client.ask(send(b"%d" % counter, in_txn=txn(counter)))
-        command = send(b"3", in_txn=T3, follows=named[0], also_follows=named[1:])
-        names = [one.to_wire() for one in named]
+        command = send(b"3", in_txn=T3, follows=named)
         for ended in named:
-            command.reads_all_settled = True
             answer = await world.client.ask(command)
             assert not answer.all_settled
             assert ended.to_wire() not in answer.settled_txn_ids
@@ -277,15 +273,9 @@ def test_a_client_that_reads_it_is_told_in_short_that_all_are_settled(named: lis
         answer = await world.client.ask(command)
         assert answer.all_settled
         assert not answer.settled_txn_ids
-        command.reads_all_settled = False
-        answer = await world.client.ask(command)
-        assert not answer.all_settled
-        assert answer.settled_txn_ids == (names if len(names) > 1 else [])
-        plain = send(b"4", follows=named[0], also_follows=named[1:])
-        plain.reads_all_settled = True
+        plain = send(b"4", follows=named)
         assert not (await world.client.ask(plain)).all_settled
         nobody = send(b"5", in_txn=T4)
-        nobody.reads_all_settled = True
         assert not (await world.client.ask(nobody)).all_settled
 
     run(scenario)
@@ -295,9 +285,9 @@ def test_a_circle_by_way_of_one_of_several_is_refused() -> None:
     async def scenario(world: World) -> None:
         for counter in range(2):
             await world.client.ask(send(b"%d" % counter, in_txn=txn(counter)))
-        await world.client.ask(send(b"2", in_txn=T2, follows=T1, also_follows=[T0]))
+        await world.client.ask(send(b"2", in_txn=T2, follows=[T1, T0]))
         with pytest.raises(InvalidArgument):
-            await world.client.ask(send(b"x", in_txn=T0, producer=2, follows=T1, also_follows=[T2]))
+            await world.client.ask(send(b"x", in_txn=T0, producer=2, follows=[T1, T2]))
 
     run(scenario)
 
@@ -305,9 +295,9 @@ def test_a_circle_by_way_of_one_of_several_is_refused() -> None:
 def test_a_send_follows_so_many_and_no_more() -> None:
     async def scenario(world: World) -> None:
         some = [txn(counter) for counter in range(FOLLOWED_MAX)]
-        await world.client.ask(send(b"x", in_txn=txn(1_000), follows=T0, also_follows=some[1:]))
+        await world.client.ask(send(b"x", in_txn=txn(1_000), follows=some))
         with pytest.raises(InvalidArgument):
-            await world.client.ask(send(b"x", producer=2, follows=T0, also_follows=some))
+            await world.client.ask(send(b"x", producer=2, follows=[T0, *some]))
 
     run(scenario)
 

@@ -298,7 +298,7 @@ def test_what_was_opened_in_between_is_aborted_with_the_partition() -> None:
         for one in (1, 2):
             await client.ask(send(name, b"0", in_txn=txn(one)))
         follows = send(name, b"1", in_txn=txn(3))
-        follows.follows_txn_id.CopyFrom(txn(2).to_wire())
+        follows.follows_txn_ids.append(txn(2).to_wire())
         await client.ask(follows)
         await client.ask(
             wire.CommandAck(
@@ -312,7 +312,7 @@ def test_what_was_opened_in_between_is_aborted_with_the_partition() -> None:
         waiting_commit = client.begin(end(name, txn(3), 1))
         parked = send(name, b"2")
         parked.producer_id = 2
-        parked.follows_txn_id.CopyFrom(txn(2).to_wire())
+        parked.follows_txn_ids.append(txn(2).to_wire())
         parked_send = client.begin(parked)
         await time_passes(0.5)
         assert not waiting_commit.done()

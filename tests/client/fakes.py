@@ -95,8 +95,6 @@ class FakeCluster(FakeGroups):
         self.frame_bytes_max = 1 << 20
         # What of that which a transaction's send follows has ended on the broker.
         self.settled: list[TxnID] = []
-        # Whether it says so in short, when all has. A broker of an earlier version does not.
-        self.says_all_settled = True
         # Whether the servers want the proofs back that they give with TxnIDs.
         self.gives_proofs = True
         self.hello_count = 0
@@ -214,13 +212,12 @@ class FakeCluster(FakeGroups):
             raise SequenceGap()
         if body.sequence_id == expected:
             batches.append((body.num_messages, body.batch))
-        named = [body.follows_txn_id] if body.HasField("follows_txn_id") else []
-        named += body.also_follows_txn_ids
+        named = list(body.follows_txn_ids)
         settled = [one for one in named if TxnID.from_wire(one) in self.settled]
-        all_settled = bool(named) and settled == named and self.says_all_settled
+        all_settled = bool(named) and settled == named
         return broker_pb2.CommandSendResponse(
             message_id=common_pb2.MessageIdData(index=body.sequence_id),
-            settled_txn_ids=settled if len(named) > 1 and not all_settled else [],
+            settled_txn_ids=[] if all_settled else settled,
             all_settled=all_settled,
         )
 

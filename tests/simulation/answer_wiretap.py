@@ -176,7 +176,7 @@ class AnswerWiretap:
         if answer.duplicate:
             return
         # One that follows a transaction may have waited until there was room.
-        parked = wire.HasField("follows_txn_id")
+        parked = bool(wire.follows_txn_ids)
         if asked.is_first and not parked and asked.full_seconds > NOTICED_SECONDS:
             self._violation("reserve", f"{text} is taken, and the disk was full")
         if wire.sequence_id > self._sequence_ends.get(key, 0):

@@ -96,7 +96,4 @@ def txn_of(wire: Any) -> Txn:
 
 def followed(send: Any) -> set[Txn]:
     """The transactions that a send names as those it comes after (rule k)."""
-    names = {txn_of(one) for one in send.also_follows_txn_ids}
-    if send.HasField("follows_txn_id"):
-        names.add(txn_of(send.follows_txn_id))
-    return names
+    return {txn_of(one) for one in send.follows_txn_ids}

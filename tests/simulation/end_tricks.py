@@ -219,7 +219,7 @@ async def stuck_predecessor(world: World, unit: RawUnit, random: Random) -> None
     topic_id = await client.lookup("mix")
     wire = common_pb2.Partition(topic="mix", partition=partition, topic_id=topic_id)
     plain = world.history.send(f"{unit.name}:{producer_id}", "mix", partition)
-    command = send_command(wire, producer_id, 0, [plain.value], follows_txn_id=following.txn_id)
+    command = send_command(wire, producer_id, 0, [plain.value], follows=following.txn_id)
     asked_at = world.loop.time()
     try:
         await client.ask(BROKER, command, timeout=0.5)

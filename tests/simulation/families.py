@@ -95,10 +95,10 @@ def watch_order(world: World) -> None:
                 ]
             elif name in ENDED and one.request_id in asked:
                 ended.update(asked[one.request_id])
-            elif name == "send" and one.send.HasField("follows_txn_id"):
-                follows = one.send.follows_txn_id
+            elif name == "send":
                 place = (one.send.partition.topic, one.send.partition.partition)
-                if (follows.most_bits, follows.least_bits, *place) not in ended:
+                follows = [(two.most_bits, two.least_bits) for two in one.send.follows_txn_ids]
+                if any((*two, *place) not in ended for two in follows):
                     kind = "k next" if one.send.HasField("txn_id") else "k plain"
                     world.provoked[kind] += 1
 

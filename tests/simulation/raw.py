@@ -279,7 +279,7 @@ def send_command(
     values: list[bytes],
     *,
     txn_id: TxnID | None = None,
-    follows_txn_id: TxnID | None = None,
+    follows: TxnID | None = None,
 ) -> broker_pb2.CommandSend:
     return broker_pb2.CommandSend(
         partition=partition,
@@ -287,7 +287,7 @@ def send_command(
         sequence_id=sequence_id,
         num_messages=len(values),
         txn_id=txn_id.to_wire() if txn_id is not None else None,
-        follows_txn_id=follows_txn_id.to_wire() if follows_txn_id is not None else None,
+        follows_txn_ids=[follows.to_wire()] if follows is not None else [],
         batch=batch.encode(values),
     )
 

@@ -113,7 +113,7 @@ class RawUnit:
                 sequence,
                 [one.value for one in sent],
                 txn_id=self.txn_id,
-                follows_txn_id=follows,
+                follows=follows,
             ),
         )
         self._next_sequence[key] = sequence + count

@@ -91,8 +91,7 @@ class Client:
                 num_messages=count,
                 batch=payload or b"%d" % sequence,
                 txn_id=txn,
-                follows_txn_id=follows[-1] if follows else None,
-                also_follows_txn_ids=follows[:-1],
+                follows_txn_ids=follows,
             )
         )
 

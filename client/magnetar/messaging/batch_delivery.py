@@ -182,7 +182,6 @@ class BatchDelivery:
             txn_id=None if self.txn_id is None else self.txn_id.to_wire(),
             producer_epoch=self._producer_epoch,
             txn_proof=self._txn_proof,
-            reads_all_settled=batch.patient,
         )
         if batch.patient:
             # A message for each of a hundred names takes twenty times as long.

@@ -21,16 +21,10 @@ from magnetar_core.wire import broker_pb2, common_pb2
 FOLLOWED_MAX = 100
 
 
-def _tag(field: str) -> bytes:
-    """Return what comes before the bytes of a message in this field of a CommandSend."""
-    length_delimited = 2
-    return bytes(
-        [broker_pb2.CommandSend.DESCRIPTOR.fields_by_name[field].number << 3 | length_delimited]
-    )
-
-
-_LATEST = _tag("follows_txn_id")
-_ALSO = _tag("also_follows_txn_ids")
+_LENGTH_DELIMITED = 2
+_NUMBER = broker_pb2.CommandSend.DESCRIPTOR.fields_by_name["follows_txn_ids"].number
+# What comes before the bytes of each TxnID in a CommandSend.
+_TAG = bytes([_NUMBER << 3 | _LENGTH_DELIMITED])
 
 
 class Followed(NamedTuple):
@@ -60,7 +54,7 @@ class FollowedTransactions:
 
     def __init__(self) -> None:
         self._count = 0
-        # Both in the order of the numbers. A name is what comes after the tag of its field.
+        # Both in the order of the numbers. A name is the bytes in a CommandSend.
         self._numbers: dict[TxnID, int] = {}
         self._names: dict[TxnID, bytes] = {}
         # What now() returns, until something changes.
@@ -85,9 +79,7 @@ class FollowedTransactions:
         if not self._numbers:
             return NOBODY
         txn_ids = tuple(self._numbers)
-        *others, latest = self._names.values()
-        # A broker of an earlier version knows of one only.
-        wire = _LATEST + latest + _ALSO.join((b"", *others))
+        wire = b"".join(self._names.values())
         return Followed(txn_ids, self._numbers[txn_ids[-1]], wire)
 
     def append(self, txn_id: TxnID) -> None:
@@ -96,7 +88,7 @@ class FollowedTransactions:
         self._count += 1
         self._numbers[txn_id] = self._count
         name = txn_id.to_wire().SerializeToString()
-        self._names[txn_id] = bytes((len(name),)) + name
+        self._names[txn_id] = _TAG + bytes((len(name),)) + name
         if len(self._numbers) > FOLLOWED_MAX:
             self._drop([next(iter(self._numbers))])
         self._seen = None

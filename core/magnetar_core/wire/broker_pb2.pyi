@@ -28,30 +28,26 @@ LATEST: InitialPosition
 EARLIEST: InitialPosition
 
 class CommandSend(_requests.Request[CommandSendResponse]):
-    __slots__ = ("partition", "producer_id", "sequence_id", "num_messages", "txn_id", "follows_txn_id", "batch", "producer_epoch", "also_follows_txn_ids", "txn_proof", "reads_all_settled")
+    __slots__ = ("partition", "producer_id", "sequence_id", "num_messages", "txn_id", "follows_txn_ids", "batch", "producer_epoch", "txn_proof")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_ID_FIELD_NUMBER: _ClassVar[int]
     NUM_MESSAGES_FIELD_NUMBER: _ClassVar[int]
     TXN_ID_FIELD_NUMBER: _ClassVar[int]
-    FOLLOWS_TXN_ID_FIELD_NUMBER: _ClassVar[int]
+    FOLLOWS_TXN_IDS_FIELD_NUMBER: _ClassVar[int]
     BATCH_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
-    ALSO_FOLLOWS_TXN_IDS_FIELD_NUMBER: _ClassVar[int]
     TXN_PROOF_FIELD_NUMBER: _ClassVar[int]
-    READS_ALL_SETTLED_FIELD_NUMBER: _ClassVar[int]
     partition: _common_pb2.Partition
     producer_id: int
     sequence_id: int
     num_messages: int
     txn_id: _common_pb2.TxnId
-    follows_txn_id: _common_pb2.TxnId
+    follows_txn_ids: _containers.RepeatedCompositeFieldContainer[_common_pb2.TxnId]
     batch: bytes
     producer_epoch: int
-    also_follows_txn_ids: _containers.RepeatedCompositeFieldContainer[_common_pb2.TxnId]
     txn_proof: bytes
-    reads_all_settled: bool
-    def __init__(self, partition: _Optional[_Union[_common_pb2.Partition, _Mapping]] = ..., producer_id: _Optional[int] = ..., sequence_id: _Optional[int] = ..., num_messages: _Optional[int] = ..., txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., follows_txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., batch: _Optional[bytes] = ..., producer_epoch: _Optional[int] = ..., also_follows_txn_ids: _Optional[_Iterable[_Union[_common_pb2.TxnId, _Mapping]]] = ..., txn_proof: _Optional[bytes] = ..., reads_all_settled: _Optional[bool] = ...) -> None: ...
+    def __init__(self, partition: _Optional[_Union[_common_pb2.Partition, _Mapping]] = ..., producer_id: _Optional[int] = ..., sequence_id: _Optional[int] = ..., num_messages: _Optional[int] = ..., txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., follows_txn_ids: _Optional[_Iterable[_Union[_common_pb2.TxnId, _Mapping]]] = ..., batch: _Optional[bytes] = ..., producer_epoch: _Optional[int] = ..., txn_proof: _Optional[bytes] = ...) -> None: ...
 
 class CommandSendResponse(_message.Message):
     __slots__ = ("message_id", "duplicate", "settled_txn_ids", "all_settled")

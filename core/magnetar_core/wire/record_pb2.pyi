@@ -212,16 +212,14 @@ class TransactionIndexRow(_message.Message):
     def __init__(self, status: _Optional[_Union[_common_pb2.TxnStatus, str]] = ..., start_time_ms: _Optional[int] = ..., marker_entry_id: _Optional[int] = ..., has_marker: _Optional[bool] = ..., selection_digest: _Optional[bytes] = ..., start_offset: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., member: _Optional[_Union[_common_pb2.GroupMember, _Mapping]] = ..., follows_txn_ids: _Optional[_Iterable[_Union[_common_pb2.TxnId, _Mapping]]] = ..., stamp: _Optional[int] = ...) -> None: ...
 
 class TransactionWriterRow(_message.Message):
-    __slots__ = ("writer_id", "next_index", "follows_txn_id", "also_follows_txn_ids")
+    __slots__ = ("writer_id", "next_index", "follows_txn_ids")
     WRITER_ID_FIELD_NUMBER: _ClassVar[int]
     NEXT_INDEX_FIELD_NUMBER: _ClassVar[int]
-    FOLLOWS_TXN_ID_FIELD_NUMBER: _ClassVar[int]
-    ALSO_FOLLOWS_TXN_IDS_FIELD_NUMBER: _ClassVar[int]
+    FOLLOWS_TXN_IDS_FIELD_NUMBER: _ClassVar[int]
     writer_id: int
     next_index: int
-    follows_txn_id: _common_pb2.TxnId
-    also_follows_txn_ids: _containers.RepeatedCompositeFieldContainer[_common_pb2.TxnId]
-    def __init__(self, writer_id: _Optional[int] = ..., next_index: _Optional[int] = ..., follows_txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., also_follows_txn_ids: _Optional[_Iterable[_Union[_common_pb2.TxnId, _Mapping]]] = ...) -> None: ...
+    follows_txn_ids: _containers.RepeatedCompositeFieldContainer[_common_pb2.TxnId]
+    def __init__(self, writer_id: _Optional[int] = ..., next_index: _Optional[int] = ..., follows_txn_ids: _Optional[_Iterable[_Union[_common_pb2.TxnId, _Mapping]]] = ...) -> None: ...
 
 class GroupRow(_message.Message):
     __slots__ = ("generation", "allow_two_phase_commit", "members")

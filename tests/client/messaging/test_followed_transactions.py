@@ -21,14 +21,10 @@ def txn(counter: int) -> TxnID:
 
 
 def named(seen: Followed) -> list[TxnID]:
-    """What a broker reads from the bytes: the newest is in the field that earlier brokers know."""
+    """What a broker reads from the bytes."""
     command = broker_pb2.CommandSend.FromString(seen.wire)
-    assert [field.name for field, _ in command.ListFields()] == [
-        "follows_txn_id",
-        "also_follows_txn_ids",
-    ][: len(seen.txn_ids)]
-    also = [TxnID.from_wire(one) for one in command.also_follows_txn_ids]
-    return [*also, *[TxnID.from_wire(command.follows_txn_id) for _ in seen.txn_ids[:1]]]
+    assert all(field.name == "follows_txn_ids" for field, _ in command.ListFields())
+    return [TxnID.from_wire(one) for one in command.follows_txn_ids]
 
 
 # Each time that a transaction enters the list counts on its own.

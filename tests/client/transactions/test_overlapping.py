@@ -16,11 +16,7 @@ from magnetar_core.ids import TxnID
 def names(cluster: FakeCluster) -> list[set[TxnID]]:
     """The transactions that each send named as coming before it."""
     return [
-        {
-            TxnID.from_wire(named)
-            for named in (one.follows_txn_id, *one.also_follows_txn_ids)
-            if one.HasField("follows_txn_id")
-        }
+        {TxnID.from_wire(named) for named in one.follows_txn_ids}
         for one in cluster.play.commands("send")
     ]
 
@@ -65,21 +61,15 @@ def test_those_that_a_broker_has_settled_are_not_named_again() -> None:
         cluster.settled = [first, third]
         for _ in range(2):
             await producer.send(b"y", txn=await client.begin_transaction())
-        named = cluster.play.commands("send")[-2:]
-        assert [TxnID.from_wire(one.follows_txn_id) for one in named] == [third, second]
-        assert [len(one.also_follows_txn_ids) for one in named] == [2, 0]
+        assert names(cluster)[-2:] == [{first, second, third}, {second}]
 
     run(test)
 
 
 @pytest.mark.parametrize("count", [1, 3])
-@pytest.mark.parametrize("says_all_settled", [True, False])
-def test_when_all_are_settled_nobody_is_named_again(count: int, says_all_settled: bool) -> None:
-    """A broker of an earlier version tells the names, and says nothing of a single one."""
-
+def test_when_all_are_settled_nobody_is_named_again(count: int) -> None:
     async def test(cluster: FakeCluster, client: Client) -> None:
         cluster.topic("flights")
-        cluster.says_all_settled = says_all_settled
         producer = await client.create_producer("flights", batch_messages_max=1)
         ended = [await client.begin_transaction() for _ in range(count)]
         for txn in ended:
@@ -93,8 +83,7 @@ def test_when_all_are_settled_nobody_is_named_again(count: int, says_all_settled
         # The same as with its first send: it still waits for whatever that named.
         await producer.send(b"y", txn=later)
         named = set(cluster.settled)
-        again = named if count == 1 and not says_all_settled else set()
-        assert names(cluster)[count:] == [named, again, named]
+        assert names(cluster)[count:] == [named, set(), named]
 
     run(test)
 
@@ -136,8 +125,9 @@ def test_a_send_names_no_more_than_a_broker_takes() -> None:
             await txn.commit()
         await producer.send(b"plain")
         last = cluster.play.commands("send")[-1]
-        assert TxnID.from_wire(last.follows_txn_id) == overlapping[-1].txn_id
-        assert len(last.also_follows_txn_ids) == FOLLOWED_MAX - 1
+        assert [TxnID.from_wire(one) for one in last.follows_txn_ids] == [
+            one.txn_id for one in overlapping[-FOLLOWED_MAX:]
+        ]
 
     run(test)
 

@@ -30,11 +30,7 @@ def test_after_its_end_plain_sends_follow_a_transaction_until_one_is_acknowledge
         await asyncio.gather(*(producer.send(b"y", partition=0) for _ in range(2)))
         await producer.send(b"y", partition=0)
         await producer.send(b"y", partition=1)
-        follows = [
-            TxnID.from_wire(one.follows_txn_id) if one.HasField("follows_txn_id") else None
-            for one in cluster.play.commands("send")
-        ]
-        assert follows == [txn.txn_id, txn.txn_id, None, None]
+        assert followed(cluster) == [[txn.txn_id], [txn.txn_id], [], []]
 
     run(test)
 
@@ -51,23 +47,21 @@ def test_the_next_transaction_follows_the_one_before_in_all_its_batches() -> Non
         async with client.transaction() as second:
             await producer.send(b"y", txn=second)
             await producer.send(b"y", txn=second)
-        assert [TxnID.from_wire(one.follows_txn_id) for one in cluster.play.commands("send")] == [
-            first.txn_id
-        ] * 2
+        assert followed(cluster) == [[first.txn_id]] * 2
         # One that aborts leaves nothing to follow: what it followed itself still leads.
         third = await client.begin_transaction()
         await producer.send(b"z", txn=third)
         await third.abort()
         await producer.send(b"plain")
-        assert TxnID.from_wire(cluster.play.commands("send")[-1].follows_txn_id) == second.txn_id
+        assert followed(cluster)[-1] == [second.txn_id]
 
     run(test)
 
 
-def followed(cluster: FakeCluster) -> list[TxnID | None]:
+def followed(cluster: FakeCluster) -> list[list[TxnID]]:
     """What each send named that it comes after."""
     return [
-        TxnID.from_wire(one.follows_txn_id) if one.HasField("follows_txn_id") else None
+        [TxnID.from_wire(named) for named in one.follows_txn_ids]
         for one in cluster.play.commands("send")
     ]
 
@@ -98,7 +92,7 @@ def test_one_whose_outcome_is_learned_late_does_not_lead_again(commit: bool) -> 
         await producer.send(b"plain")
         async with client.transaction() as last:
             await producer.send(b"z", txn=last)
-        assert followed(cluster) == [later.txn_id, None]
+        assert followed(cluster) == [[later.txn_id], []]
 
     run(test, dataclasses.replace(FAST, commit_timeout_ms=50))
 
@@ -110,11 +104,11 @@ def test_a_plain_send_that_named_another_one_ends_nothing(earlier: bool) -> None
     async def test(cluster: FakeCluster, client: Client) -> None:
         cluster.topic("flights")
         producer = await client.create_producer("flights", batch_messages_max=1)
-        first = None
+        first: list[TxnID] = []
         if earlier:
             async with client.transaction() as txn:
                 await producer.send(b"x", txn=txn)
-            first = txn.txn_id
+            first = [txn.txn_id]
         txn = await client.begin_transaction()
         await producer.send(b"y", txn=txn)
         cluster.play.received.clear()
@@ -132,7 +126,7 @@ def test_a_plain_send_that_named_another_one_ends_nothing(earlier: bool) -> None
         await plain
         await producer.send(b"plain")
         await producer.send(b"plain")
-        assert followed(cluster) == [first, txn.txn_id, None]
+        assert followed(cluster) == [first, [txn.txn_id], []]
 
     run(test)
 
@@ -182,7 +176,7 @@ def test_two_transactions_of_one_producer_do_not_wait_for_each_other() -> None:
         async with client.transaction() as other:
             await producer.send(b"b", txn=other)
         assert partition.messages == [b"b"]
-        assert not any(one.HasField("follows_txn_id") for one in cluster.play.commands("send"))
+        assert not any(followed(cluster))
         await open_one.commit()
         assert partition.messages == [b"b", b"a"]
 

@@ -163,16 +163,9 @@ MUTANTS = (
     Mutant(
         name="one-settled-settles-all",
         file=_SENDS,
-        old="command.reads_all_settled and follows and not unsettled:",
-        new="command.reads_all_settled and follows and len(unsettled) < len(follows):",
+        old="            if not unsettled:\n",
+        new="            if len(unsettled) < len(follows):\n",
         mistake="A send of which one that it follows is settled is told that all are.",
-    ),
-    Mutant(
-        name="all-settled-unasked",
-        file=_SENDS,
-        old="transactional and command.reads_all_settled and follows",
-        new="transactional and follows",
-        mistake="A client of an earlier version is told in a field that it does not read.",
     ),
     Mutant(
         name="abort-inherits-nothing",
@@ -198,15 +191,15 @@ MUTANTS = (
     Mutant(
         name="follows-not-stored",
         file=_ROWS,
-        old=("        follows_txn_id=writer.follows[0].to_wire() if writer.follows else None,\n"),
+        old="    name(row.follows_txn_ids, writer.follows)\n",
         new="",
         mistake="Whom a writer follows is forgotten by a restart.",
     ),
     Mutant(
-        name="also-follows-not-stored",
+        name="others-followed-not-stored",
         file=_ROWS,
-        old="    name(row.also_follows_txn_ids, writer.follows[1:])\n",
-        new="",
+        old="    name(row.follows_txn_ids, writer.follows)\n",
+        new="    name(row.follows_txn_ids, writer.follows[:1])\n",
         mistake="Of several that a writer follows, a restart forgets all but the first.",
     ),
     Mutant(

@@ -70,7 +70,7 @@ async def chain_plain(
     wire = common_pb2.Partition(topic=topic, partition=partition, topic_id=topic_id)
     message = history.send(f"{actor.name}/{chain}/{producer}", topic, partition)
     follows = next(reversed(units.values())).txn_id
-    command = send_command(wire, producer, sequence, [message.value], follows_txn_id=follows)
+    command = send_command(wire, producer, sequence, [message.value], follows=follows)
     asked_at = actor.world.loop.time()
     for _ in range(100):
         try:
