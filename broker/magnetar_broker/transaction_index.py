@@ -24,7 +24,7 @@ from magnetar_broker.producers import check_sequence
 from magnetar_core.errors import InvalidTxnState, QuotaExceeded, TxnIncomplete
 from magnetar_core.hybrid_clock import NO_STAMP
 from magnetar_core.ids import MemberName, TxnID
-from magnetar_core.selections import digest_of_selection, is_digest_of
+from magnetar_core.selections import digest_of_selection
 
 NO_EPOCH = -1
 NO_MEMBER = MemberName("")
@@ -253,7 +253,7 @@ class TransactionIndex:
             same_selection = (
                 end.outcome is Outcome.ABORTED
                 or end.selection is None
-                or is_digest_of(ended.selection_digest, end.selection)
+                or ended.selection_digest == end.selection_digest
             )
             if ended.outcome is not end.outcome or not same_selection:
                 raise InvalidTxnState(f"transaction {end.txn_id} was {ended.outcome.value} here")

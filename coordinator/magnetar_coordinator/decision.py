@@ -17,7 +17,7 @@ from magnetar_coordinator.transaction import (
 from magnetar_core.errors import InvalidTxnState, TxnForgotten
 from magnetar_core.hybrid_clock import NO_STAMP
 from magnetar_core.ids import TxnID
-from magnetar_core.selections import is_digest_of
+from magnetar_core.selections import digest_of_selection
 
 
 class OutcomeMissing(Exception):
@@ -37,7 +37,7 @@ class Decision(NamedTuple):
 
     Attributes:
         fixed: this decision fixed the outcome. Participants hear of it once it is durable.
-        stamp: of a commit; 0: it is none, or an earlier version decided it.
+        stamp: of a commit; 0: it is none.
     """
 
     records: tuple[Record, ...]
@@ -120,7 +120,7 @@ def repeat_end(
     if (
         end.action is TxnAction.COMMIT
         and end.selection is not None
-        and not is_digest_of(digest, end.selection)
+        and digest != digest_of_selection(end.selection)
     ):
         raise InvalidTxnState(
             f"transaction {end.txn_id} is {status.name} with another selection",

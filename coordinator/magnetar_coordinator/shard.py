@@ -42,7 +42,7 @@ from magnetar_core.errors import InvalidArgument, InvalidTxnState, QuotaExceeded
 from magnetar_core.hybrid_clock import NO_STAMP
 from magnetar_core.ids import TxnID
 from magnetar_core.invariants import BrokenInvariant
-from magnetar_core.selections import digest_of_selection, is_digest_of
+from magnetar_core.selections import digest_of_selection
 from magnetar_core.transitions import step
 
 
@@ -185,7 +185,7 @@ class Shard(TransactionTable):
         digest = self.past_commits.get(end.txn_id)
         if digest is None:
             return
-        if end.action is TxnAction.ABORT or not is_digest_of(digest, end.selection):
+        if end.action is TxnAction.ABORT or digest != digest_of_selection(end.selection):
             raise InvalidTxnState(
                 f"transaction {end.txn_id} was committed before a loss: commit it again, with the"
                 " same selection; or accept that it may be torn, and then abort it",
