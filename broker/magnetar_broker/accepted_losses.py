@@ -39,8 +39,7 @@ async def go_on_without(environment: Environment, topics: Topics, losses: int) -
         return
     log.warning("continuing without the lost data: ledger %d", topics.ledger_id)
     if not environment.config.shard:
-        # Other brokers give out none: the first broker's directory says which is the next. Also
-        # above what an earlier version has raised further than this one would.
+        # Other brokers give out none: the first broker's directory says which is the next.
         known = max(topics.next_serial, (losses - 1) * SERIALS_BETWEEN_LOSSES + 1)
         topics.next_serial = known + SERIALS_BETWEEN_LOSSES
     topics.next_subscription_id = max(topics.next_subscription_id, (losses << ID_BITS) + 1)

@@ -128,14 +128,13 @@ class Broker:
             ),
             tails=self._memory.tails,
             recent_messages=RecentMessages(self._memory.tails),
-            # Run time begins at 1: rows of an earlier version have 0.
-            run_time=RunTime(clock, start_ms=1, jump_ms_min=CLOCK_JUMP_MS_MIN),
+            run_time=RunTime(clock, start_ms=0, jump_ms_min=CLOCK_JUMP_MS_MIN),
             ages=Ages(clock, jump_ms_min=CLOCK_JUMP_MS_MIN),
         )
         self.topics = Topics(self.environment)
         self.incarnations = Incarnations(self.environment)
         self.coordinators = CoordinatorSessions()
-        self._orphan_resolver = OrphanResolver(self.environment, self.topics)
+        self._orphan_resolver = OrphanResolver(self.environment)
         self.groups = Groups(self.environment, self.topics, self.coordinators)
         self.directory: DirectoryRole
         if config.shard:
@@ -145,7 +144,6 @@ class Broker:
                 self.groups,
                 transport,
                 random,
-                on_current=self._orphan_resolver.recovered,
             )
         else:
             self.directory = FirstBroker(
@@ -197,7 +195,6 @@ class Broker:
             raise cannot_recover(error) from error
         self._show()
         await self.environment.commits.start()
-        self._orphan_resolver.recovered()
         self.groups.start()
         self.directory.start()
         self._schedule_retention()

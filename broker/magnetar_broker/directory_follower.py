@@ -39,11 +39,7 @@ OnCurrent = Callable[[MagnetarError | None], None]
 
 
 class DirectoryFollower:
-    """Follows the first broker's directory.
-
-    Args:
-        on_current: called when the directory was taken for the first time on a link.
-    """
+    """Follows the first broker's directory."""
 
     def __init__(
         self,
@@ -53,7 +49,6 @@ class DirectoryFollower:
         guard: FollowerGuard,
         transport: Transport,
         random: Random,
-        on_current: Callable[[], None],
     ) -> None:
         config = environment.config
         self._environment = environment
@@ -61,7 +56,6 @@ class DirectoryFollower:
         self._groups = groups
         self._guard = guard
         self._random = random
-        self._on_current = on_current
         self._copy = DirectoryCopy()
         self._row = records.DirectoryCopyRow()
         self._peer = BrokerPeer(
@@ -254,7 +248,6 @@ class DirectoryFollower:
         if not self.is_current:
             self.is_current = True
             self._complaint = ""
-            self._on_current()
 
     def _complain(self, reason: DirectoryDistrusted) -> None:
         self.is_current = False

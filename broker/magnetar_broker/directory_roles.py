@@ -5,7 +5,6 @@ Source: docs/design/0008-cluster.md, The directory.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from random import Random
 from typing import Protocol
 
@@ -142,11 +141,10 @@ class Follower:
         groups: Groups,
         transport: Transport,
         random: Random,
-        on_current: Callable[[], None],
     ) -> None:
         self.guard = FollowerGuard(environment.config.brokers[0].name)
         self._follower = DirectoryFollower(
-            environment, topics, groups, self.guard, transport, random, on_current
+            environment, topics, groups, self.guard, transport, random
         )
         self.commands = DirectoryPassing(environment, topics, self._follower)
 

@@ -76,7 +76,7 @@ class MarkerEntry:
     stored_bytes: int
     # The messages of a small transaction that has just ended; they are not stored here.
     messages: Messages | None = field(default=None, compare=False, repr=False)
-    # Of the commit; 0: an earlier version decided it.
+    # Of the commit.
     stamp: int = NO_STAMP
 
     @property

@@ -74,28 +74,9 @@ class Issued:
         if watermark is not None and txn_id.incarnation <= watermark.incarnation:
             if txn_id.incarnation < watermark.incarnation:
                 return
-            next_counter = watermark.next_counter
-            if next_counter is None and txn_id.tcid in self._heard_ms:
-                return  # The coordinator's version does not announce TxnIDs.
-            if next_counter is not None and txn_id.counter < next_counter:
+            if txn_id.counter < watermark.next_counter:
                 return
         self._refuse(txn_id)
-
-    def cannot_exist(self, txn_id: TxnID) -> bool:
-        """Return whether nobody has issued a TxnID that is open here.
-
-        An earlier version of the broker accepted it without a check.
-        """
-        watermark = self._watermarks.find(txn_id.tcid)
-        if watermark is None:
-            return self._is_unknown(txn_id.tcid)
-        if txn_id.tcid not in self._heard_ms or txn_id.incarnation < watermark.incarnation:
-            return False
-        if txn_id.incarnation > watermark.incarnation:
-            return True
-        bound = watermark.counter_bound
-        # The coordinator may have announced more since it told the bound.
-        return bound is not None and txn_id.counter >= max(bound, watermark.next_counter or 0)
 
     def _is_unknown(self, tcid: int) -> bool:
         return tcid not in self._configured and not self._has_incarnation(tcid)
@@ -110,7 +91,7 @@ class Issued:
         if watermark is None:
             is_invalid = self._is_unknown(txn_id.tcid)
         elif self._is_heard(txn_id.tcid):
-            bound = watermark.counter_bound or 0
+            bound = watermark.counter_bound
             if txn_id.incarnation == watermark.incarnation and txn_id.counter < bound:
                 raise TxnUnannounced(_unannounced(txn_id), txn_id)
             is_invalid = (

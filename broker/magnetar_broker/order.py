@@ -156,8 +156,8 @@ class Order:
             The transactions that it passes on: its row keeps them for a restart.
         """
         writers = transaction.writers.values() if transaction is not None else ()
-        if end.is_unissued:
-            # An invented TxnID passes nothing on.
+        if end.is_dropped:
+            # Nothing is left here that could follow.
             writers = ()
         followed = dict.fromkeys(
             itertools.chain.from_iterable(writer.follows for writer in writers)

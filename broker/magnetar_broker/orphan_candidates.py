@@ -41,10 +41,6 @@ class OrphanCandidates:
         if some is not None:
             some.pop((txn_id, participant), None)
 
-    def tcids(self) -> list[int]:
-        """Return the coordinators that have candidates."""
-        return [tcid for tcid, some in self._unknown.items() if some]
-
     def of(self, tcid: int) -> list[tuple[TxnID, Participant]]:
         """Return all candidates of a coordinator."""
         return list(self._unknown.get(tcid, ()))

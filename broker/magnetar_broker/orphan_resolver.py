@@ -1,44 +1,31 @@
-"""Resolver of orphans: open transactions that nobody else would end are asked about, or dropped.
+"""Resolver of orphans: coordinators are asked about open transactions that nobody else would end.
 
-A participant that was never added hears of no end, and a TxnID that a client invented has none. If
-the coordinator can have issued the TxnID, each answer to its watermark asks about it, until the
-coordinator ends it here or knows it. If nobody can have issued it, it is dropped without a trace.
+A participant that was never added hears of no end. Each answer to its coordinator's watermark asks
+about it, until the coordinator ends it here or knows it.
 Source: docs/design/0001-protocol.md, What nobody else would end; docs/protocol/rules.md, rule f.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 
 from magnetar_broker.environment import Environment
 from magnetar_broker.orphan_candidates import Participant
-from magnetar_broker.topics import Topics
-from magnetar_broker.transaction_index import End
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 from magnetar_core.wire import transaction_pb2 as txn_wire
-
-log = logging.getLogger(__name__)
 
 
 class OrphanResolver:
     """Finds transactions that a broker holds open and that nobody else would end."""
 
-    def __init__(self, environment: Environment, topics: Topics) -> None:
+    def __init__(self, environment: Environment) -> None:
         self._environment = environment
-        self._topics = topics
 
-    def recovered(self) -> None:
-        """Drop transactions of coordinators that this cluster never had: all rows are read."""
-        for tcid in self._environment.orphan_candidates.tcids():
-            self._drop_unissued(tcid)
-
-    def heard(self, tcid: int, known: Iterable[txn_wire.OrphanedParticipant]) -> None:
-        """Note that a coordinator was heard, and that it knows these participants."""
+    def heard(self, known: Iterable[txn_wire.OrphanedParticipant]) -> None:
+        """Note that their coordinator knows these participants."""
         for one in known:
             place = _participant(one)
             self._environment.orphan_candidates.known(TxnID.from_wire(one.txn_id), place)
-        self._drop_unissued(tcid)
 
     def answer(self, tcid: int) -> txn_wire.CommandLowWatermarkResponse:
         """Build the answer to a watermark: it asks about covered and other orphans.
@@ -67,24 +54,6 @@ class OrphanResolver:
             for txn_id, _ in self._environment.orphan_candidates.of(tcid)
             if covers(txn_id)
         }
-
-    def _drop_unissued(self, tcid: int) -> None:
-        for txn_id, participant in self._environment.orphan_candidates.of(tcid):
-            if self._environment.issued.cannot_exist(txn_id):
-                log.warning(
-                    "nobody has issued %s: its writes to %s are dropped",
-                    txn_id,
-                    participant,
-                    extra={"txn_id": txn_id, "participant": participant},
-                )
-                self._drop(txn_id, participant)
-
-    def _drop(self, txn_id: TxnID, participant: Participant) -> None:
-        if isinstance(participant, SubscriptionName):
-            partition = self._topics.of(participant.partition_name)
-            partition.subscriptions.get(participant.subscription).end(End.dropping(txn_id))
-        else:
-            self._topics.of(participant).drop(txn_id)
 
 
 def _participant(wire: txn_wire.OrphanedParticipant) -> Participant:

@@ -204,10 +204,6 @@ class Partition:
 
     # Ends
 
-    def drop(self, txn_id: TxnID) -> None:
-        """Abort an open transaction that nobody will end, and remember nothing of it."""
-        self.end(AskedEnd(End.dropping(txn_id), None, 0, _nothing, _fail))
-
     def end(self, asked: AskedEnd) -> None:
         """End a transaction, as CommandEndTxnOnPartition asks; calls done() when applied.
 
@@ -308,7 +304,7 @@ class Partition:
             asked.failed(Gone(f"{self.name} was deleted"))
         for txn_id in list(self.index.open):
             # Nothing is remembered of it: the partition's index goes, too.
-            self.drop(txn_id)
+            self.end(AskedEnd(End.dropping(txn_id), None, 0, _nothing, _fail))
         self.log.forget_tail()
         batch = self._environment.commits.batch
         self.subscriptions.delete_all()

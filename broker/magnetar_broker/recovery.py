@@ -87,8 +87,7 @@ class Recovery:
     async def _read_meta(self) -> None:
         next_topic_id = await self._store.get(keys.META, keys.META_NEXT_TOPIC_ID)
         if next_topic_id is not None:
-            # After a loss, an earlier version raised it beyond the bits of a serial number.
-            self._topics.next_serial = serial_of(keys.read_u64(next_topic_id))
+            self._topics.next_serial = keys.read_u64(next_topic_id)
         next_subscription_id = await self._store.get(keys.META, keys.META_NEXT_SUBSCRIPTION_ID)
         if next_subscription_id is not None:
             self._topics.next_subscription_id = keys.read_u64(next_subscription_id)
@@ -111,8 +110,8 @@ class Recovery:
                         row.incarnation,
                         row.low_watermark,
                         live,
-                        row.next_counter if row.HasField("next_counter") else None,
-                        row.counter_bound if row.HasField("counter_bound") else None,
+                        row.next_counter,
+                        row.counter_bound,
                         row.store_digest,
                     ),
                 )
@@ -148,11 +147,7 @@ class Recovery:
                 row = records.ProducerRow.FromString(value)
                 # The run time is persisted less often than it is used.
                 self._run_time.resume(row.last_run_time_ms)
-                producer = Producer(
-                    row.next_sequence_id,
-                    row.last_time_ms,
-                    row.last_run_time_ms or self._run_time.now_ms(),
-                )
+                producer = Producer(row.next_sequence_id, row.last_time_ms, row.last_run_time_ms)
                 producer.recent.append((row.last_sequence_id, row.last_entry_id))
                 partition.producers.restore(keys.last_u64(key), producer)
 

@@ -105,8 +105,8 @@ def _take_meta(found: RestBroker, key: bytes, value: bytes) -> None:
                 row.incarnation,
                 row.low_watermark,
                 tuple((one.first, one.last) for one in row.live),
-                row.next_counter if row.HasField("next_counter") else None,
-                row.counter_bound if row.HasField("counter_bound") else None,
+                row.next_counter,
+                row.counter_bound,
                 row.store_digest,
             ),
         )

@@ -197,15 +197,15 @@ class TransactionCommands:
             command.incarnation,
             command.low_watermark,
             live,
-            next_counter=command.next_counter if command.HasField("next_counter") else None,
-            counter_bound=command.counter_bound if command.HasField("counter_bound") else None,
+            next_counter=command.next_counter,
+            counter_bound=command.counter_bound,
             store_digest=store_digest,
         )
         watermarks.set(command.tcid, advanced)
         if advanced.coverage != known.coverage:
             for partition in self._topics.partitions():
                 partition.forget_covered()
-        self._orphan_resolver.heard(command.tcid, command.known)
+        self._orphan_resolver.heard(command.known)
         answer = self._orphan_resolver.answer(command.tcid)
         if self._stored.get(command.tcid) != advanced:
             self._stored[command.tcid] = advanced

@@ -80,7 +80,7 @@ class EndedTransaction(NamedTuple):
     selection_digest: bytes = b""
     # Transactions that it followed and that were not settled when it ended (rule k).
     follows: tuple[TxnID, ...] = ()
-    # Of a commit; 0: an earlier version decided it.
+    # Of a commit.
     stamp: int = NO_STAMP
 
 
@@ -97,16 +97,15 @@ class End(NamedTuple):
     # For an administrator's abort: the start offset and producer epoch that the transaction must
     # have here.
     hanging: tuple[int, int] | None = None
-    # Nobody has issued the TxnID: nothing is remembered, since otherwise its later owner would be
-    # refused.
-    is_unissued: bool = False
-    # Of a commit; 0: an earlier version decided it.
+    # The partition or subscription is being deleted: nothing of the end is remembered.
+    is_dropped: bool = False
+    # Of a commit.
     stamp: int = NO_STAMP
 
     @classmethod
     def dropping(cls, txn_id: TxnID) -> End:
         """Return the abort of a transaction of which nothing is remembered."""
-        return cls(txn_id=txn_id, outcome=Outcome.ABORTED, is_unissued=True)
+        return cls(txn_id=txn_id, outcome=Outcome.ABORTED, is_dropped=True)
 
     @property
     def selection_digest(self) -> bytes:
@@ -280,7 +279,7 @@ class TransactionIndex:
         """
         if self.open.pop(end.txn_id, None) is not None:
             self._on_closed(end.txn_id)
-        if end.is_unissued:
+        if end.is_dropped:
             return None
         ended = EndedTransaction(end.outcome, end.selection_digest, follows, end.stamp)
         self.ended[end.txn_id] = ended

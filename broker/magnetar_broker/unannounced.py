@@ -96,7 +96,7 @@ class Unannounced:
             return
         first = bisect_left(self._txn_ids, TxnID.of(tcid, 0, 0))
         end = bisect_left(
-            self._txn_ids, TxnID.of(tcid, watermark.incarnation, watermark.next_counter or 0)
+            self._txn_ids, TxnID.of(tcid, watermark.incarnation, watermark.next_counter)
         )
         self._handle(self._txn_ids[first:end])
 

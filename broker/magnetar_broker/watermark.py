@@ -22,16 +22,16 @@ class Watermark:
     """Watermark of a coordinator; live ranges ascend and do not touch.
 
     Attributes:
-        next_counter: smaller counters are issued, or never will be; None: not announced.
-        counter_bound: at no time was this counter or a higher counter issued; None: not announced.
+        next_counter: smaller counters are issued, or never will be.
+        counter_bound: at no time was this counter or a higher counter issued.
         store_digest: digest of the token of the coordinator's store, which sends the watermark.
     """
 
     incarnation: int = 0
     low_watermark: int = 0
     live: tuple[CounterRange, ...] = ()
-    next_counter: int | None = None
-    counter_bound: int | None = None
+    next_counter: int = 0
+    counter_bound: int = 0
     store_digest: bytes = b""
 
     @property
@@ -52,8 +52,8 @@ class Watermark:
         low_watermark: int,
         live: Iterable[CounterRange],
         *,
-        next_counter: int | None = None,
-        counter_bound: int | None = None,
+        next_counter: int = 0,
+        counter_bound: int = 0,
         store_digest: bytes = b"",
     ) -> Watermark:
         """Return the state after a newer announcement; self if the announcement is old."""
@@ -67,9 +67,6 @@ class Watermark:
         # After a restart a coordinator may announce a lower watermark than before; its other fields
         # count.
         known = replace(self.issuing(next_counter, counter_bound), store_digest=store_digest)
-        if next_counter is None:
-            # An earlier version took its place, which issues TxnIDs without announcing them.
-            known = replace(known, next_counter=None, counter_bound=None)
         if low_watermark < self.low_watermark:
             return known
         live = sorted(live)
@@ -77,19 +74,13 @@ class Watermark:
         new_live = clipped(live, self.low_watermark, low_watermark)
         return replace(known, low_watermark=low_watermark, live=still_live + new_live)
 
-    def issuing(self, next_counter: int | None, counter_bound: int | None = None) -> Watermark:
+    def issuing(self, next_counter: int, counter_bound: int = 0) -> Watermark:
         """Return the state after more TxnIDs are issued, or may be; neither value goes back."""
         return replace(
             self,
-            next_counter=_higher(self.next_counter, next_counter),
-            counter_bound=_higher(self.counter_bound, counter_bound),
+            next_counter=max(self.next_counter, next_counter),
+            counter_bound=max(self.counter_bound, counter_bound),
         )
-
-
-def _higher(one: int | None, other: int | None) -> int | None:
-    if one is None or other is None:
-        return other if one is None else one
-    return max(one, other)
 
 
 def clipped(ranges: Iterable[CounterRange], start: int, end: int) -> tuple[CounterRange, ...]:

@@ -28,7 +28,7 @@ class PastEnd(NamedTuple):
 
     Attributes:
         selection_digest: of a commit; empty: all writers count.
-        stamp: of a commit; 0: none is known.
+        stamp: of a commit; 0: it is none.
     """
 
     action: TxnAction
@@ -68,10 +68,7 @@ async def past_ends(asks: Sequence[Ask], txn_ids: list[TxnID]) -> PastEnds:
             for end in answer.result().ends:
                 txn_id = TxnID.from_wire(end.txn_id)
                 if end.txn_action == common.COMMIT:
-                    # Brokers of an earlier version tell no stamp.
-                    before = found.get(txn_id)
-                    stamp = end.stamp if before is None else max(end.stamp, before.stamp)
-                    found[txn_id] = PastEnd(TxnAction.COMMIT, end.selection_digest, stamp)
+                    found[txn_id] = PastEnd(TxnAction.COMMIT, end.selection_digest, end.stamp)
                 else:
                     found.setdefault(txn_id, PastEnd(TxnAction.ABORT))
     return found

@@ -92,7 +92,7 @@ class Transaction:
         unfinished: participants that have not ended it yet, with the last error or ""; empty while
             OPEN.
         principal: who began it; empty: somebody who did not show who they were.
-        stamp: of the commit; 0 while it is none, or if an earlier version decided it.
+        stamp: of the commit; 0 while it is none.
         record_count: rows of its metadata in the store.
     """
 

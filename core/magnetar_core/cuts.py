@@ -96,7 +96,7 @@ class CutRange(NamedTuple):
 
         Args:
             offset: that of the message; a transaction's messages may be asked for by any of them.
-            stamp: of its transaction; 0: it is plain, or its commit has no stamp.
+            stamp: of its transaction; 0: it is plain.
         """
         if not self.start <= offset < self.end or stamp > self.stamp:
             return False

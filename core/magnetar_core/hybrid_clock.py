@@ -14,7 +14,7 @@ from typing import Final
 from magnetar_core.errors import InvalidArgument
 from magnetar_core.invariants import BrokenInvariant
 
-# The stamp of what was committed by a version that gave none: below every cut.
+# The stamp of plain messages, and of transactions that are not committed.
 NO_STAMP: Final = 0
 COUNTER_BITS: Final = 16
 # The farthest that a stamp which somebody tells may ever lie ahead of the time here: a century, so

@@ -411,7 +411,7 @@ def watermark(
     *live: tuple[int, int],
     incarnation: int = 1,
     tcid: int = 0,
-    bound: int | None = COUNTER_BOUND,
+    bound: int = COUNTER_BOUND,
     issued: int | None = None,
 ) -> txn_wire.CommandLowWatermark:
     return txn_wire.CommandLowWatermark(

@@ -152,23 +152,6 @@ def test_topics_are_created_after_many_losses() -> None:
     run(scenario)
 
 
-def test_a_directory_whose_ids_an_earlier_version_has_raised_goes_on() -> None:
-    async def scenario(world: World) -> None:
-        raised = WriteBatch()
-        before = (LOSSES_OF_EVERYTHING << 32) + 5
-        raised.put(keys.META, keys.META_NEXT_TOPIC_ID, keys.u64(before))
-        raised.put(keys.META, keys.META_LOSSES, keys.u64(LOSSES_OF_EVERYTHING))
-        await accept_loss(world, raised, losses=LOSSES_OF_EVERYTHING)
-        create = topic_wire.CommandCreateTopic
-        first = await world.client.ask(create(topic="first"))
-        assert serial_of(first.topic_id) == serial_of(before)
-        await accept_loss(world, WriteBatch())
-        second = await world.client.ask(create(topic="second"))
-        assert serial_of(second.topic_id) > serial_of(first.topic_id) + 1_000_000
-
-    run(scenario)
-
-
 def test_messages_of_a_transaction_that_its_index_lost_are_left_alone() -> None:
     async def scenario(world: World) -> None:
         await world.client.ask(send(b"0", in_txn=txn(1)))

@@ -6,7 +6,6 @@ import pytest
 from tests.broker.harness import World, run, send
 
 from magnetar_broker import keys
-from magnetar_core.wire import record_pb2
 
 HOUR_MS = 3_600_000
 YEAR_MS = 365 * 24 * HOUR_MS
@@ -77,22 +76,5 @@ def test_without_producers_nothing_is_written() -> None:
         await world.client.ask(send(b"0"))
         await look(world)
         assert keys.META_RUN_TIME in dict(await world.rows(keys.META))
-
-    run(scenario)
-
-
-def test_rows_of_earlier_versions_count_from_the_start() -> None:
-    async def scenario(world: World) -> None:
-        await world.client.ask(send(b"0"))
-        await world.settle()
-        ((key, value),) = await world.rows(keys.PRODUCERS)
-        row = record_pb2.ProducerRow.FromString(value)
-        row.last_run_time_ms = 0
-        batch = world.broker.environment.commits.batch
-        batch.put(keys.PRODUCERS, key, row.SerializeToString())
-        await world.broker.environment.commits.durable()
-        await world.restart()
-        await look(world)
-        assert await is_known(world)
 
     run(scenario)

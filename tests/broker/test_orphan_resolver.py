@@ -11,7 +11,6 @@ from tests.broker.harness import (
     World,
     ack,
     end,
-    flow,
     partition,
     run,
     send,
@@ -21,7 +20,6 @@ from tests.broker.harness import (
     watermark,
 )
 
-from magnetar_broker import keys
 from magnetar_broker import orphan_candidates as candidates_module
 from magnetar_broker.issued import HEARD_MS_MAX, NEAR_COUNT
 from magnetar_broker.orphan_candidates import ORPHAN_AGE_MS_MIN, OrphanCandidates, Participant
@@ -191,29 +189,6 @@ def test_a_late_word_takes_no_bound_back() -> None:
     run(scenario)
 
 
-@pytest.mark.parametrize("restarted", [False, True])
-def test_a_coordinator_that_goes_back_to_a_version_that_says_nothing_is_believed(
-    restarted: bool,
-) -> None:
-    """Its earlier words held for ever: nothing that it issued beyond them was ever taken."""
-
-    async def scenario(world: World) -> None:
-        await world.client.ask(watermark(0, bound=10, issued=5))
-        if restarted:
-            await world.restart()
-        await world.client.ask(watermark(0, bound=None))
-        await world.client.ask(send(b"x", in_txn=txn(10)))
-        # Nor is it dropped as nobody's.
-        await world.client.ask(watermark(0, bound=None))
-        await world.client.ask(end(txn(10)))
-        assert await world.read() == [b"x"]
-        # The newer version again.
-        await world.client.ask(watermark(0, bound=30, issued=20))
-        await refused(world.client, send(b"x", in_txn=txn(20)), LogUnavailable)
-
-    run(scenario)
-
-
 def asked_about(answer: Any) -> set[tuple[int, str]]:
     return {(one.txn_id.least_bits, one.subscription) for one in answer.held}
 
@@ -264,91 +239,6 @@ def test_what_an_older_incarnation_left_is_an_administrators() -> None:
         assert txn(7) in world.partition().index.open
 
     run(scenario)
-
-
-async def let_in(world: World, txn_id: TxnID) -> None:
-    """As a version did that did not ask: a coordinator that announces no bound."""
-    await take_incarnations(world.client, txn_id.tcid, txn_id.incarnation)
-    await world.client.ask(
-        watermark(0, tcid=txn_id.tcid, incarnation=txn_id.incarnation),
-    )
-    await world.client.ask(send(b"stranger's", in_txn=txn_id))
-    await world.client.ask(ack((0, 0), in_txn=txn_id))
-
-
-def test_what_got_in_is_dropped_once_nobody_can_have_issued_it() -> None:
-    """And whoever is given that TxnID later does not notice."""
-
-    async def scenario(world: World) -> None:
-        await world.client.ask(send(b"0"))
-        await world.client.ask(subscribe())
-        made_up = txn(50, tcid=5)
-        await let_in(world, made_up)
-        await world.client.ask(watermark(0, tcid=5, bound=51))
-        assert made_up in world.partition().index.open, "it may have been issued"
-        await forget_watermark(world, 5)
-        await world.restart()
-        ask = world.client.ask
-        await ask(subscribe(consumer=1))
-        world.client.tell(flow())
-        await world.settle()
-        assert not world.client.values()
-        await ask(watermark(0, tcid=5, bound=50))
-        assert not world.partition().index.open
-        assert not world.subscription().index.open
-        assert world.client.values() == [b"0"], "the ack is undone at once"
-        assert not await world.rows(keys.TXNLOG)
-        assert not await world.rows(keys.TXNINDEX)
-        assert not await world.rows(keys.PENDINGACKS)
-        await ask(watermark(0, tcid=5, bound=100))
-        await ask(send(b"owner's", in_txn=made_up, producer=2))
-        await ask(ack((0, 0), in_txn=made_up))
-        await ask(end(made_up, counts={2: 1}))
-        await ask(end(made_up, counts={1: 1}, on="s"))
-        assert await world.read() == [b"0", b"owner's"]
-
-    run(scenario, coordinators=TWO_COORDINATORS)
-
-
-async def forget_watermark(world: World, tcid: int) -> None:
-    commits = world.broker.environment.commits
-    commits.batch.delete(keys.META, keys.watermark(tcid))
-    await commits.durable()
-
-
-@pytest.mark.parametrize("incarnation", [2, 3])
-def test_incarnations_that_got_in_too(incarnation: int) -> None:
-    async def scenario(world: World) -> None:
-        await world.client.ask(send(b"0"))
-        await world.client.ask(subscribe())
-        await let_in(world, txn(0, tcid=5, incarnation=incarnation))
-        await forget_watermark(world, 5)
-        await world.restart()
-        await world.client.ask(watermark(0, tcid=5, incarnation=1, bound=100))
-        assert not world.partition().index.open
-        await world.client.ask(topic_wire.CommandDeleteTopic(topic="t"))
-
-    run(scenario, coordinators=TWO_COORDINATORS)
-
-
-def test_what_names_no_coordinator_is_dropped_at_the_start() -> None:
-    async def scenario(world: World) -> None:
-        await world.client.ask(send(b"0"))
-        await world.client.ask(subscribe())
-        for tcid in (5, 9):
-            await let_in(world, txn(3, tcid=tcid))
-            await world.client.ask(end(txn(3, tcid=tcid), common.ABORT, on="s"))
-            await forget_watermark(world, tcid)
-        commits = world.broker.environment.commits
-        commits.batch.delete(keys.META, keys.incarnation(9))
-        await commits.durable()
-        await world.restart()
-        await world.settle()
-        left = [one.tcid for one in world.partition().index.open]
-        assert left == [5], "of this one nothing is known yet"
-        await refused(world.client, send(b"x", in_txn=txn(3, tcid=9)), TxnNotFound)
-
-    run(scenario, coordinators=TWO_COORDINATORS)
 
 
 def test_an_ended_transaction_stays_ended_whatever_is_announced() -> None:
@@ -408,21 +298,5 @@ def test_what_is_covered_and_open_is_named_a_part_at_a_time(
                 assert len(answer.orphans) <= 3
                 named += [one.txn_id.least_bits for one in answer.orphans]
             assert sorted(set(named)) == list(range(5))
-
-    run(scenario)
-
-
-def test_what_was_said_to_be_issued_is_not_dropped_for_an_earlier_word() -> None:
-    """A link that breaks and comes up brings the last low watermark once more."""
-
-    async def scenario(world: World) -> None:
-        beyond = txn(COUNTER_BOUND + 20)
-        world.client.tell(
-            txn_wire.CommandTxnsIssued(tcid=0, incarnation=1, next_counter=COUNTER_BOUND + 30)
-        )
-        await world.client.ask(send(b"x", in_txn=beyond))
-        await world.client.ask(watermark(0, bound=COUNTER_BOUND))
-        await world.client.ask(end(beyond, counts={1: 1}))
-        assert await world.read() == [b"x"]
 
     run(scenario)

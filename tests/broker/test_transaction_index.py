@@ -184,10 +184,9 @@ def test_what_nobody_can_have_been_given_takes_no_writes() -> None:
     assert told == [("opened", T1), ("closed", T1)]
 
 
-def test_the_end_of_what_was_never_issued_is_not_remembered() -> None:
-    """Whoever is given that TxnID later begins as if nothing had been."""
+def test_the_end_of_what_is_dropped_is_not_remembered() -> None:
     index = index_with({1: 2})
-    index.record_end(End(txn_id=T1, outcome=ABORT, is_unissued=True))
+    index.record_end(End.dropping(T1))
     assert not index.open
     assert not index.ended
     assert not index.check_write(T1, 1, 0, 1, writers_max=9)

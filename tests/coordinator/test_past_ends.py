@@ -9,12 +9,10 @@ from tests.coordinator.fakes import P0, P1, SILENCE, World, end_command, refused
 from tests.virtual_time import run
 
 from magnetar_coordinator.records import FAMILIES, META
-from magnetar_core.commands import Reply, run_handler
-from magnetar_core.errors import InvalidTxnState, MagnetarError
+from magnetar_core.errors import InvalidTxnState, Unimplemented
 from magnetar_core.ids import PartitionName, TxnID
 from magnetar_core.selections import digest_of_selection
 from magnetar_core.wire import common_pb2 as common
-from magnetar_core.wire import service_pb2
 from magnetar_core.wire import transaction_pb2 as pb
 from magnetar_core.wire.record_pb2 import StoreIdentity
 from magnetar_storage import store_identity
@@ -110,29 +108,20 @@ def test_nobody_is_served_before_brokers_have_answered() -> None:
     run(scenario())
 
 
-def test_who_meets_an_older_broker_is_told_to_upgrade_it(caplog: pytest.LogCaptureFixture) -> None:
-    """It does not know the question; the coordinator serves as soon as it is a newer one."""
+def test_a_broker_is_asked_until_it_answers(caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever its error: without the answer the coordinator serves nobody."""
 
     async def scenario() -> None:
         world = await World().start()
         txn_id = await lose_the_end(world, common.COMMIT)
 
-        def older(name: str, body: object) -> object:
-            if name != "describe_ends":
-                return None
-            # What an older one says of a command that it does not know.
-            refused: list[MagnetarError] = []
-            unknown = service_pb2.Command(request_id=1)
-            reply = Reply(lambda error: refused.append(error), None)
-            run_handler({}, None, unknown, reply, lambda error, _: refused.append(error))
-            return refused[0]
-
-        world.broker.answer = older
+        unknown = Unimplemented("no such command").to_wire()
+        world.broker.answer = lambda name, body: unknown if name == "describe_ends" else None
         task = asyncio.ensure_future(world.start())
         await world.settle(20)
         assert not task.done()
-        assert "CommandDescribeEnds" in caplog.text
-        assert "upgrade brokers first" in caplog.text
+        assert "describe_ends_response" in caplog.text
+        assert "no such command" in caplog.text
         world.broker.answer = lambda name, body: None
         await task
         await world.settle(1)

@@ -15,8 +15,8 @@ MUTANTS = (
     Mutant(
         name="producer-run-time-not-restored",
         file=_RECOVERY,
-        old="                    row.last_run_time_ms or self._run_time.now_ms(),\n",
-        new="                    0,\n",
+        old="row.last_time_ms, row.last_run_time_ms)",
+        new="row.last_time_ms, 0)",
         mistake="After a restart every producer looks as if it had never sent anything.",
     ),
     Mutant(

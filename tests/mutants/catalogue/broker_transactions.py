@@ -302,12 +302,12 @@ MUTANTS = (
     Mutant(
         name="empty-end-not-recorded",
         file=_INDEX,
-        old="            self._on_closed(end.txn_id)\n        if end.is_unissued:",
+        old="            self._on_closed(end.txn_id)\n        if end.is_dropped:",
         new=(
             "            self._on_closed(end.txn_id)\n"
             "        else:\n"
             "            return\n"
-            "        if end.is_unissued:"
+            "        if end.is_dropped:"
         ),
         mistake="An end of what never wrote here leaves no record: a late send is accepted.",
     ),
