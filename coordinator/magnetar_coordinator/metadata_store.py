@@ -378,7 +378,7 @@ class TransactionMetadataStoreProvider:
         batch = self._commits.batch
         next_unopened = await self._get_u64(META_NEXT_UNOPENED)
         if next_unopened is None:
-            # The store is new, or of a version that told a TxnID only when its record was durable.
+            # The store is new.
             next_unopened = counter_bound
             batch.put(META, META_NEXT_UNOPENED, u64(next_unopened))
         before = lost_transactions.decode_lost(await self._store.get(META, META_LOST))

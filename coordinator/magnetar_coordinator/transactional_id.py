@@ -91,7 +91,7 @@ class TransactionalIdMetadata:
             begin once a PREPARE_... is complete, if it is not `producer`.
         timeout_ms: timeout of its transactions; -1 with two-phase commit: they never expire.
         txn_id: the latest transaction.
-        last_init: the call that took the id over last; None in rows of earlier versions.
+        last_init: the call that took the id over last; None until one is noted.
         past_call_tokens: tokens of earlier calls, the newest last.
     """
 

@@ -42,7 +42,7 @@ OUTSIDE = ("127.0.0.1:16650", ["127.0.0.1:16651", "coordinator-1:6652"])
         ("127.0.0.1:16650", OUTSIDE),
         ("localhost:16650", OUTSIDE),
         ("[::1]:16650", OUTSIDE),
-        # A coordinator, an older client, and one inside the members' network.
+        # A coordinator, and a client inside the members' network.
         ("", MEMBERS),
         ("broker:6650", MEMBERS),
         # Other doors: nothing is known of them.

@@ -42,7 +42,7 @@ def test_a_txn_id_is_told_before_its_record_is_durable() -> None:
         assert asked.done()
         # Its broker has heard of it first.
         assert world.broker.all_of("txns_issued")[-1].next_counter == 1
-        # Without the wish, as of an older client, it waits.
+        # Without the wish, it waits.
         waiting = world.client.ask(pb.CommandNewTxn())
         await world.settle(0.9)
         assert not waiting.done()

@@ -238,8 +238,7 @@ def test_all_of_a_run_have_one_content() -> None:
     run(scenario())
 
 
-def test_names_that_were_stored_without_fingerprints_go_on() -> None:
-    """Rows of before there were any: nothing is compared, and nothing else changes."""
+def test_what_was_committed_without_a_fingerprint_is_not_compared() -> None:
     row = pb_record.NameRow(has_committed=True, committed_sequence=7)
     row.open.name, row.open.sequence, row.open.run_token = "query", 8, "run-1"
     opened = TxnID.of(0, 1, 5)

@@ -98,8 +98,6 @@ def test_the_advice_names_the_older_side() -> None:
 
 @pytest.mark.parametrize("given", [0, PROTOCOL_VERSION + 1])
 def test_a_client_asks_nothing_of_a_server_that_answers_in_another_version(given: int) -> None:
-    """Servers of before did not all check."""
-
     async def test(cluster: FakeCluster, client: Client) -> None:
         cluster.topic("flights")
         await client.create_producer("flights")

@@ -78,7 +78,7 @@ def test_frames_stay_in_grpc_where_the_server_or_the_client_has_no_streams(play:
     async def without(world: World) -> None:
         world.transport = GrpcTransport(world.security, wants_streams=False)
         await scenario(world)
-        # Whoever does not ask is told nothing: an earlier version, or a client in another language.
+        # Whoever does not ask is told nothing: such as a client in another language.
         assert not world.offers._offers
 
     play(without)

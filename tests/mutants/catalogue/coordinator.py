@@ -393,7 +393,7 @@ MUTANTS = (
         file=_COMMANDS,
         old="        hurried = not request.answer_before_durable",
         new="        hurried = False",
-        mistake="Older clients take participants for durable that a crash may take.",
+        mistake="Clients take participants for durable that a crash may take.",
     ),
     Mutant(
         name="lost-transactions-unnoticed",
