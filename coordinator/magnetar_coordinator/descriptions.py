@@ -6,7 +6,6 @@ from magnetar_coordinator.named_sequences import NamedSequence
 from magnetar_coordinator.records import WIRE_STATUS, TxnEnded
 from magnetar_coordinator.transaction import Participant, Transaction
 from magnetar_coordinator.wire import put_identity, put_named_sequence
-from magnetar_core.errors import code_name
 from magnetar_core.ids import PartitionName
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import transaction_pb2 as pb
@@ -59,14 +58,10 @@ def describe_outcome(outcome: TxnEnded, *, run_time_ms: int) -> pb.TransactionDe
 def _unfinished(
     participant: Participant, error: common.ServerError | None
 ) -> pb.UnfinishedParticipant:
-    text = "" if error is None else f"{code_name(error.code)}: {error.message}"
     if isinstance(participant, PartitionName):
-        return pb.UnfinishedParticipant(
-            partition=participant.to_wire(), last_error=text, error=error
-        )
+        return pb.UnfinishedParticipant(partition=participant.to_wire(), error=error)
     return pb.UnfinishedParticipant(
         partition=participant.partition_name.to_wire(),
         subscription=participant.subscription,
-        last_error=text,
         error=error,
     )

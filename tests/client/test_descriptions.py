@@ -27,10 +27,11 @@ def told(**fields: object) -> UnfinishedParticipant:
     ],
 )
 def test_what_a_participant_answered_is_an_error(error: MagnetarError, refuses: bool) -> None:
-    part = told(last_error="for people, in whatever words: TXN_INCOMPLETE", error=error.to_wire())
+    part = told(error=error.to_wire())
     assert type(part.error) is type(error)
     assert part.error is not None
     assert (str(part.error), part.error.details) == (str(error), error.details)
+    assert part.last_error.endswith(f": {error}")
     assert part.refuses is refuses
 
 
@@ -39,29 +40,11 @@ def test_who_has_not_answered_refuses_nothing() -> None:
     assert (part.error, part.refuses, part.last_error, part.subscription) == (None, False, "", None)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected", "refuses"),
-    [
-        ("TXN_INCOMPLETE: 2 of 3: really", (TxnIncomplete, "2 of 3: really"), True),
-        ("INVALID_TXN_STATE: it is open", (InvalidTxnState, "it is open"), True),
-        ("LOG_UNAVAILABLE: starting", (LogUnavailable, "starting"), False),
-        ("nobody knows", None, False),
-        ("WHATEVER: comes", None, False),
-    ],
-)
-def test_a_coordinator_of_before_tells_the_text_alone(
-    text: str, expected: tuple[type[MagnetarError], str] | None, refuses: bool
-) -> None:
-    part = told(last_error=text)
-    assert part.last_error == text
-    assert (None if part.error is None else (type(part.error), str(part.error))) == expected
-    assert part.refuses is refuses
-
-
 def test_an_error_of_a_later_version_has_its_kind() -> None:
     wire = common_pb2.ServerError(message="new", kind=ErrorKind.LIMIT.to_wire())
     wire.code = 999  # type: ignore[assignment]
-    part = told(last_error="error 999: new", error=wire)
+    part = told(error=wire)
+    assert part.last_error == "error 999: new"
     assert type(part.error) is InternalError
     assert part.error.kind is ErrorKind.LIMIT
     assert not part.refuses

@@ -117,7 +117,7 @@ def test_partition_moved_is_not_taken_for_ended(caplog: pytest.LogCaptureFixture
         assert described.status == common.COMMITTING
         (unfinished,) = described.unfinished
         assert PartitionName.from_wire(unfinished.partition) == P1
-        assert unfinished.last_error == "PARTITION_MOVED: the partition is on another broker"
+        assert unfinished.error.code == common.PARTITION_MOVED
         told = [one for one in caplog.messages if "same list of members" in one]
         assert len(told) == 1
         assert str(txn_id) in told[0]

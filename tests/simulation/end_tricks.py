@@ -116,7 +116,7 @@ async def lost_messages(world: World, unit: RawUnit, random: Random) -> None:
             world.history.violation(
                 "2", f"{unit.txn_id} went on although a participant lost messages"
             )
-        if any(one.last_error for one in description.unfinished):
+        if any(one.HasField("error") for one in description.unfinished):
             world.provoked["g loss"] += 1
             break
     await unit.client.insist(

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 from magnetar.enums import TransactionStatus
 from magnetar.transactions.producer_identity import PreparedTxnState, ProducerIdentity
-from magnetar_core.errors import END_REFUSALS, MagnetarError
+from magnetar_core.errors import END_REFUSALS, MagnetarError, code_name
 from magnetar_core.errors import from_wire as error_from_wire
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
-from magnetar_core.wire import broker_pb2, common_pb2, transaction_pb2
+from magnetar_core.wire import broker_pb2, transaction_pb2
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,22 +88,13 @@ class UnfinishedParticipant:
 
     @classmethod
     def from_wire(cls, wire: transaction_pb2.UnfinishedParticipant) -> UnfinishedParticipant:
+        error = wire.error if wire.HasField("error") else None
         return cls(
             PartitionName.from_wire(wire.partition),
             wire.subscription or None,
-            wire.last_error,
-            _error_of(wire),
+            "" if error is None else f"{code_name(error.code)}: {error.message}",
+            None if error is None else error_from_wire(error),
         )
-
-
-def _error_of(wire: transaction_pb2.UnfinishedParticipant) -> MagnetarError | None:
-    if wire.HasField("error"):
-        return error_from_wire(wire.error)
-    # Coordinators of before have the text alone: "TXN_INCOMPLETE: 2 of 3 messages".
-    name, colon, message = wire.last_error.partition(": ")
-    if not colon or name not in common_pb2.ErrorCode.keys():  # noqa: SIM118
-        return None
-    return error_from_wire(common_pb2.ServerError(code=name, message=message))
 
 
 @dataclass(frozen=True, slots=True)

@@ -401,16 +401,14 @@ class TransactionDescription(_message.Message):
     def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., status: _Optional[_Union[_common_pb2.TxnStatus, str]] = ..., txn_timeout_ms: _Optional[int] = ..., age_ms: _Optional[int] = ..., opened_at_ms: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[_common_pb2.Partition, _Mapping]]] = ..., subscriptions: _Optional[_Iterable[_Union[_common_pb2.Subscription, _Mapping]]] = ..., unfinished: _Optional[_Iterable[_Union[UnfinishedParticipant, _Mapping]]] = ..., identity: _Optional[_Union[_common_pb2.ProducerIdentity, _Mapping]] = ..., two_phase_commit: _Optional[bool] = ..., named_sequence: _Optional[_Union[NamedSequence, _Mapping]] = ..., ended_at_ms: _Optional[int] = ..., principal: _Optional[str] = ..., stamp: _Optional[int] = ...) -> None: ...
 
 class UnfinishedParticipant(_message.Message):
-    __slots__ = ("partition", "subscription", "last_error", "error")
+    __slots__ = ("partition", "subscription", "error")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
-    LAST_ERROR_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     partition: _common_pb2.Partition
     subscription: str
-    last_error: str
     error: _common_pb2.ServerError
-    def __init__(self, partition: _Optional[_Union[_common_pb2.Partition, _Mapping]] = ..., subscription: _Optional[str] = ..., last_error: _Optional[str] = ..., error: _Optional[_Union[_common_pb2.ServerError, _Mapping]] = ...) -> None: ...
+    def __init__(self, partition: _Optional[_Union[_common_pb2.Partition, _Mapping]] = ..., subscription: _Optional[str] = ..., error: _Optional[_Union[_common_pb2.ServerError, _Mapping]] = ...) -> None: ...
 
 class CommandEndTxnOnPartition(_requests.Request[CommandEndTxnOnPartitionResponse]):
     __slots__ = ("txn_id", "partition", "txn_action", "counts_given", "counts", "selection_given", "selected_writer_ids", "loss_accepted", "hanging", "stamp")
