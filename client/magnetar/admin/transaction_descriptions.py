@@ -111,7 +111,7 @@ class TransactionDescription:
         ended_at_ms: when it had ended at all participants, in milliseconds since the Unix epoch; 0:
             it has not.
         stamp: that of the commit, by which consistent cuts take it or leave it out; 0: it is no
-            commit, or an earlier version decided it.
+            commit.
     """
 
     txn_id: TxnID

@@ -126,7 +126,7 @@ MUTANTS: tuple[Mutant, ...] = (
         file=_SERVER,
         old="if self._streams is not None and stream_wish(context) == self._streams.wish:",
         new="if self._streams is not None:",
-        mistake="A client of an earlier version waits for answers that nobody sends.",
+        mistake="A client that takes no streams waits for answers that nobody sends.",
     ),
     Mutant(
         name="another-server-welcomes",
