@@ -19,8 +19,8 @@ from magnetar_cluster.etcd_directory import EtcdDirectory
 from magnetar_cluster.etcd_settings import EtcdSettings
 from magnetar_cluster.view import BROKER, MemberName, ShardName, View
 from magnetar_cluster.whereabouts import where_is
-from magnetar_core.grpc_transport import GrpcTransport
-from magnetar_core.transport import LinkClosed
+from magnetar_core.link.grpc_transport import GrpcTransport
+from magnetar_core.transport.transport import LinkClosed
 
 TOPIC = "failover"
 # Members of a kind are called by letters.

@@ -9,7 +9,7 @@ from typing import Protocol
 from tests.core.envelope import command
 from tests.waiting import turns
 
-from magnetar_core.transport import LinkClosed
+from magnetar_core.transport.transport import LinkClosed
 from magnetar_core.wire import service_pb2
 
 OnFrame = Callable[[service_pb2.Frame], None]

@@ -44,8 +44,8 @@ IMPORTED_EARLY = (
     "magnetar_cli.servers.shard_servers",
     "magnetar_cli.session",
     "magnetar_coordinator.coordinator",
-    "magnetar_core.settings",
-    "magnetar_storage.rocks",
+    "magnetar_core.process.settings",
+    "magnetar_storage.rocksdb.engine",
     # Which settings are read with, if there are any.
     "pydantic.type_adapter",
     "rich.table",

@@ -8,8 +8,8 @@ from typing import Any
 from tests.core.envelope import command, framed
 
 from magnetar_core.errors import from_wire
-from magnetar_core.frames import Carried
-from magnetar_core.transport import Link, Transport
+from magnetar_core.transport.frames import Carried
+from magnetar_core.transport.transport import Link, Transport
 from magnetar_core.wire import service_pb2
 
 

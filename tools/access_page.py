@@ -9,9 +9,9 @@ from google.protobuf.message_factory import GetMessageClass
 from magnetar_core.access.grants import Rights
 from magnetar_core.access.needs import Kind, Need, Reach
 from magnetar_core.access.policy import BUILT_IN_ROLES
+from magnetar_core.access.principal import Principal
 from magnetar_core.access.rules import RULES, Needs, Rule
-from magnetar_core.frames import FIELD_OF_BODY
-from magnetar_core.principal import Principal
+from magnetar_core.transport.frames import FIELD_OF_BODY
 from magnetar_core.wire import service_pb2
 
 ROLES = ("admin", "coordinator", "broker")

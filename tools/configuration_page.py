@@ -10,10 +10,10 @@ from magnetar_broker.config import BrokerConfig
 from magnetar_cli.servers.member_config import MemberConfig
 from magnetar_cluster.host_settings import HostSettings
 from magnetar_coordinator.config import CoordinatorConfig
-from magnetar_core.access_file import AccessConfig
 from magnetar_core.config import ListenConfig
+from magnetar_core.gates.access_file import AccessConfig
+from magnetar_core.process.settings import names_of
 from magnetar_core.security.link_security import LinkConfig
-from magnetar_core.settings import names_of
 from magnetar_core.traces.config import TracesConfig
 from magnetar_storage.store_config import StoreConfig
 

@@ -9,11 +9,11 @@ from magnetar_broker.metrics import BrokerMetrics
 from magnetar_cli.servers.host_metrics import HOST_METRICS
 from magnetar_coordinator.metrics import CoordinatorMetrics
 from magnetar_core.config import ListenConfig
-from magnetar_core.connection_metrics import tell_connections
-from magnetar_core.grpc_server import GrpcServer
 from magnetar_core.security.certificate_metrics import tell_expiry
+from magnetar_core.server.connection_metrics import tell_connections
+from magnetar_core.server.grpc_server import GrpcServer
 from magnetar_core.traces.metrics import TracesMetrics
-from magnetar_storage.object_store_metrics import ObjectStoreMetrics
+from magnetar_storage.object_store.metrics import ObjectStoreMetrics
 
 HEAD = """\
 # Metrics

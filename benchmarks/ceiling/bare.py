@@ -11,8 +11,8 @@ import struct
 from collections.abc import Callable, Iterator
 
 from magnetar_core.config import FRAME_BYTES_MAX, split_address
-from magnetar_core.frame_stream import FrameStream
-from magnetar_storage.rocks import RocksStore
+from magnetar_core.transport.frame_stream import FrameStream
+from magnetar_storage.rocksdb.engine import RocksStore
 from magnetar_storage.store import WriteBatch
 
 # Request number, what is asked, a number that it is asked about, length of the payload.

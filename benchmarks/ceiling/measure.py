@@ -25,7 +25,7 @@ from benchmarks.ceiling.server import (
     SEND,
 )
 from benchmarks.results import Result, latencies_ms
-from magnetar_storage.rocks import RocksStore
+from magnetar_storage.rocksdb.engine import RocksStore
 from magnetar_storage.store import WriteBatch
 
 WARM_UP_S = 0.5

@@ -10,7 +10,7 @@ import click
 
 from benchmarks.ceiling.bare import ROWS, BareCommit, Command, Handler, Peer, serve
 from benchmarks.runner import run
-from magnetar_storage.rocks import RocksStore
+from magnetar_storage.rocksdb.engine import RocksStore
 
 NEW, ADD, ADD_SUBSCRIPTION, END, SEND, ACK, END_PART, END_ACKS, BYTES = range(1, 10)
 # Of a partition's or subscription's name, and of an ack, as they travel and are stored.

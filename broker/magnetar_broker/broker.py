@@ -16,32 +16,32 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from magnetar_broker import keys
-from magnetar_broker.accepted_losses import go_on_without
 from magnetar_broker.ages import Ages, Jump
+from magnetar_broker.budgets.memory import Memory
+from magnetar_broker.budgets.open_bytes import OpenBytes
+from magnetar_broker.commands.service import BrokerServer
+from magnetar_broker.commands.views import overview
 from magnetar_broker.config import BrokerConfig
-from magnetar_broker.coordinator_sessions import CoordinatorSessions
-from magnetar_broker.directory_roles import DirectoryRole, FirstBroker, Follower
+from magnetar_broker.coordinators.coordinator_sessions import CoordinatorSessions
+from magnetar_broker.coordinators.incarnations import Incarnations
+from magnetar_broker.coordinators.orphan_resolver import OrphanResolver
 from magnetar_broker.environment import Environment
-from magnetar_broker.groups import Groups
-from magnetar_broker.incarnations import Incarnations
-from magnetar_broker.issued import Issued
-from magnetar_broker.memory import Memory
+from magnetar_broker.groups.groups import Groups
 from magnetar_broker.metrics import BrokerMetrics
-from magnetar_broker.open_bytes import OpenBytes
-from magnetar_broker.orphan_candidates import OrphanCandidates
-from magnetar_broker.orphan_resolver import OrphanResolver
-from magnetar_broker.recent_messages import RecentMessages
 from magnetar_broker.recovery import Recovery
-from magnetar_broker.retention import trim_partition
-from magnetar_broker.service import BrokerServer
-from magnetar_broker.topics import Topics
-from magnetar_broker.views import overview
-from magnetar_broker.watermark import Watermarks
-from magnetar_core.address_book import AddressBook, FixedAddresses
+from magnetar_broker.topic_directory.roles import DirectoryRole, FirstBroker, Follower
+from magnetar_broker.topics.accepted_losses import go_on_without
+from magnetar_broker.topics.retention import trim_partition
+from magnetar_broker.topics.topics import Topics
+from magnetar_broker.transactions.issued import Issued
+from magnetar_broker.transactions.orphan_candidates import OrphanCandidates
+from magnetar_broker.transactions.recent_messages import RecentMessages
+from magnetar_broker.transactions.watermark import Watermarks
 from magnetar_core.clock import Clock
 from magnetar_core.errors import DataLoss
-from magnetar_core.run_time import RunTime
-from magnetar_core.transport import Transport
+from magnetar_core.membership.address_book import AddressBook, FixedAddresses
+from magnetar_core.process.run_time import RunTime
+from magnetar_core.transport.transport import Transport
 from magnetar_core.wire import record_pb2 as records
 from magnetar_storage import store_identity
 from magnetar_storage.backup_source import BackupSource

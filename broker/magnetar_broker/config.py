@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from magnetar_core.address_book import MemberAddress
 from magnetar_core.batch import BODY_BYTES_MAX
 from magnetar_core.config import FRAME_BYTES_MAX, InvalidConfig, check_numbers
-from magnetar_core.hybrid_clock import AHEAD_MS_MAX
-from magnetar_core.placement import SHARDS_MAX
+from magnetar_core.cuts.hybrid_clock import AHEAD_MS_MAX
+from magnetar_core.membership.address_book import MemberAddress
+from magnetar_core.membership.placement import SHARDS_MAX
 
 SYNCED = "synced"
 OS = "os"

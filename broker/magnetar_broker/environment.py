@@ -7,19 +7,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from magnetar_broker.ages import Ages
+from magnetar_broker.budgets.open_bytes import OpenBytes
+from magnetar_broker.budgets.tails import Tails
 from magnetar_broker.config import BrokerConfig
-from magnetar_broker.issued import Issued
 from magnetar_broker.metrics import BrokerMetrics
-from magnetar_broker.open_bytes import OpenBytes
-from magnetar_broker.orphan_candidates import OrphanCandidates, Participant
-from magnetar_broker.recent_messages import RecentMessages
-from magnetar_broker.tails import Tails
-from magnetar_broker.transaction_index import TransactionIndex
-from magnetar_broker.watermark import Watermarks
-from magnetar_core.address_book import AddressBook
+from magnetar_broker.transactions.issued import Issued
+from magnetar_broker.transactions.orphan_candidates import OrphanCandidates, Participant
+from magnetar_broker.transactions.recent_messages import RecentMessages
+from magnetar_broker.transactions.transaction_index import TransactionIndex
+from magnetar_broker.transactions.watermark import Watermarks
 from magnetar_core.clock import Clock
 from magnetar_core.ids import TxnID
-from magnetar_core.run_time import RunTime
+from magnetar_core.membership.address_book import AddressBook
+from magnetar_core.process.run_time import RunTime
 from magnetar_storage.disk_reserve import DiskReserve
 from magnetar_storage.group_commit import GroupCommit
 from magnetar_storage.store import Store

@@ -9,20 +9,21 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping
 
-from magnetar_broker import index_rows, keys
-from magnetar_broker.acknowledgements import Acknowledgements, PendingAck
+from magnetar_broker import keys
 from magnetar_broker.ages import Ages, Jump
-from magnetar_broker.groups import Groups
-from magnetar_broker.open_bytes import OpenBytes
-from magnetar_broker.partition import Partition
-from magnetar_broker.producers import Producer
-from magnetar_broker.subscription import Subscription
-from magnetar_broker.topics import Topics
-from magnetar_broker.transaction_index import TransactionIndex, Writer
-from magnetar_broker.watermark import Watermark, Watermarks
+from magnetar_broker.budgets.open_bytes import OpenBytes
+from magnetar_broker.dispatch.acknowledgements import Acknowledgements, PendingAck
+from magnetar_broker.groups.groups import Groups
+from magnetar_broker.subscriptions.subscription import Subscription
+from magnetar_broker.topics.partition import Partition
+from magnetar_broker.topics.topics import Topics
+from magnetar_broker.transactions import index_rows
+from magnetar_broker.transactions.producers import Producer
+from magnetar_broker.transactions.transaction_index import TransactionIndex, Writer
+from magnetar_broker.transactions.watermark import Watermark, Watermarks
 from magnetar_core.ids import COUNTER_MAX, INCARNATION_MAX, TCID_MAX, TxnID
-from magnetar_core.placement import serial_of
-from magnetar_core.run_time import RunTime
+from magnetar_core.membership.placement import serial_of
+from magnetar_core.process.run_time import RunTime
 from magnetar_core.wire import record_pb2 as records
 from magnetar_core.wire import topic_pb2
 from magnetar_storage.store import KEY_END, RowsUnreadable, Store, end_of_prefix

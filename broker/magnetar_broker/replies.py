@@ -7,8 +7,8 @@ from collections.abc import Coroutine
 from typing import Any
 
 from magnetar_broker.environment import Environment
-from magnetar_core.commands import Handler, Reply, internal_failure
 from magnetar_core.errors import ERROR_OF_CODE, DataLoss, MagnetarError
+from magnetar_core.server.commands import Handler, Reply, internal_failure
 from magnetar_storage.store import RowsUnreadable, StoreFailed
 
 log = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ import click
 from magnetar_core.config import InvalidConfig
 from magnetar_core.error_kinds import ErrorKind
 from magnetar_core.errors import LogUnavailable, MagnetarError, OutcomeUnknown
-from magnetar_core.transport import LinkClosed, LinkRefused
+from magnetar_core.transport.transport import LinkClosed, LinkRefused
 
 _START_ONE = "is it running? `magnetar standalone` starts one, --broker names another"
 _CLOSED_STREAM = (

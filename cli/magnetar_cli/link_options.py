@@ -15,7 +15,7 @@ import click
 from magnetar_cli.types import Function, with_options
 
 if TYPE_CHECKING:
-    from magnetar_core.grpc_transport import GrpcTransport
+    from magnetar_core.link.grpc_transport import GrpcTransport
     from magnetar_core.security.link_security import LinkSecurity
 
 # Names of parameters, and of the settings that they stand for.
@@ -82,6 +82,6 @@ def security() -> LinkSecurity:
 
 def new_transport() -> GrpcTransport:
     """Return a transport to servers. Raises: InvalidConfig."""
-    from magnetar_core.grpc_transport import GrpcTransport
+    from magnetar_core.link.grpc_transport import GrpcTransport
 
     return GrpcTransport(security())

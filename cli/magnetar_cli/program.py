@@ -176,7 +176,7 @@ def cli(ctx: click.Context, /, broker: str, debug: bool, **links: str | bool | N
     note_links(links)
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     if debug:
-        from magnetar_core.observability import set_up_logging
+        from magnetar_core.process.observability import set_up_logging
 
         set_up_logging(level="debug", log_format="text")
         for name in ("grpc", "py4j"):

@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 from magnetar_core.errors import from_wire
-from magnetar_core.frames import Carried, FrameWriter
-from magnetar_core.transport import Link, LinkClosed, Transport
+from magnetar_core.transport.frames import Carried, FrameWriter
+from magnetar_core.transport.transport import Link, LinkClosed, Transport
 
 
 class ServerLink:

@@ -13,7 +13,7 @@ from magnetar_cli.link_options import new_transport
 
 if TYPE_CHECKING:
     from magnetar import Client
-    from magnetar_core.grpc_transport import GrpcTransport
+    from magnetar_core.link.grpc_transport import GrpcTransport
 
 Result = TypeVar("Result")
 
@@ -83,7 +83,7 @@ async def _find(transport: GrpcTransport, addresses: Sequence[str]) -> None:
         LinkClosed: nobody listens, or nobody answers in time.
         LinkRefused: TLS or credentials do not fit, at any of them.
     """
-    from magnetar_core.transport import LinkClosed, LinkRefused
+    from magnetar_core.transport.transport import LinkClosed, LinkRefused
 
     knocking = [asyncio.create_task(_knock(transport, one)) for one in addresses]
     refusals: list[LinkClosed] = []
@@ -110,7 +110,7 @@ async def _find(transport: GrpcTransport, addresses: Sequence[str]) -> None:
 
 
 async def _knock(transport: GrpcTransport, address: str) -> None:
-    from magnetar_core.transport import LinkClosed
+    from magnetar_core.transport.transport import LinkClosed
 
     for attempt in range(FIND_ATTEMPTS):
         try:

@@ -11,11 +11,10 @@ from magnetar_cluster.directory import Directory
 from magnetar_cluster.shard_marks import ShardMarkPlace
 from magnetar_cluster.view import ShardName
 from magnetar_core.config import InvalidConfig
-from magnetar_storage.cluster_stamp import ClusterStamp, cluster_at
-from magnetar_storage.object_marks import ObjectMarkPlace
-from magnetar_storage.object_store_url import ObjectStoreUrl
-from magnetar_storage.objects import open_objects
-from magnetar_storage.shared_prefix import (
+from magnetar_storage.object_store.cluster_stamp import ClusterStamp, cluster_at
+from magnetar_storage.object_store.object_marks import ObjectMarkPlace
+from magnetar_storage.object_store.objects import open_objects
+from magnetar_storage.object_store.shared_prefix import (
     COPIES,
     KINDS,
     StorePlace,
@@ -23,6 +22,7 @@ from magnetar_storage.shared_prefix import (
     mark_names,
     place_of_store,
 )
+from magnetar_storage.object_store.url import ObjectStoreUrl
 
 if TYPE_CHECKING:
     from magnetar_storage.durable_mark import MarkPlace

@@ -13,12 +13,12 @@ from magnetar.environment import check_clock
 from magnetar.link.addresses import addresses_of
 from magnetar.link.cluster import Cluster
 from magnetar.link.runtime import Runtime
-from magnetar_core.allocator import reuse_large_blocks
 from magnetar_core.clock import Clock, SystemClock
 from magnetar_core.config import InvalidConfig
 from magnetar_core.errors import InvalidArgument
+from magnetar_core.process.allocator import reuse_large_blocks
 from magnetar_core.security.link_security import LinkSecurity, TlsFiles, Token
-from magnetar_core.transport import Transport
+from magnetar_core.transport.transport import Transport
 
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
@@ -46,7 +46,7 @@ async def connect(
     addresses, the client finds the cluster while one of these brokers is away.
 
     Batches are large blocks, so the process then keeps up to 64 MiB of freed memory for blocks to
-    come (magnetar_core.allocator), unless it has chosen limits of glibc's allocator itself.
+    come (magnetar_core.process.allocator), unless it has chosen limits of glibc's allocator itself.
 
     Args:
         address: "host:port", "host:port,host:port", or a list of addresses.
@@ -69,7 +69,7 @@ async def connect(
     """
     addresses = addresses_of(address, of_any_form=transport is not None)
     if transport is None:
-        from magnetar_core.grpc_transport import GrpcTransport
+        from magnetar_core.link.grpc_transport import GrpcTransport
 
         check_clock(asyncio.get_running_loop())
         reuse_large_blocks()

@@ -20,7 +20,7 @@ from magnetar.messaging.producer import Producer
 from magnetar.transactions.open_transactions import OpenTransactions
 from magnetar_core.clock import SystemClock
 from magnetar_core.errors import MagnetarError, OutcomeUnknown
-from magnetar_core.waiters import settle
+from magnetar_core.transport.waiters import settle
 
 
 class OpenClient:

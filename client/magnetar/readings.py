@@ -16,7 +16,7 @@ from magnetar.message import Message, MessageColumns
 from magnetar.messaging.read_ahead import read_ahead
 from magnetar.messaging.reader import read_columns
 from magnetar.messaging.several_readings import in_turn, side_by_side
-from magnetar_core.cuts import CutRange
+from magnetar_core.cuts.cuts import CutRange
 from magnetar_core.errors import Gone, InvalidArgument
 
 
@@ -155,7 +155,7 @@ class Readings:
 
         Args:
             topic_id: the id of the topic; 0: any topic that has the name now.
-            cut: what a cut takes of the partition, as magnetar_core.cuts.range_at says; None:
+            cut: what a cut takes of the partition, as magnetar_core.cuts.cuts.range_at says; None:
                 everything.
         Raises:
             Gone: the topic of that name has another id.

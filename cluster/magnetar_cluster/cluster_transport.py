@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 from magnetar_cluster.view import ShardName, View
 from magnetar_cluster.whereabouts import shard_named, where_is
-from magnetar_core.frames import Carried
-from magnetar_core.shard_address import ShardAddress
-from magnetar_core.transport import Link, LinkClosed, Transport
+from magnetar_core.membership.shard_address import ShardAddress
+from magnetar_core.transport.frames import Carried
+from magnetar_core.transport.transport import Link, LinkClosed, Transport
 
 
 class _Conversation:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from magnetar_cluster.view import View
 from magnetar_cluster.whereabouts import shard_named, where_is
-from magnetar_core.address_book import MemberAddress
+from magnetar_core.membership.address_book import MemberAddress
 
 
 class OwnersBook:

@@ -6,8 +6,8 @@ import re
 from typing import NamedTuple
 
 from magnetar_cluster.view import KINDS, MemberName, ShardName, View
-from magnetar_core.placement import SHARDS_MAX
-from magnetar_core.shard_address import ShardAddress, ShardPlace
+from magnetar_core.membership.placement import SHARDS_MAX
+from magnetar_core.membership.shard_address import ShardAddress, ShardPlace
 
 _NAME = re.compile(rf"({'|'.join(KINDS)})-(0|[1-9]\d{{0,3}})", re.ASCII)
 

@@ -8,8 +8,8 @@ from random import Random
 from typing import Any
 
 from magnetar_coordinator.config import CoordinatorConfig
-from magnetar_core.broker_link import BrokerLink
-from magnetar_core.transport import Transport
+from magnetar_core.link.broker_link import BrokerLink
+from magnetar_core.transport.transport import Transport
 
 log = logging.getLogger(__name__)
 

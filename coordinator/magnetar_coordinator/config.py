@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from magnetar_core.config import InvalidConfig, check_numbers
-from magnetar_core.hybrid_clock import AHEAD_MS_MAX
+from magnetar_core.cuts.hybrid_clock import AHEAD_MS_MAX
 from magnetar_core.ids import TCID_MAX
-from magnetar_core.link_settings import LinkSettings
-from magnetar_core.placement import SHARDS_MAX
+from magnetar_core.link.link_settings import LinkSettings
+from magnetar_core.membership.placement import SHARDS_MAX
 
 # Brokers reject a TxnID that lies farther beyond a bound: a client must have invented it.
 _TXN_IDS_AHEAD_MAX = 1 << 24

@@ -15,33 +15,33 @@ from random import Random
 
 from prometheus_client import CollectorRegistry
 
-from magnetar_coordinator.announcements import Announcements
 from magnetar_coordinator.broker_question import BrokerQuestion
+from magnetar_coordinator.commands.service import CoordinatorServer
 from magnetar_coordinator.config import CoordinatorConfig
-from magnetar_coordinator.finisher import Finisher
+from magnetar_coordinator.ending.announcements import Announcements
+from magnetar_coordinator.ending.finisher import Finisher
+from magnetar_coordinator.ending.past_ends import PastEnds, open_before_loss, past_ends
+from magnetar_coordinator.ending.transaction_traces import TransactionTraces
 from magnetar_coordinator.incarnation import take_incarnation
+from magnetar_coordinator.metadata.records import FAMILIES, PRODUCER_NUMBER_BITS
+from magnetar_coordinator.metadata.transaction import Participant
 from magnetar_coordinator.metadata_store import (
     TransactionMetadataStore,
     TransactionMetadataStoreProvider,
 )
 from magnetar_coordinator.metrics import CoordinatorMetrics
-from magnetar_coordinator.named_sequence_table import NamedSequences
-from magnetar_coordinator.orphans import OrphanVerdict
-from magnetar_coordinator.past_ends import PastEnds, open_before_loss, past_ends
-from magnetar_coordinator.records import FAMILIES, PRODUCER_NUMBER_BITS
 from magnetar_coordinator.runtime import Recovered, Runtime
-from magnetar_coordinator.service import CoordinatorServer
-from magnetar_coordinator.shard import Shard
 from magnetar_coordinator.timers import Periodic
-from magnetar_coordinator.transaction import Participant
-from magnetar_coordinator.transaction_traces import TransactionTraces
-from magnetar_coordinator.transactional_ids import TransactionalIds
+from magnetar_coordinator.transactions.named_sequence_table import NamedSequences
+from magnetar_coordinator.transactions.orphans import OrphanVerdict
+from magnetar_coordinator.transactions.shard import Shard
+from magnetar_coordinator.transactions.transactional_ids import TransactionalIds
 from magnetar_coordinator.upkeep import Upkeep
 from magnetar_core.clock import Clock
 from magnetar_core.ids import TxnID
-from magnetar_core.run_time import RunTime
+from magnetar_core.process.run_time import RunTime
 from magnetar_core.traces.spans import ServerTraces
-from magnetar_core.transport import Transport
+from magnetar_core.transport.transport import Transport
 from magnetar_core.wire import transaction_pb2 as pb
 from magnetar_storage.backup_source import BackupSource
 from magnetar_storage.disk_reserve import DiskReserve

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from random import Random
 
-from magnetar_coordinator import lost_transactions
 from magnetar_coordinator.config import CoordinatorConfig
-from magnetar_coordinator.lost_transactions import LostRange
-from magnetar_coordinator.named_sequences import NamedSequenceState
-from magnetar_coordinator.records import (
+from magnetar_coordinator.metadata import lost_transactions
+from magnetar_coordinator.metadata.lost_transactions import LostRange
+from magnetar_coordinator.metadata.named_sequences import NamedSequenceState
+from magnetar_coordinator.metadata.records import (
     IDENTITIES,
     META,
     META_COUNTER,
@@ -54,9 +54,9 @@ from magnetar_coordinator.records import (
     txn_id_of_key,
     u64,
 )
-from magnetar_coordinator.transactional_id import TransactionalIdMetadata
+from magnetar_coordinator.metadata.transactional_id import TransactionalIdMetadata
 from magnetar_core.config import InvalidConfig
-from magnetar_core.hybrid_clock import bound_above
+from magnetar_core.cuts.hybrid_clock import bound_above
 from magnetar_core.ids import INCARNATION_MAX, PartitionName, TxnID
 from magnetar_core.invariants import BrokenInvariant
 from magnetar_core.wire.record_pb2 import TransactionMetadataEntry

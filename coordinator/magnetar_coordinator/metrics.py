@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from magnetar_coordinator.shard import Shard
-from magnetar_coordinator.transaction import TxnStatus
-from magnetar_core.build_metrics import tell_version
-from magnetar_core.hybrid_clock import time_ms_of
+from magnetar_coordinator.metadata.transaction import TxnStatus
+from magnetar_coordinator.transactions.shard import Shard
+from magnetar_core.cuts.hybrid_clock import time_ms_of
+from magnetar_core.process.build_metrics import tell_version
 from magnetar_storage.commit_metrics import CommitMetrics
 from magnetar_storage.read_metrics import ReadMetrics
 

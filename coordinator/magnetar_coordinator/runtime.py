@@ -15,28 +15,28 @@ from contextlib import nullcontext
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
-from magnetar_coordinator import answers
-from magnetar_coordinator.announcements import Announcements
 from magnetar_coordinator.config import CoordinatorConfig
-from magnetar_coordinator.cut_closings import CutClosings
-from magnetar_coordinator.decision import Decision, EndTxnRequest, forgotten
-from magnetar_coordinator.finisher import Finisher
+from magnetar_coordinator.ending.announcements import Announcements
+from magnetar_coordinator.ending.cut_closings import CutClosings
+from magnetar_coordinator.ending.finisher import Finisher
+from magnetar_coordinator.ending.transaction_traces import TransactionTraces
+from magnetar_coordinator.metadata.records import StatusChanged, TxnEnded, TxnOpened
+from magnetar_coordinator.metadata.transaction import Owner, Participant, Transaction, TxnStatus
 from magnetar_coordinator.metadata_store import TransactionMetadataStore
 from magnetar_coordinator.metrics import CoordinatorMetrics
-from magnetar_coordinator.named_sequence_table import NamedSequences
-from magnetar_coordinator.ownership import recorded
-from magnetar_coordinator.principal_quota import PrincipalQuota
-from magnetar_coordinator.records import StatusChanged, TxnEnded, TxnOpened
-from magnetar_coordinator.session_quota import SessionQuota
-from magnetar_coordinator.shard import Shard
-from magnetar_coordinator.transaction import Owner, Participant, Transaction, TxnStatus
-from magnetar_coordinator.transaction_traces import TransactionTraces
-from magnetar_coordinator.transactional_ids import TransactionalIds
+from magnetar_coordinator.transactions import answers
+from magnetar_coordinator.transactions.decision import Decision, EndTxnRequest, forgotten
+from magnetar_coordinator.transactions.named_sequence_table import NamedSequences
+from magnetar_coordinator.transactions.ownership import recorded
+from magnetar_coordinator.transactions.principal_quota import PrincipalQuota
+from magnetar_coordinator.transactions.session_quota import SessionQuota
+from magnetar_coordinator.transactions.shard import Shard
+from magnetar_coordinator.transactions.transactional_ids import TransactionalIds
 from magnetar_core.clock import Clock
-from magnetar_core.commands import Reply, internal_failure
 from magnetar_core.errors import DataLoss, MagnetarError
 from magnetar_core.ids import TxnID
-from magnetar_core.run_time import RunTime
+from magnetar_core.process.run_time import RunTime
+from magnetar_core.server.commands import Reply, internal_failure
 from magnetar_core.wire import transaction_pb2 as pb
 from magnetar_storage.disk_reserve import DiskReserve
 from magnetar_storage.group_commit import GroupCommit

@@ -9,13 +9,13 @@ from __future__ import annotations
 import logging
 from contextlib import suppress
 
-from magnetar_coordinator.decision import EndTxnRequest
-from magnetar_coordinator.finisher import Finisher
-from magnetar_coordinator.past_ends import PastEnd, open_before_loss
-from magnetar_coordinator.records import Restored
+from magnetar_coordinator.ending.finisher import Finisher
+from magnetar_coordinator.ending.past_ends import PastEnd, open_before_loss
+from magnetar_coordinator.metadata.records import Restored
+from magnetar_coordinator.metadata.transaction import TxnAction, TxnStatus
 from magnetar_coordinator.retention import OutcomeRetention
 from magnetar_coordinator.runtime import Runtime
-from magnetar_coordinator.transaction import TxnAction, TxnStatus
+from magnetar_coordinator.transactions.decision import EndTxnRequest
 from magnetar_core.ids import TxnID
 from magnetar_storage.store import RowsUnreadable, StoreFailed
 

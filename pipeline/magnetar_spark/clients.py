@@ -23,7 +23,7 @@ from magnetar import blocking
 from magnetar.config import ClientConfig
 from magnetar.errors import ClientClosed
 from magnetar_core.errors import MagnetarError
-from magnetar_core.grpc_transport import GrpcTransport
+from magnetar_core.link.grpc_transport import GrpcTransport
 from magnetar_core.security.link_security import LinkConfig
 from magnetar_spark.options.given import Links
 

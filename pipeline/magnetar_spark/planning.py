@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from magnetar_core.cuts import CutRange
+from magnetar_core.cuts.cuts import CutRange
 from magnetar_spark.offsets import Places, each
 
 

@@ -1,7 +1,7 @@
 """Durable ordered rows for a process: the store interface, its engines, and group commit.
 
-The engines are imported by name (`magnetar_storage.rocks`, `.memory`), so that a simulation needs
-no RocksDB.
+Each engine has a room and is imported by name (`magnetar_storage.rocksdb.engine`), so that a
+simulation needs no RocksDB.
 """
 
 from magnetar_storage.group_commit import GroupCommit

@@ -10,8 +10,8 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
-from magnetar_core.commands import AnswerSizes, Handler, Reply, internal_failure
 from magnetar_core.errors import DataLoss, LogUnavailable, MagnetarError
+from magnetar_core.server.commands import AnswerSizes, Handler, Reply, internal_failure
 from magnetar_core.wire import common_pb2 as wire
 from magnetar_storage.backup_source import READ_BYTES_MAX, BackupSource, pack_rows
 from magnetar_storage.store import RowsUnreadable, StoreFailed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from magnetar_core.config import InvalidConfig, check_numbers
-from magnetar_storage.object_store_url import ObjectStoreUrl
+from magnetar_storage.object_store.url import ObjectStoreUrl
 
 # SlateDB keeps its disk cache in parts of this size.
 _DISK_CACHE_BYTES_MIN = 64 << 20

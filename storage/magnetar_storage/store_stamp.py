@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from magnetar_core.config import InvalidConfig
+from magnetar_storage.data_dir.store_files import holds_store
 from magnetar_storage.durable_mark import FIRST_GENERATION
-from magnetar_storage.store_files import holds_store
 
 STAMP: Final = "magnetar-store.json"
 # The first format of an engine. It increases when an older version cannot read what this version

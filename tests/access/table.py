@@ -10,8 +10,8 @@ from google.protobuf.message_factory import GetMessageClass
 from tests.access.world import BROKER, COORDINATOR, write_access
 
 from magnetar_core import batch
-from magnetar_core.access_file import AccessConfig
-from magnetar_core.frames import FIELD_OF_BODY
+from magnetar_core.gates.access_file import AccessConfig
+from magnetar_core.transport.frames import FIELD_OF_BODY
 from magnetar_core.wire import broker_pb2 as wire
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import group_pb2 as group

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from magnetar_core.access.needs import Kind, Need, Operation
-from magnetar_core.access_file import ACCESS_FILE_BYTES_MAX, Access, AccessConfig
+from magnetar_core.access.principal import Principal
 from magnetar_core.clock import SystemClock
 from magnetar_core.config import InvalidConfig
-from magnetar_core.gate import gate_of
-from magnetar_core.principal import Principal
+from magnetar_core.gates.access_file import ACCESS_FILE_BYTES_MAX, Access, AccessConfig
+from magnetar_core.gates.gate import gate_of
 from magnetar_core.security.watched_file import LOOK_INTERVAL_MS
 
 DELETE = Need(Operation.DELETE, Kind.TOPIC, "orders")

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from tests.access.world import BROKER, COORDINATOR, RawClient, world, write_access
 
-from magnetar_core.access_file import AccessConfig
-from magnetar_core.audit import NAME_CHARACTERS_MAX
 from magnetar_core.clock import SystemClock
 from magnetar_core.config import InvalidConfig
-from magnetar_core.gate import gate_of
+from magnetar_core.gates.access_file import AccessConfig
+from magnetar_core.gates.audit import NAME_CHARACTERS_MAX
+from magnetar_core.gates.gate import gate_of
 from magnetar_core.wire import broker_pb2 as wire
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import topic_pb2
@@ -95,7 +95,7 @@ def test_an_audit_file_alone_refuses_nobody_anything(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_moved_away_is_begun_anew(tmp_path: Path) -> None:
-    from magnetar_core.audit import audit_writer
+    from magnetar_core.gates.audit import audit_writer
 
     path = tmp_path / "audit.jsonl"
     write = audit_writer(str(path))

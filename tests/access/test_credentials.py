@@ -30,8 +30,8 @@ from tests.access.world import (
 )
 from tests.core.envelope import command
 
-from magnetar_core.access_file import AccessConfig
-from magnetar_core.frames import FIELD_OF_BODY
+from magnetar_core.gates.access_file import AccessConfig
+from magnetar_core.transport.frames import FIELD_OF_BODY
 from magnetar_core.wire import common_pb2, service_pb2
 
 # Whom a bad credential names that would be worth most.

@@ -30,8 +30,8 @@ from tests.access.world import (
 )
 from tests.core.envelope import command
 
-from magnetar_core.frames import FIELD_OF_BODY
 from magnetar_core.security.identity import NAME_CHARACTERS_MAX
+from magnetar_core.transport.frames import FIELD_OF_BODY
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import service_pb2, topic_pb2
 from magnetar_core.wire import transaction_pb2 as txn
@@ -196,7 +196,7 @@ def test_random_frames_and_requests(
 
 def _collect_faults(faults: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Note every failure of a handler that the server logs as its own."""
-    from magnetar_core import commands
+    from magnetar_core.server import commands
 
     def note(text: str, *values: object) -> None:
         faults.append(text % values)

@@ -10,12 +10,12 @@ from typing import Any
 from tests.core.envelope import command
 
 from magnetar_core.access.policy import Policy, parse_policy
+from magnetar_core.access.principal import Principal
 from magnetar_core.access.rules import RULES
-from magnetar_core.audit import AuditLog
-from magnetar_core.commands import CommandSession, Complaint, Reply
 from magnetar_core.errors import AuthorizationFailed, MagnetarError
-from magnetar_core.gate import AccessGate
-from magnetar_core.principal import Principal
+from magnetar_core.gates.audit import AuditLog
+from magnetar_core.gates.gate import AccessGate
+from magnetar_core.server.commands import CommandSession, Complaint, Reply
 from magnetar_core.wire import broker_pb2 as wire
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import group_pb2, service_pb2

@@ -17,7 +17,7 @@ from tests.access.world import (
     write_access,
 )
 
-from magnetar_coordinator.records import (
+from magnetar_coordinator.metadata.records import (
     TxnEnded,
     TxnOpened,
     decode_metadata,
@@ -25,7 +25,7 @@ from magnetar_coordinator.records import (
     encode_metadata,
     encode_outcome,
 )
-from magnetar_coordinator.transaction import TxnStatus
+from magnetar_coordinator.metadata.transaction import TxnStatus
 from magnetar_core.ids import TxnID
 from magnetar_core.security.watched_file import LOOK_INTERVAL_MS
 from magnetar_core.wire import common_pb2 as common

@@ -20,8 +20,8 @@ from magnetar_core.access.policy import (
     open_policy,
     parse_policy,
 )
+from magnetar_core.access.principal import ANONYMOUS, Principal
 from magnetar_core.access.quotas import Quotas
-from magnetar_core.principal import ANONYMOUS, Principal
 
 ALICE, BOB = Principal("alice"), Principal("bob")
 

@@ -21,7 +21,7 @@ from tests.access.world import (
 from tests.proof_keys import write_keys
 
 from magnetar_core import batch
-from magnetar_core.access_file import AccessConfig
+from magnetar_core.gates.access_file import AccessConfig
 from magnetar_core.security.watched_file import LOOK_INTERVAL_MS
 from magnetar_core.wire import broker_pb2 as wire
 from magnetar_core.wire import common_pb2 as common

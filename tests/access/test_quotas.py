@@ -21,9 +21,9 @@ from tests.access.world import (
     write_access,
 )
 
-from magnetar_coordinator.principal_quota import PrincipalQuota
-from magnetar_coordinator.records import StatusChanged
-from magnetar_coordinator.transaction import Transaction, TxnStatus
+from magnetar_coordinator.metadata.records import StatusChanged
+from magnetar_coordinator.metadata.transaction import Transaction, TxnStatus
+from magnetar_coordinator.transactions.principal_quota import PrincipalQuota
 from magnetar_core import batch
 from magnetar_core.access.quotas import RATES_MAX, Counts, Rates
 from magnetar_core.ids import TxnID

@@ -9,7 +9,7 @@ import pytest
 from tests.access.world import BROKER, COORDINATOR, RawClient, is_refused, world, write_access
 
 import magnetar
-from magnetar_core.access_file import AccessConfig
+from magnetar_core.gates.access_file import AccessConfig
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import transaction_pb2 as txn
 

@@ -10,7 +10,7 @@ from tests.access.table import PRINCIPALS, TABLE, give_roles, methods, rows
 from tests.access.world import BROKER, COORDINATOR, RawClient, is_refused, world
 
 from magnetar_core.access.rules import RULES
-from magnetar_core.frames import FIELD_OF_BODY
+from magnetar_core.transport.frames import FIELD_OF_BODY
 from magnetar_core.wire import service_pb2
 
 # What servers push to clients, and never take from them.

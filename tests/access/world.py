@@ -26,19 +26,19 @@ from magnetar_broker.broker import Broker
 from magnetar_broker.config import BrokerConfig
 from magnetar_coordinator.config import CoordinatorConfig
 from magnetar_coordinator.coordinator import Coordinator
-from magnetar_coordinator.records import FAMILIES
-from magnetar_core.access_file import AccessConfig
-from magnetar_core.address_book import MemberAddress
+from magnetar_coordinator.metadata.records import FAMILIES
+from magnetar_core.access.principal import ANONYMOUS
 from magnetar_core.clock import SystemClock
-from magnetar_core.commands import Gate, Reply
 from magnetar_core.config import ListenConfig
-from magnetar_core.gates import gates_of
-from magnetar_core.grpc_server import GrpcServer
-from magnetar_core.grpc_transport import GrpcTransport
-from magnetar_core.principal import ANONYMOUS
+from magnetar_core.gates.access_file import AccessConfig
+from magnetar_core.gates.gates import gates_of
+from magnetar_core.link.grpc_transport import GrpcTransport
+from magnetar_core.membership.address_book import MemberAddress
 from magnetar_core.security.link_security import PLAIN, TOKEN_KEY, TOKEN_SCHEME, LinkSecurity
+from magnetar_core.server.commands import Gate, Reply
+from magnetar_core.server.grpc_server import GrpcServer
 from magnetar_core.wire import common_pb2, service_pb2
-from magnetar_storage.memory import MemoryDisk, MemoryStore
+from magnetar_storage.memory.engine import MemoryDisk, MemoryStore
 
 BROKER, COORDINATOR = "Broker", "TransactionCoordinator"
 NO_ANSWER = frozenset({"flow", "txns_issued"})

@@ -17,17 +17,17 @@ from tests.virtual_time import time_passes
 from magnetar_broker import keys
 from magnetar_broker.broker import Broker
 from magnetar_broker.config import BrokerConfig
-from magnetar_core.address_book import AddressBook, MemberAddress
 from magnetar_core.errors import LogUnavailable, from_wire
 from magnetar_core.ids import PartitionName
-from magnetar_core.placement import shard_of
-from magnetar_core.transport import Link
+from magnetar_core.membership.address_book import AddressBook, MemberAddress
+from magnetar_core.membership.placement import shard_of
+from magnetar_core.transport.transport import Link
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import record_pb2 as records
 from magnetar_core.wire import service_pb2 as service
 from magnetar_core.wire import topic_pb2 as topic_wire
 from magnetar_storage import store_identity
-from magnetar_storage.memory import MemoryDisk, MemoryStore
+from magnetar_storage.memory.engine import MemoryDisk, MemoryStore
 from magnetar_storage.store import WriteBatch
 
 PATIENCE_S = 120.0

@@ -14,20 +14,20 @@ from tests.waiting import turns
 from magnetar_broker.broker import Broker
 from magnetar_broker.config import BrokerConfig
 from magnetar_broker.keys import FAMILIES
-from magnetar_broker.partition import Partition
-from magnetar_broker.subscription import Subscription
-from magnetar_broker.transaction_index import TransactionIndex
+from magnetar_broker.subscriptions.subscription import Subscription
+from magnetar_broker.topics.partition import Partition
+from magnetar_broker.transactions.transaction_index import TransactionIndex
 from magnetar_core import batch as columnar
 from magnetar_core.errors import from_wire
 from magnetar_core.ids import TxnID
-from magnetar_core.transport import Link, LinkClosed
+from magnetar_core.transport.transport import Link, LinkClosed
 from magnetar_core.wire import broker_pb2 as wire
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import group_pb2 as group_wire
 from magnetar_core.wire import service_pb2 as service
 from magnetar_core.wire import topic_pb2 as topic_wire
 from magnetar_core.wire import transaction_pb2 as txn_wire
-from magnetar_storage.memory import MemoryDisk, MemoryStore
+from magnetar_storage.memory.engine import MemoryDisk, MemoryStore
 
 TURNS = 60
 # What a server says unasked, besides messages.

@@ -12,11 +12,11 @@ from tests.broker.harness import World, ack, end, flow, run, send, subscribe, tx
 
 from magnetar_broker import keys
 from magnetar_core.errors import InvalidArgument
-from magnetar_core.placement import serial_of
+from magnetar_core.membership.placement import serial_of
 from magnetar_core.wire import record_pb2 as records
 from magnetar_core.wire import topic_pb2 as topic_wire
 from magnetar_storage import store_identity
-from magnetar_storage.accepted_loss import LOSSES_OF_EVERYTHING
+from magnetar_storage.offline.accepted_loss import LOSSES_OF_EVERYTHING
 from magnetar_storage.store import StoreDamaged, WriteBatch
 
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from tests.broker.harness import txn
 
-from magnetar_broker.acknowledgements import Acknowledgements, PendingAck
-from magnetar_broker.offset_set import CHUNK_BITS
+from magnetar_broker.dispatch.acknowledgements import Acknowledgements, PendingAck
+from magnetar_broker.log.offset_set import CHUNK_BITS
 from magnetar_core.errors import TransactionConflict
 
 END = 3 * CHUNK_BITS

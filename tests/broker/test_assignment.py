@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar_broker.assignment import assign
+from magnetar_broker.assignment.assignment import assign
 from magnetar_core.ids import PartitionName
 
 A = frozenset({1})

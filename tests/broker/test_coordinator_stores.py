@@ -22,8 +22,8 @@ from tests.broker.harness import (
 from tests.broker.test_accepted_losses import accept_loss
 
 from magnetar_broker import keys
-from magnetar_broker.incarnations import INCARNATION_BITS
-from magnetar_broker.store_tokens import TOKEN_CHARACTERS_MAX
+from magnetar_broker.coordinators.incarnations import INCARNATION_BITS
+from magnetar_broker.coordinators.store_tokens import TOKEN_CHARACTERS_MAX
 from magnetar_core.errors import InvalidArgument, InvalidTxnState, LogUnavailable, TxnNotFound
 from magnetar_core.ids import COUNTER_MAX, INCARNATION_MAX
 from magnetar_core.wire import topic_pb2 as topic_wire

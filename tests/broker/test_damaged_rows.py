@@ -22,7 +22,7 @@ from tests.broker.harness import (
 )
 
 from magnetar_broker import keys
-from magnetar_broker.retention import trim_partition
+from magnetar_broker.topics.retention import trim_partition
 from magnetar_core.errors import DataLoss, MagnetarError, from_wire
 from magnetar_core.wire import broker_pb2 as wire
 from magnetar_core.wire import common_pb2 as common

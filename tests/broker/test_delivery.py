@@ -20,7 +20,7 @@ from tests.broker.harness import (
 from tests.waiting import turns
 
 from magnetar_broker import keys
-from magnetar_broker.retention import trim_partition
+from magnetar_broker.topics.retention import trim_partition
 from magnetar_core.batch import encode, split
 from magnetar_core.errors import (
     DataLoss,

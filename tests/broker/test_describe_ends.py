@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.broker.harness import World, ack, end, run, send, subscribe, txn
 
-from magnetar_broker.transaction_commands import (
+from magnetar_broker.coordinators.transaction_commands import (
     ENDS_ASKED_MAX,
     ENDS_IN_A_TURN,
     LOOKED_UP_IN_A_TURN,

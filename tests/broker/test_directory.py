@@ -12,7 +12,7 @@ import pytest
 from hypothesis import settings, strategies
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from magnetar_broker.directory import (
+from magnetar_broker.topics.directory import (
     LIVES_MAX,
     Contents,
     Directory,
@@ -20,7 +20,7 @@ from magnetar_broker.directory import (
     DirectoryDistrusted,
     begin_life,
 )
-from magnetar_core.placement import serial_of
+from magnetar_core.membership.placement import serial_of
 from magnetar_core.wire import topic_pb2 as wire
 
 CHANGES_MAX = 3

@@ -7,15 +7,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from tests.broker.harness import txn
 
-from magnetar_broker.acknowledgements import Acknowledgements, PendingAck
-from magnetar_broker.dispatch import (
+from magnetar_broker.dispatch.acknowledgements import Acknowledgements, PendingAck
+from magnetar_broker.dispatch.dispatch import (
     REDELIVERY_COUNT_MAX,
     Consumer,
     Dispatcher,
     RedeliveryCounts,
     SubscriptionType,
 )
-from magnetar_broker.offset_set import OffsetSet
+from magnetar_broker.log.offset_set import OffsetSet
 
 BATCH = 4
 END = 40

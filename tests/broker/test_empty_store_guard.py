@@ -11,8 +11,8 @@ import pytest
 from tests.broker.harness import Client, World, end, subscribe, txn, watermark
 from tests.broker.test_accepted_losses import accept_loss, incarnation
 
-from magnetar_core.address_book import MemberAddress
 from magnetar_core.errors import LogUnavailable
+from magnetar_core.membership.address_book import MemberAddress
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import topic_pb2 as topic_wire
 from magnetar_storage.store import WriteBatch
@@ -41,7 +41,7 @@ def test_a_new_cluster_begins_when_every_coordinator_has_an_incarnation(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def scenario() -> None:
-        caplog.set_level(logging.INFO, "magnetar_broker.empty_store_guard")
+        caplog.set_level(logging.INFO, "magnetar_broker.topic_directory.empty_store_guard")
         world = await empty_world()
         assert "serves when coordinator-0, coordinator-1 have begun with it" in caplog.text
         # Nothing is wrong with a new cluster.

@@ -21,7 +21,7 @@ from tests.broker.harness import (
 )
 
 from magnetar_broker import keys
-from magnetar_broker.transaction_commands import ENDED_TOGETHER_MAX
+from magnetar_broker.coordinators.transaction_commands import ENDED_TOGETHER_MAX
 from magnetar_core.errors import (
     InvalidArgument,
     InvalidTxnState,

@@ -7,8 +7,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from magnetar_broker.group import Change, Group, Member
-from magnetar_broker.group_target import Interest
+from magnetar_broker.assignment.group import Change, Group, Member
+from magnetar_broker.assignment.group_target import Interest
 from magnetar_core.errors import (
     FencedInstance,
     IllegalGeneration,

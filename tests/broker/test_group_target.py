@@ -7,9 +7,9 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar_broker.assignment import assign, preferred
-from magnetar_broker.group import Group, Member
-from magnetar_broker.group_target import Interest
+from magnetar_broker.assignment.assignment import assign, preferred
+from magnetar_broker.assignment.group import Group, Member
+from magnetar_broker.assignment.group_target import Interest
 from magnetar_core.ids import MemberName, PartitionName
 
 TOPIC_IDS = (1, 2, 3)

@@ -8,10 +8,10 @@ import pytest
 from tests.broker.group_workers import GROUP, SESSION_MS, Worker, pass_time
 from tests.broker.harness import World, run, send
 
-from magnetar_broker.assignment import assign, preferred
-from magnetar_core.address_book import MemberAddress
+from magnetar_broker.assignment.assignment import assign, preferred
 from magnetar_core.errors import PartitionMoved, UnknownMember
 from magnetar_core.ids import PartitionName
+from magnetar_core.membership.address_book import MemberAddress
 from magnetar_core.wire import group_pb2 as group_wire
 from magnetar_core.wire import topic_pb2 as topic_wire
 

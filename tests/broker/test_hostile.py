@@ -21,8 +21,8 @@ from tests.broker.harness import (
     txn,
 )
 
-from magnetar_broker.subscription_commands import RANGES_MAX
-from magnetar_broker.views import PEEK_BYTES_MAX
+from magnetar_broker.commands.subscription_commands import RANGES_MAX
+from magnetar_broker.commands.views import PEEK_BYTES_MAX
 from magnetar_core.batch import CHECKSUM, HEADER, Codec, decode, encode, encode_columns
 from magnetar_core.errors import InternalError, InvalidArgument, MagnetarError, MessageTooLarge
 from magnetar_core.wire import broker_pb2 as wire

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar_broker.key_ranges import EMPTY_KEY_SLOT, SLOT_COUNT, Targets, slot_of_hash
-from magnetar_broker.key_slots import OPENED_BYTES_MAX, KnownSlots, slots_of
+from magnetar_broker.dispatch.key_ranges import EMPTY_KEY_SLOT, SLOT_COUNT, Targets, slot_of_hash
+from magnetar_broker.dispatch.key_slots import OPENED_BYTES_MAX, KnownSlots, slots_of
 from magnetar_core.batch import HEADER, Codec, encode, split
 
 

@@ -8,8 +8,8 @@ import google_crc32c
 import pytest
 from tests.broker.harness import Client, World, ack, end, flow, nack, run, send, subscribe, txn
 
-from magnetar_broker.key_ranges import Targets, slot_of_hash
-from magnetar_broker.retention import trim_partition
+from magnetar_broker.dispatch.key_ranges import Targets, slot_of_hash
+from magnetar_broker.topics.retention import trim_partition
 from magnetar_core.batch import HEADER, encode, split
 from magnetar_core.errors import SubscriptionExists
 from magnetar_core.ids import TxnID

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from tests.broker.harness import txn
 
-from magnetar_broker.acknowledgements import Acknowledgements, PendingAck
-from magnetar_broker.dispatch import Assignment, Consumer, Dispatcher
-from magnetar_broker.key_ranges import EMPTY_KEY_SLOT, slot_of_hash
-from magnetar_broker.key_shared import KeySharedDispatcher
-from magnetar_broker.offset_set import OffsetSet, Range
-from magnetar_broker.stored_batch import StoredBatch
+from magnetar_broker.dispatch.acknowledgements import Acknowledgements, PendingAck
+from magnetar_broker.dispatch.dispatch import Assignment, Consumer, Dispatcher
+from magnetar_broker.dispatch.key_ranges import EMPTY_KEY_SLOT, slot_of_hash
+from magnetar_broker.dispatch.key_shared import KeySharedDispatcher
+from magnetar_broker.log.offset_set import OffsetSet, Range
+from magnetar_broker.log.stored_batch import StoredBatch
 from magnetar_core.batch import HEADER, encode, split
 
 KEYS = [b"a", b"b", b"c", b"d", b"e"]

@@ -29,7 +29,8 @@ from tests.broker.harness import (
 from tests.broker.test_damaged_rows import loss_at, three_entries
 from tests.broker.test_topics import TWO
 
-from magnetar_broker import delivery, keys
+from magnetar_broker import keys
+from magnetar_broker.subscriptions import delivery
 from magnetar_core.errors import (
     DataLoss,
     Gone,

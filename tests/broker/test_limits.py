@@ -19,11 +19,9 @@ from tests.broker.harness import (
     txn,
 )
 
-from magnetar_broker import views
-from magnetar_broker.parked_bytes import PARKED_OVERHEAD_BYTES
-from magnetar_core.address_book import MemberAddress
+from magnetar_broker.budgets.parked_bytes import PARKED_OVERHEAD_BYTES
+from magnetar_broker.commands import views
 from magnetar_core.batch import encode
-from magnetar_core.commands import Reply, run_handler
 from magnetar_core.errors import (
     InvalidArgument,
     LogUnavailable,
@@ -31,6 +29,8 @@ from magnetar_core.errors import (
     MessageTooLarge,
     QuotaExceeded,
 )
+from magnetar_core.membership.address_book import MemberAddress
+from magnetar_core.server.commands import Reply, run_handler
 from magnetar_core.wire import broker_pb2 as wire
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import service_pb2 as service

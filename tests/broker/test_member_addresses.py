@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from magnetar_broker.commands.member_addresses import AddressesGiven
 from magnetar_broker.config import BrokerConfig
-from magnetar_broker.member_addresses import AddressesGiven
-from magnetar_core.address_book import FixedAddresses, MemberAddress
 from magnetar_core.config import InvalidConfig
+from magnetar_core.membership.address_book import FixedAddresses, MemberAddress
 
 INSIDE = MemberAddress(name="coordinator-1", address="coordinator-1:6652", tcid=1)
 PUBLISHED = MemberAddress(

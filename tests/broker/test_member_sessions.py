@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from magnetar_broker.member_sessions import MemberSessions
-from magnetar_core.commands import CommandSession
+from magnetar_broker.groups.member_sessions import MemberSessions
 from magnetar_core.errors import AuthorizationFailed, MagnetarError
+from magnetar_core.server.commands import CommandSession
 
 
 class Scene:

@@ -12,10 +12,7 @@ from hypothesis import strategies as st
 from tests.broker.harness import Alone, ManualClock
 
 from magnetar_broker.broker import Broker
-from magnetar_broker.config import BrokerConfig
-from magnetar_broker.entries import DataEntry
-from magnetar_broker.keys import FAMILIES
-from magnetar_broker.memory import (
+from magnetar_broker.budgets.memory import (
     FULL_LEFT_BYTES,
     GROWTH_BYTES_MIN,
     LOOK_GROWTH_BYTES,
@@ -26,13 +23,16 @@ from magnetar_broker.memory import (
     store_shares,
     tails_limit,
 )
-from magnetar_broker.partition_log import DATA_BYTES, PartitionLog
-from magnetar_broker.recent_messages import SHARE, RecentMessages
-from magnetar_broker.tails import Tails
-from magnetar_broker.transaction_index import Writer
+from magnetar_broker.budgets.tails import Tails
+from magnetar_broker.config import BrokerConfig
+from magnetar_broker.keys import FAMILIES
+from magnetar_broker.log.entries import DataEntry
+from magnetar_broker.log.partition_log import DATA_BYTES, PartitionLog
+from magnetar_broker.transactions.recent_messages import SHARE, RecentMessages
+from magnetar_broker.transactions.transaction_index import Writer
 from magnetar_core.config import InvalidConfig
 from magnetar_core.wire import topic_pb2 as topic_wire
-from magnetar_storage.memory import MemoryDisk, MemoryStore
+from magnetar_storage.memory.engine import MemoryDisk, MemoryStore
 from magnetar_storage.store import StoreFailed
 
 MIB = 1 << 20

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar_broker.offset_set import CHUNK_BITS, OffsetSet, Range, chunk_masks, ranges_of_mask
+from magnetar_broker.log.offset_set import CHUNK_BITS, OffsetSet, Range, chunk_masks, ranges_of_mask
 
 # Near the chunks' borders, where mistakes live.
 offsets = st.one_of(

@@ -12,9 +12,9 @@ import pytest
 from tests.broker.harness import Client, World, end, new_index, run, send, txn, watermark
 
 from magnetar_broker import keys
-from magnetar_broker.order import CALLS_IN_A_TURN_MAX, Order
-from magnetar_broker.send_commands import FOLLOWED_MAX
-from magnetar_broker.transaction_index import End, Outcome
+from magnetar_broker.commands.send_commands import FOLLOWED_MAX
+from magnetar_broker.transactions.order import CALLS_IN_A_TURN_MAX, Order
+from magnetar_broker.transactions.transaction_index import End, Outcome
 from magnetar_core.errors import InternalError, InvalidArgument, InvalidTxnState, QuotaExceeded
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import common_pb2 as common

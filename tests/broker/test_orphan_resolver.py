@@ -20,13 +20,17 @@ from tests.broker.harness import (
     watermark,
 )
 
-from magnetar_broker import orphan_candidates as candidates_module
-from magnetar_broker.issued import HEARD_MS_MAX, NEAR_COUNT
-from magnetar_broker.orphan_candidates import ORPHAN_AGE_MS_MIN, OrphanCandidates, Participant
-from magnetar_core.address_book import MemberAddress
+from magnetar_broker.transactions import orphan_candidates as candidates_module
+from magnetar_broker.transactions.issued import HEARD_MS_MAX, NEAR_COUNT
+from magnetar_broker.transactions.orphan_candidates import (
+    ORPHAN_AGE_MS_MIN,
+    OrphanCandidates,
+    Participant,
+)
 from magnetar_core.errors import InvalidTxnState, LogUnavailable, MagnetarError, TxnNotFound
-from magnetar_core.frames import COMMAND_BYTES_MAX
 from magnetar_core.ids import SubscriptionName, TxnID
+from magnetar_core.membership.address_book import MemberAddress
+from magnetar_core.transport.frames import COMMAND_BYTES_MAX
 from magnetar_core.wire import broker_pb2 as wire
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import topic_pb2 as topic_wire

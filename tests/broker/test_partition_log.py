@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.broker.harness import txn
 
-from magnetar_broker.entries import DataEntry, MarkerEntry, MarkerWriter, parse_entry
-from magnetar_broker.partition_log import PartitionLog
+from magnetar_broker.log.entries import DataEntry, MarkerEntry, MarkerWriter, parse_entry
+from magnetar_broker.log.partition_log import PartitionLog
 from magnetar_core.batch import encode
 
 

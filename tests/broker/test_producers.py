@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar_broker.producers import RECENT_BATCHES_MAX, Producers, check_sequence
+from magnetar_broker.transactions.producers import RECENT_BATCHES_MAX, Producers, check_sequence
 from magnetar_core.errors import InvalidArgument, SequenceGap
 
 

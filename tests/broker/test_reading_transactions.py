@@ -8,15 +8,16 @@ from typing import Any
 import pytest
 from tests.broker.harness import World, end, messages_of, partition, run, send, txn
 
-from magnetar_broker import keys, log_reader
-from magnetar_broker.entries import MarkerEntry
-from magnetar_broker.recent_messages import WRITER_BYTES_MAX
-from magnetar_broker.stored_batch import StoredBatch
+from magnetar_broker import keys
+from magnetar_broker.log import log_reader
+from magnetar_broker.log.entries import MarkerEntry
+from magnetar_broker.log.stored_batch import StoredBatch
+from magnetar_broker.transactions.recent_messages import WRITER_BYTES_MAX
 from magnetar_core.errors import DataLoss
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import broker_pb2 as wire
 from magnetar_core.wire import common_pb2 as common
-from magnetar_storage.memory import MemoryStore
+from magnetar_storage.memory.engine import MemoryStore
 
 Row = tuple[bytes, bytes]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from magnetar_broker import keys
-from magnetar_broker.restored_rows import restored_meta
-from magnetar_core.placement import SERIAL_MAX
+from magnetar_broker.offline.restored_rows import restored_meta
+from magnetar_core.membership.placement import SERIAL_MAX
 from magnetar_core.wire import record_pb2 as records
 
 NOW_S = 1_800_000_000

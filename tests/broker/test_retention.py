@@ -8,7 +8,7 @@ import pytest
 from tests.broker.harness import World, ack, end, flow, run, send, subscribe, subscription, txn
 
 from magnetar_broker import keys
-from magnetar_broker.retention import trim_partition
+from magnetar_broker.topics.retention import trim_partition
 from magnetar_core.errors import OutOfRange
 from magnetar_core.wire import broker_pb2 as wire
 from magnetar_core.wire import common_pb2 as common

@@ -25,7 +25,7 @@ from magnetar_core.errors import (
     TxnNotFound,
 )
 from magnetar_core.ids import PartitionName, TxnID
-from magnetar_core.placement import new_topic_id, serial_of, shard_count_of
+from magnetar_core.membership.placement import new_topic_id, serial_of, shard_count_of
 from magnetar_core.wire import broker_pb2 as wire
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import group_pb2 as group_wire

@@ -25,8 +25,8 @@ from tests.broker.harness import (
 from tests.broker.test_ends_together import BOTH, together
 from tests.broker.test_retention import topic_with, trim
 
+from magnetar_core.cuts.hybrid_clock import stamp_at
 from magnetar_core.errors import InvalidArgument
-from magnetar_core.hybrid_clock import stamp_at
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import broker_pb2 as wire
 from magnetar_core.wire import common_pb2 as common

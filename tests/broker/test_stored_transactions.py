@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from tests.broker.harness import World, end, partition, run, send, take_incarnations, txn, watermark
 
-from magnetar_broker import keys, stored_transactions
-from magnetar_broker.retention import trim_partition
+from magnetar_broker import keys
+from magnetar_broker.commands import stored_transactions
+from magnetar_broker.topics.retention import trim_partition
 from magnetar_core import list_limits
 from magnetar_core.errors import Gone, InvalidArgument, TopicNotFound
 from magnetar_core.ids import TxnID

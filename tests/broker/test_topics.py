@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from tests.broker.harness import Client, World, run, send, subscribe
 
-from magnetar_core.address_book import MemberAddress
 from magnetar_core.errors import Gone, PartitionMoved, TopicExists, TopicNotFound
 from magnetar_core.ids import PartitionName
-from magnetar_core.placement import new_topic_id, serial_of, shard_of
+from magnetar_core.membership.address_book import MemberAddress
+from magnetar_core.membership.placement import new_topic_id, serial_of, shard_of
 from magnetar_core.wire import broker_pb2 as wire
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import topic_pb2 as topic_wire

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.broker.harness import new_index, txn
 
-from magnetar_broker.order import Order
-from magnetar_broker.transaction_index import End, Outcome, TransactionIndex
+from magnetar_broker.transactions.order import Order
+from magnetar_broker.transactions.transaction_index import End, Outcome, TransactionIndex
 from magnetar_core.errors import (
     InvalidTxnState,
     QuotaExceeded,

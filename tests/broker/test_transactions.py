@@ -16,7 +16,7 @@ from tests.broker.harness import (
 )
 
 from magnetar_broker import keys
-from magnetar_broker.entries import MarkerEntry, parse_entry
+from magnetar_broker.log.entries import MarkerEntry, parse_entry
 from magnetar_core.errors import (
     DataLoss,
     DiskFull,

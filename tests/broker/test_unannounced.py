@@ -22,13 +22,13 @@ from tests.broker.harness import (
 from tests.virtual_time import time_passes
 
 from magnetar_broker import keys
-from magnetar_broker import unannounced as unannounced_module
-from magnetar_broker.issued import HEARD_MS_MAX
-from magnetar_broker.parked_bytes import PARKED_OVERHEAD_BYTES
-from magnetar_broker.unannounced import WAIT_SECONDS
-from magnetar_core.commands import Reply
+from magnetar_broker.budgets.parked_bytes import PARKED_OVERHEAD_BYTES
+from magnetar_broker.coordinators import unannounced as unannounced_module
+from magnetar_broker.coordinators.unannounced import WAIT_SECONDS
+from magnetar_broker.transactions.issued import HEARD_MS_MAX
 from magnetar_core.errors import InvalidTxnState, LogUnavailable, MagnetarError
 from magnetar_core.ids import TxnID
+from magnetar_core.server.commands import Reply
 from magnetar_core.wire import broker_pb2 as wire
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import transaction_pb2 as txn_wire

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.broker.harness import txn
 
-from magnetar_broker.watermark import Watermark, Watermarks, clipped, intersected
+from magnetar_broker.transactions.watermark import Watermark, Watermarks, clipped, intersected
 
 COUNTERS = range(24)
 live_ranges = st.lists(

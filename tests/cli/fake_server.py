@@ -12,8 +12,8 @@ from tests.waiting import for_ever
 
 from magnetar_cli.servers.open_store import Rows
 from magnetar_cli.servers.server_process import ServerProcess, World, run
-from magnetar_core.access_file import AccessConfig
 from magnetar_core.config import ListenConfig
+from magnetar_core.gates.access_file import AccessConfig
 from magnetar_core.security.link_security import PLAIN
 from magnetar_core.traces.config import TracesConfig
 from magnetar_storage.store import StoreFailed

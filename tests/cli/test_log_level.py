@@ -11,13 +11,13 @@ def test_a_level_is_shown_and_changed(standalone: Standalone) -> None:
         assert standalone.lines("log-level", at) == ["the log: info"]
         assert standalone.lines("log-level", at, "debug") == ["the log: debug; it was info"]
         assert standalone.lines("log-level", at) == ["the log: debug"]
-        logger = ("--logger", "magnetar_core.grpc_server")
+        logger = ("--logger", "magnetar_core.server.grpc_server")
         assert standalone.lines("log-level", at, *logger) == [
-            "magnetar_core.grpc_server: inherited"
+            "magnetar_core.server.grpc_server: inherited"
         ]
         standalone.run("log-level", at, "error", *logger)
         assert standalone.lines("log-level", at, "inherited", *logger) == [
-            "magnetar_core.grpc_server: inherited; it was error"
+            "magnetar_core.server.grpc_server: inherited; it was error"
         ]
         standalone.run("log-level", at, "info")
 

@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 from tests.core.envelope import parsed
 
-from magnetar_broker.cluster_answers import ClusterAnswers
+from magnetar_broker.commands.cluster_answers import ClusterAnswers
 from magnetar_broker.config import BrokerConfig
 from magnetar_cli.servers.member_commands import MemberCommands
-from magnetar_core.address_book import MemberAddress
 from magnetar_core.errors import (
     ClusterMismatch,
     LogUnavailable,
     UnsupportedVersion,
     from_wire,
 )
-from magnetar_core.frames import FIELD_OF_BODY
+from magnetar_core.membership.address_book import MemberAddress
 from magnetar_core.protocol_version import PROTOCOL_VERSION
+from magnetar_core.transport.frames import FIELD_OF_BODY
 from magnetar_core.wire import broker_pb2, common_pb2, service_pb2, topic_pb2
 
 CONFIG = BrokerConfig(

@@ -18,8 +18,8 @@ from magnetar_cli.servers.shard_servers import ShardKind
 from magnetar_cluster.host_settings import HostSettings
 from magnetar_cluster.owners_book import OwnersBook
 from magnetar_cluster.view import Format, Member, View
-from magnetar_core.access_file import AccessConfig
 from magnetar_core.config import InvalidConfig, ListenConfig
+from magnetar_core.gates.access_file import AccessConfig
 from magnetar_core.security.link_security import PLAIN
 from magnetar_core.traces.config import TracesConfig
 from magnetar_storage.store_config import StoreConfig

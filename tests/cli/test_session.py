@@ -9,7 +9,7 @@ import pytest
 from tests.virtual_time import run, time_passes
 
 from magnetar_cli.session import FIND_ATTEMPTS, FIND_PERIOD_S, FIND_TIMEOUT_S, _find
-from magnetar_core.transport import LinkClosed
+from magnetar_core.transport.transport import LinkClosed
 
 
 class Transport:

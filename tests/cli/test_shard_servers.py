@@ -25,13 +25,13 @@ from magnetar_cluster.owners_book import OwnersBook
 from magnetar_cluster.shard_opener import Ownership, RunningShard
 from magnetar_cluster.view import BROKER, Format, ShardName
 from magnetar_core.clock import SystemClock
-from magnetar_core.commands import CommandServer
 from magnetar_core.config import ListenConfig
-from magnetar_core.doors import Doors
-from magnetar_core.grpc_server import GrpcServer
-from magnetar_core.grpc_transport import GrpcTransport
-from magnetar_core.shard_address import ShardPlace
-from magnetar_core.transport import LinkClosed
+from magnetar_core.link.grpc_transport import GrpcTransport
+from magnetar_core.membership.shard_address import ShardPlace
+from magnetar_core.server.commands import CommandServer
+from magnetar_core.server.doors import Doors
+from magnetar_core.server.grpc_server import GrpcServer
+from magnetar_core.transport.transport import LinkClosed
 from magnetar_core.wire import topic_pb2 as wire
 from magnetar_storage.store import StoreFailed, StoreFenced
 from magnetar_storage.store_config import StoreConfig

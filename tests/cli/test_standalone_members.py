@@ -23,7 +23,7 @@ from magnetar_cli.servers.standalone_ports import (
     free_ports,
 )
 from magnetar_core.config import InvalidConfig
-from magnetar_core.membership import Membership
+from magnetar_core.membership.membership import Membership
 
 
 def members(data_dir: Path, brokers: int = 1, coordinators: int = 1) -> Membership:

@@ -283,7 +283,7 @@ def test_a_supervised_standalone_ends_with_whoever_started_it(tmp_path: Path) ->
 def test_what_its_parent_left_behind_ends_even_when_it_hangs() -> None:
     program = """
 import asyncio
-from magnetar_core import parent_watch
+from magnetar_core.process import parent_watch
 parent_watch.STOP_S_MAX = 0.1
 async def hang():
     parent_watch.watch_parent(lambda: print("told", flush=True))

@@ -23,7 +23,7 @@ from magnetar_cli.types import Duration, Separator, Size
 from magnetar_core.config import InvalidConfig
 from magnetar_core.error_kinds import ErrorKind
 from magnetar_core.errors import ERROR_OF_CODE, LogUnavailable, TopicNotFound
-from magnetar_core.transport import LinkClosed
+from magnetar_core.transport.transport import LinkClosed
 
 COMMANDS = [
     [],

@@ -18,8 +18,8 @@ from tests.fake_link import FakeLink
 from tests.playbook import Playbook
 
 from magnetar import Client
-from magnetar_core.commands import CommandSession
 from magnetar_core.ids import TxnID
+from magnetar_core.server.commands import CommandSession
 from magnetar_core.wire import service_pb2
 
 

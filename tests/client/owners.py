@@ -14,8 +14,8 @@ from tests.fake_link import FakeLink, FakeTransport, OnFrame
 
 import magnetar
 from magnetar_core.errors import LogUnavailable
-from magnetar_core.shard_address import ShardAddress, ShardPlace, server_of
-from magnetar_core.transport import LinkClosed
+from magnetar_core.membership.shard_address import ShardAddress, ShardPlace, server_of
+from magnetar_core.transport.transport import LinkClosed
 from magnetar_core.wire import common_pb2, topic_pb2
 
 BROKER, COORDINATOR = "Broker", "TransactionCoordinator"

@@ -30,7 +30,7 @@ from magnetar import (
     blocking,
 )
 from magnetar.arguments import RANGES, checked
-from magnetar_core.cuts import CutRange
+from magnetar_core.cuts.cuts import CutRange
 from magnetar_core.errors import InvalidArgument
 
 SURROGATE = "\ud800"

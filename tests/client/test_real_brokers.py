@@ -17,7 +17,7 @@ from tests.virtual_time import time_passes
 import magnetar
 from magnetar import Client
 from magnetar_core.errors import LogUnavailable, MagnetarError, TopicNotFound
-from magnetar_core.placement import shard_of
+from magnetar_core.membership.placement import shard_of
 
 NAMES = ("b-0", "b-1", "b-2")
 PATIENT = dataclasses.replace(

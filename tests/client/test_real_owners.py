@@ -20,9 +20,9 @@ from tests.virtual_time import time_passes
 
 import magnetar
 from magnetar import Client
-from magnetar_core.address_book import MemberAddress
-from magnetar_core.shard_address import ShardAddress, ShardPlace, server_of
-from magnetar_core.transport import LinkClosed
+from magnetar_core.membership.address_book import MemberAddress
+from magnetar_core.membership.shard_address import ShardAddress, ShardPlace, server_of
+from magnetar_core.transport.transport import LinkClosed
 from magnetar_core.wire import service_pb2
 
 COUNT = 60

@@ -42,7 +42,7 @@ from magnetar.transactions.enrollment import Enrollment
 from magnetar.transactions.open_transactions import OpenTransactions
 from magnetar.transactions.outcome_inquiry import OutcomeInquiry
 from magnetar_core.errors import MagnetarError
-from magnetar_core.frames import FrameWriter
+from magnetar_core.transport.frames import FrameWriter
 
 DEATHS = (OverflowError, RuntimeError, RecursionError, MemoryError, KeyError)
 each_death = pytest.mark.parametrize("death", DEATHS)

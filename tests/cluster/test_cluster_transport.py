@@ -12,9 +12,9 @@ from tests.waiting import turns
 from magnetar_cluster.cluster_transport import ClusterTransport
 from magnetar_cluster.owners_book import OwnersBook
 from magnetar_cluster.view import View
-from magnetar_core.address_book import MemberAddress
-from magnetar_core.frames import Carried
-from magnetar_core.transport import LinkClosed
+from magnetar_core.membership.address_book import MemberAddress
+from magnetar_core.transport.frames import Carried
+from magnetar_core.transport.transport import LinkClosed
 
 
 class FakeLink:

@@ -15,14 +15,14 @@ from tests.virtual_time import time_passes
 
 from magnetar_coordinator.config import CoordinatorConfig
 from magnetar_coordinator.coordinator import Coordinator
-from magnetar_coordinator.end_command_sender import GONE_CODES
-from magnetar_coordinator.records import FAMILIES
+from magnetar_coordinator.ending.end_command_sender import GONE_CODES
+from magnetar_coordinator.metadata.records import FAMILIES
 from magnetar_core.errors import InvalidTxnState, MagnetarError, from_wire
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import service_pb2, topic_pb2
 from magnetar_core.wire import transaction_pb2 as pb
-from magnetar_storage.memory import MemoryDisk, MemoryStore
+from magnetar_storage.memory.engine import MemoryDisk, MemoryStore
 
 BROKER_ADDRESS = "broker:1"
 P0 = PartitionName("orders", 0, 7)

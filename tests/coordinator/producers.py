@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.coordinator.fakes import SILENCE, World
 
-from magnetar_coordinator.transactional_id import Pair
+from magnetar_coordinator.metadata.transactional_id import Pair
 from magnetar_core.ids import PartitionName, TxnID
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import transaction_pb2 as pb

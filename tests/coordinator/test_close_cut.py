@@ -15,9 +15,10 @@ from tests.coordinator.test_past_ends import lose_the_end
 from tests.coordinator.test_stamps import YEAR_MS, committed
 from tests.virtual_time import run
 
-from magnetar_coordinator import cut_closings, cut_commands
+from magnetar_coordinator.commands import cut_commands
+from magnetar_coordinator.ending import cut_closings
+from magnetar_core.cuts.hybrid_clock import stamp_at
 from magnetar_core.errors import InvalidArgument, QuotaExceeded, TxnIncomplete
-from magnetar_core.hybrid_clock import stamp_at
 from magnetar_core.ids import TxnID
 from magnetar_core.selections import digest_of_selection
 from magnetar_core.wire import common_pb2 as common

@@ -8,7 +8,7 @@ import pytest
 
 from magnetar_coordinator.config import CoordinatorConfig
 from magnetar_core.config import InvalidConfig
-from magnetar_core.hybrid_clock import AHEAD_MS_MAX
+from magnetar_core.cuts.hybrid_clock import AHEAD_MS_MAX
 
 
 @pytest.mark.parametrize(

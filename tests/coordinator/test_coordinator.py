@@ -9,7 +9,7 @@ import pytest
 from tests.coordinator.fakes import P0, P1, S0, SILENCE, World, add_command, end_command, refused
 from tests.virtual_time import run
 
-from magnetar_coordinator.records import METADATA, OUTCOMES
+from magnetar_coordinator.metadata.records import METADATA, OUTCOMES
 from magnetar_core.errors import (
     ClusterMismatch,
     DiskFull,

@@ -6,7 +6,7 @@ import pytest
 from tests.coordinator.fakes import World, end_command, refused
 from tests.virtual_time import run
 
-from magnetar_coordinator.records import (
+from magnetar_coordinator.metadata.records import (
     FAMILIES,
     IDENTITIES,
     META,
@@ -19,7 +19,7 @@ from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import transaction_pb2 as pb
 from magnetar_core.wire.record_pb2 import StoreIdentity
 from magnetar_storage import store_identity
-from magnetar_storage.memory import MemoryStore
+from magnetar_storage.memory.engine import MemoryStore
 from magnetar_storage.store import StoreDamaged, WriteBatch
 
 

@@ -11,7 +11,7 @@ from tests.coordinator.fakes import P0, P1, S0, SILENCE, World, end_command
 from tests.core.envelope import command
 from tests.virtual_time import run
 
-from magnetar_coordinator.finisher import Finisher
+from magnetar_coordinator.ending.finisher import Finisher
 from magnetar_core.errors import Gone, LogUnavailable, TxnIncomplete
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import common_pb2 as common

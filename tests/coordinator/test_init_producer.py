@@ -13,8 +13,12 @@ from tests.coordinator.producers import P0, Hand, hold_ends, raised_to
 from tests.coordinator.test_two_phase_commit import ABORT, COMMIT, MAX, open_world
 from tests.virtual_time import run
 
-from magnetar_coordinator.records import decode_identity, encode_identity
-from magnetar_coordinator.transactional_id import PAST_CALLS_MAX, Pair, TransactionalIdMetadata
+from magnetar_coordinator.metadata.records import decode_identity, encode_identity
+from magnetar_coordinator.metadata.transactional_id import (
+    PAST_CALLS_MAX,
+    Pair,
+    TransactionalIdMetadata,
+)
 from magnetar_core.errors import ConcurrentTransactions, InvalidArgument, ProducerFenced
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import record_pb2

@@ -9,9 +9,9 @@ from tests.coordinator.fakes import P0, SILENCE, World
 from tests.coordinator.producers import Hand
 from tests.virtual_time import run
 
-from magnetar_coordinator import listing
-from magnetar_coordinator.records import TxnEnded, decode_outcome
-from magnetar_coordinator.transaction import TxnStatus
+from magnetar_coordinator.commands import listing
+from magnetar_coordinator.metadata.records import TxnEnded, decode_outcome
+from magnetar_coordinator.metadata.transaction import TxnStatus
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import record_pb2

@@ -13,14 +13,14 @@ import pytest
 from tests.coordinator.fakes import P0, P1, World, add_command, end_command, refused
 from tests.virtual_time import run
 
-from magnetar_coordinator.lost_transactions import (
+from magnetar_coordinator.metadata.lost_transactions import (
     RANGES_MAX,
     after_start,
     decode_lost,
     encode_lost,
     outcome_of,
 )
-from magnetar_coordinator.records import META, META_LOST, META_NEXT_UNOPENED
+from magnetar_coordinator.metadata.records import META, META_LOST, META_NEXT_UNOPENED
 from magnetar_core.errors import InvalidTxnState, TxnForgotten
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import common_pb2 as common

@@ -9,13 +9,13 @@ from tests.coordinator.fakes import World, refused
 from tests.coordinator.producers import P0, P1, hold_ends
 from tests.virtual_time import run
 
-from magnetar_coordinator.named_sequences import (
+from magnetar_coordinator.metadata.named_sequences import (
     NamedSequence,
     NamedSequenceState,
     SequenceVerdict,
     judge,
 )
-from magnetar_coordinator.records import decode_name, encode_name
+from magnetar_coordinator.metadata.records import decode_name, encode_name
 from magnetar_core.errors import (
     InvalidArgument,
     InvalidTxnState,

@@ -10,7 +10,7 @@ from tests.coordinator.fakes import P0, P1, S0, SILENCE, World, refused
 from tests.virtual_time import run
 
 from magnetar_coordinator.config import CoordinatorConfig
-from magnetar_coordinator.transaction import Participant
+from magnetar_coordinator.metadata.transaction import Participant
 from magnetar_core.config import InvalidConfig
 from magnetar_core.errors import TxnForgotten, TxnNotFound
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID

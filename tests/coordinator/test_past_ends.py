@@ -8,7 +8,7 @@ import pytest
 from tests.coordinator.fakes import P0, P1, SILENCE, World, end_command, refused
 from tests.virtual_time import run
 
-from magnetar_coordinator.records import FAMILIES, META
+from magnetar_coordinator.metadata.records import FAMILIES, META
 from magnetar_core.errors import InvalidTxnState, Unimplemented
 from magnetar_core.ids import PartitionName, TxnID
 from magnetar_core.selections import digest_of_selection
@@ -16,7 +16,7 @@ from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import transaction_pb2 as pb
 from magnetar_core.wire.record_pb2 import StoreIdentity
 from magnetar_storage import store_identity
-from magnetar_storage.memory import MemoryStore
+from magnetar_storage.memory.engine import MemoryStore
 from magnetar_storage.store import WriteBatch
 
 TIMEOUT_MS = 5_000

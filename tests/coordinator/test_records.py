@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar_coordinator.records import (
+from magnetar_coordinator.metadata.records import (
     LossAccepted,
     MetadataRecord,
     ParticipantsAdded,
@@ -19,8 +19,8 @@ from magnetar_coordinator.records import (
     metadata_key,
     txn_id_of_key,
 )
-from magnetar_coordinator.transaction import Owner, TxnStatus
-from magnetar_coordinator.transactional_id import Pair
+from magnetar_coordinator.metadata.transaction import Owner, TxnStatus
+from magnetar_coordinator.metadata.transactional_id import Pair
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 
 u32 = st.integers(0, 2**32 - 1)

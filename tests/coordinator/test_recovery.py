@@ -10,7 +10,7 @@ import pytest
 from tests.coordinator.fakes import P0, P1, S0, SILENCE, FakeClient, World, end_command, refused
 from tests.virtual_time import run
 
-from magnetar_coordinator.records import META
+from magnetar_coordinator.metadata.records import META
 from magnetar_core.config import InvalidConfig
 from magnetar_core.errors import (
     ClusterMismatch,

@@ -6,10 +6,10 @@ import pytest
 from tests.coordinator.fakes import P0, SILENCE, World, end_command
 from tests.virtual_time import run
 
-from magnetar_coordinator.records import FAMILIES, META, META_STAMP_BOUND, u64
-from magnetar_coordinator.rest_check import check_coordinator
-from magnetar_storage.findings import Findings
-from magnetar_storage.memory import MemoryStore
+from magnetar_coordinator.metadata.records import FAMILIES, META, META_STAMP_BOUND, u64
+from magnetar_coordinator.offline.check import check_coordinator
+from magnetar_storage.memory.engine import MemoryStore
+from magnetar_storage.offline.findings import Findings
 from magnetar_storage.store import WriteBatch
 
 

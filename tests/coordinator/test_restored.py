@@ -6,7 +6,7 @@ import pytest
 from tests.coordinator.fakes import P0, World, end_command, refused
 from tests.virtual_time import run
 
-from magnetar_coordinator.records import (
+from magnetar_coordinator.metadata.records import (
     FAMILIES,
     META,
     META_PRODUCER_ID,
@@ -15,13 +15,13 @@ from magnetar_coordinator.records import (
     read_u64,
     u64,
 )
-from magnetar_coordinator.restored_rows import added_meta, restored_meta
+from magnetar_coordinator.offline.restored_rows import added_meta, restored_meta
 from magnetar_core.errors import InvalidTxnState
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import transaction_pb2 as pb
 from magnetar_core.wire.record_pb2 import StoreIdentity
 from magnetar_storage import store_identity
-from magnetar_storage.memory import MemoryStore
+from magnetar_storage.memory.engine import MemoryStore
 from magnetar_storage.store import WriteBatch
 
 NOW_S = 1_800_000_000

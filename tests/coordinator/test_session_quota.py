@@ -7,8 +7,8 @@ from typing import Any
 from tests.coordinator.fakes import FakeClient, World, refused
 from tests.virtual_time import run
 
-from magnetar_core.commands import Reply, run_handler
 from magnetar_core.errors import QuotaExceeded
+from magnetar_core.server.commands import Reply, run_handler
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import service_pb2
 from magnetar_core.wire import transaction_pb2 as pb

@@ -13,10 +13,10 @@ from tests.coordinator.fakes import SILENCE, FakeBroker, World, add_command, end
 from tests.coordinator.test_past_ends import copy_of, put_back
 from tests.virtual_time import run
 
-from magnetar_coordinator.directory import BrokerDirectory
+from magnetar_coordinator.ending.directory import BrokerDirectory
 from magnetar_core.errors import Gone, InvalidArgument, PartitionMoved
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
-from magnetar_core.placement import SHARDS_MAX, new_topic_id, shard_of
+from magnetar_core.membership.placement import SHARDS_MAX, new_topic_id, shard_of
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import transaction_pb2 as pb
 

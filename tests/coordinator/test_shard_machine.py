@@ -18,16 +18,21 @@ from hypothesis.stateful import (
 from tests.coordinator.fakes import P0, P1, S0
 
 from magnetar_coordinator.config import CoordinatorConfig
-from magnetar_coordinator.decision import Decision, EndTxnRequest, OutcomeMissing, repeat_end
-from magnetar_coordinator.records import (
+from magnetar_coordinator.metadata.records import (
     TxnEnded,
     decode_metadata,
     decode_outcome,
     encode_metadata,
     encode_outcome,
 )
-from magnetar_coordinator.shard import Shard
-from magnetar_coordinator.transaction import Participant, TxnAction, TxnStatus
+from magnetar_coordinator.metadata.transaction import Participant, TxnAction, TxnStatus
+from magnetar_coordinator.transactions.decision import (
+    Decision,
+    EndTxnRequest,
+    OutcomeMissing,
+    repeat_end,
+)
+from magnetar_coordinator.transactions.shard import Shard
 from magnetar_core.errors import InvalidTxnState, TxnNotFound
 from magnetar_core.ids import TxnID
 

@@ -12,21 +12,26 @@ import pytest
 from tests.coordinator.fakes import P0, P1, S0
 
 from magnetar_coordinator.config import CoordinatorConfig
-from magnetar_coordinator.decision import Decision, EndTxnRequest, OutcomeMissing, repeat_end
-from magnetar_coordinator.records import (
+from magnetar_coordinator.metadata.records import (
     LossAccepted,
     ParticipantsAdded,
     StatusChanged,
     TxnEnded,
     TxnOpened,
 )
-from magnetar_coordinator.shard import Shard
-from magnetar_coordinator.transaction import (
+from magnetar_coordinator.metadata.transaction import (
     TRANSITIONS,
     TxnAction,
     TxnEvent,
     TxnStatus,
 )
+from magnetar_coordinator.transactions.decision import (
+    Decision,
+    EndTxnRequest,
+    OutcomeMissing,
+    repeat_end,
+)
+from magnetar_coordinator.transactions.shard import Shard
 from magnetar_core.errors import (
     InvalidArgument,
     InvalidTxnState,

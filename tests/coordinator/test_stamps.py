@@ -15,15 +15,15 @@ from tests.coordinator.test_named_sequences import asked
 from tests.coordinator.test_past_ends import lose_the_end
 from tests.virtual_time import run
 
-from magnetar_coordinator.records import META, META_STAMP_BOUND, decode_metadata, u64
+from magnetar_coordinator.metadata.records import META, META_STAMP_BOUND, decode_metadata, u64
+from magnetar_core.cuts.hybrid_clock import stamp_at, time_ms_of
 from magnetar_core.errors import InvalidArgument, SequenceCommitted
-from magnetar_core.hybrid_clock import stamp_at, time_ms_of
 from magnetar_core.ids import TxnID
 from magnetar_core.selections import digest_of_selection
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import transaction_pb2 as pb
 from magnetar_core.wire.record_pb2 import TransactionMetadataEntry
-from magnetar_storage.memory import MemoryStore
+from magnetar_storage.memory.engine import MemoryStore
 from magnetar_storage.store import WriteBatch
 
 DAY_MS = 24 * 3_600_000

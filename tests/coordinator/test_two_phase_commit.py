@@ -9,7 +9,7 @@ from tests.coordinator.fakes import World, refused
 from tests.coordinator.producers import P0, P1, Hand, hold_ends, next_producer_id, raised_to
 from tests.virtual_time import run
 
-from magnetar_coordinator.transactional_id import NO_PAIR, Pair
+from magnetar_coordinator.metadata.transactional_id import NO_PAIR, Pair
 from magnetar_core import list_limits
 from magnetar_core.errors import (
     ConcurrentTransactions,

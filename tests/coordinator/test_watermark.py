@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from magnetar_coordinator.watermark import Watermark, WatermarkTracker
+from magnetar_coordinator.transactions.watermark import Watermark, WatermarkTracker
 
 AGE_MS = 100
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from magnetar_core.frames import FIELD_OF_BODY
+from magnetar_core.transport.frames import FIELD_OF_BODY
 from magnetar_core.wire import service_pb2
 
 

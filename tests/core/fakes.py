@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from magnetar_core.commands import AnswerSizes, CommandSession, Handler, Reply
 from magnetar_core.errors import MagnetarError, TopicNotFound
+from magnetar_core.server.commands import AnswerSizes, CommandSession, Handler, Reply
 from magnetar_core.wire import broker_pb2, common_pb2, topic_pb2
 
 

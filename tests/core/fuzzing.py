@@ -13,7 +13,7 @@ from tests.core.envelope import parsed
 from tests.waiting import turns
 
 from magnetar_core.batch import encode
-from magnetar_core.transport import Acceptor
+from magnetar_core.transport.transport import Acceptor
 from magnetar_core.wire import common_pb2, service_pb2
 
 _SMALL = (0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 2, 7)

@@ -11,13 +11,13 @@ from tests.core.fakes import FakeServer
 from tests.waiting import until
 
 from magnetar_core.config import ListenConfig
-from magnetar_core.frame_stream import FrameStream
-from magnetar_core.frames import Carried
-from magnetar_core.grpc_server import GrpcServer
-from magnetar_core.grpc_transport import GrpcLink, GrpcTransport
+from magnetar_core.link.grpc_transport import GrpcLink, GrpcTransport
 from magnetar_core.security.link_security import PLAIN, LinkSecurity
 from magnetar_core.security.stream_tls import client_context
-from magnetar_core.stream_offers import StreamOffers
+from magnetar_core.server.grpc_server import GrpcServer
+from magnetar_core.transport.frame_stream import FrameStream
+from magnetar_core.transport.frames import Carried
+from magnetar_core.transport.stream_offers import StreamOffers
 from magnetar_core.wire import broker_pb2, common_pb2, service_pb2
 
 

@@ -12,7 +12,7 @@ import pytest
 # Fills and frees blocks of many sizes, and says how many pages were mapped for each block.
 PROGRAM = """
 import resource, sys
-from magnetar_core.allocator import reuse_large_blocks
+from magnetar_core.process.allocator import reuse_large_blocks
 if "reuse" in sys.argv:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     for _ in range(10):

@@ -20,15 +20,15 @@ from tests.core.test_tokens import CLAIMS, forged
 from tests.tokens import Maker, jwks
 
 from magnetar_core.clock import SystemClock
-from magnetar_core.commands import Reply
 from magnetar_core.config import InvalidConfig, ListenConfig
 from magnetar_core.errors import AuthenticationFailed, from_wire
-from magnetar_core.frames import Carried
-from magnetar_core.grpc_server import GrpcServer
-from magnetar_core.grpc_transport import GrpcLink, GrpcTransport
+from magnetar_core.link.grpc_transport import GrpcLink, GrpcTransport
 from magnetar_core.security.authentication import Authenticator
 from magnetar_core.security.link_security import LinkSecurity, TlsFiles
-from magnetar_core.transport import LinkClosed, LinkRefused
+from magnetar_core.server.commands import Reply
+from magnetar_core.server.grpc_server import GrpcServer
+from magnetar_core.transport.frames import Carried
+from magnetar_core.transport.transport import LinkClosed, LinkRefused
 from magnetar_core.wire import common_pb2, topic_pb2
 
 UNARY, STREAM = "unary", "stream"

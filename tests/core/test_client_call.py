@@ -13,13 +13,13 @@ from tests.core.stream_world import served
 from tests.core.test_http2 import DATA, HEADERS, RST_STREAM, SETTINGS, frame, headers, number
 from tests.waiting import for_ever, until
 
-from magnetar_core import client_call, dialing
-from magnetar_core.client_call import ClientCall
 from magnetar_core.config import ListenConfig
 from magnetar_core.errors import InvalidArgument
-from magnetar_core.frames import Carried
-from magnetar_core.grpc_transport import GrpcTransport
-from magnetar_core.transport import LinkClosed, LinkRefused
+from magnetar_core.link import client_call, dialing
+from magnetar_core.link.client_call import ClientCall
+from magnetar_core.link.grpc_transport import GrpcTransport
+from magnetar_core.transport.frames import Carried
+from magnetar_core.transport.transport import LinkClosed, LinkRefused
 from magnetar_core.wire import broker_pb2, service_pb2
 
 Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

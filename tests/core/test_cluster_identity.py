@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from magnetar_core.cluster_identity import ClusterIdentity
 from magnetar_core.errors import ClusterMismatch
+from magnetar_core.membership.cluster_identity import ClusterIdentity
 
 ONE = ClusterIdentity("orders", 1, "a")
 GROWN = ClusterIdentity("orders", 2, "b")

@@ -9,7 +9,6 @@ import pytest
 from tests.core.envelope import command, parsed
 from tests.waiting import turns
 
-from magnetar_core.commands import CommandSession, Reply
 from magnetar_core.config import FRAME_BYTES_MAX
 from magnetar_core.errors import (
     InvalidArgument,
@@ -18,6 +17,7 @@ from magnetar_core.errors import (
     Unimplemented,
     from_wire,
 )
+from magnetar_core.server.commands import CommandSession, Reply
 from magnetar_core.wire import common_pb2, topic_pb2
 from magnetar_core.wire import service_pb2 as service
 

@@ -14,7 +14,7 @@ from magnetar_core.config import (
     join_address,
     split_address,
 )
-from magnetar_core.observability import set_up_logging
+from magnetar_core.process.observability import set_up_logging
 
 
 def test_other_machines_are_let_in_only_by_the_operators_word() -> None:

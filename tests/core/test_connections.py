@@ -17,11 +17,11 @@ from prometheus_client import CollectorRegistry
 from tests.core.stream_world import Conversation, World, play
 from tests.waiting import turns, until
 
-from magnetar_core import descriptors, metrics_http
 from magnetar_core.config import InvalidConfig, ListenConfig
-from magnetar_core.connection_metrics import tell_connections
-from magnetar_core.descriptors import shares_of
-from magnetar_core.grpc_server import GrpcServer
+from magnetar_core.process import descriptors, metrics_http
+from magnetar_core.process.descriptors import shares_of
+from magnetar_core.server.connection_metrics import tell_connections
+from magnetar_core.server.grpc_server import GrpcServer
 
 PLACES = 6
 
@@ -219,7 +219,7 @@ def test_what_connections_take_leaves_files_their_share(limit: int) -> None:
 
 def test_a_server_raises_its_limit_to_the_hard_one() -> None:
     program = (
-        "import resource; from magnetar_core import descriptors as d;"
+        "import resource; from magnetar_core.process import descriptors as d;"
         "before = d.limit(); d.raise_limit();"
         "print(before, d.limit(), resource.getrlimit(resource.RLIMIT_NOFILE)[1])"
     )

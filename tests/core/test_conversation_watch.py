@@ -6,7 +6,7 @@ import asyncio
 
 from tests.waiting import until
 
-from magnetar_core.conversation_watch import ConversationWatch
+from magnetar_core.security.conversation_watch import ConversationWatch
 
 
 class Broken:

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar_core import cut_token
-from magnetar_core.cuts import Cut, CutRange, PartitionCut, TopicCut, range_at, range_between
+from magnetar_core.cuts import cut_token
+from magnetar_core.cuts.cuts import Cut, CutRange, PartitionCut, TopicCut, range_at, range_between
 from magnetar_core.errors import InvalidArgument, TopicNotFound, UnsupportedVersion
 from magnetar_core.wire import cut_pb2
 

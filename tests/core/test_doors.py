@@ -13,18 +13,18 @@ from tests.core.fakes import FakeServer
 from tests.core.test_grpc import LIST_TOPICS, health, raw_call
 from tests.waiting import until
 
-from magnetar_core import doors as doors_module
-from magnetar_core.commands import CommandSession
 from magnetar_core.config import ListenConfig
-from magnetar_core.doors import Door, Doors
 from magnetar_core.errors import LogUnavailable, PartitionMoved
-from magnetar_core.frames import Carried
-from magnetar_core.grpc_server import GrpcServer
-from magnetar_core.grpc_transport import GrpcLink, GrpcTransport
 from magnetar_core.invariants import BrokenInvariant
-from magnetar_core.leased import LeasedCommands, LeasedTransport
-from magnetar_core.shard_address import SHARD_KEY, ShardPlace
-from magnetar_core.transport import LinkClosed
+from magnetar_core.link.grpc_transport import GrpcLink, GrpcTransport
+from magnetar_core.membership.shard_address import SHARD_KEY, ShardPlace
+from magnetar_core.server import doors as doors_module
+from magnetar_core.server.commands import CommandSession
+from magnetar_core.server.doors import Door, Doors
+from magnetar_core.server.grpc_server import GrpcServer
+from magnetar_core.server.leased import LeasedCommands, LeasedTransport
+from magnetar_core.transport.frames import Carried
+from magnetar_core.transport.transport import LinkClosed
 from magnetar_core.wire import broker_pb2, common_pb2, service_pb2, topic_pb2
 
 THREE = ShardPlace(3, 17)

@@ -14,7 +14,7 @@ from tests.virtual_time import run as run_in_virtual_time
 from tests.virtual_time import time_passes
 from tests.waiting import turns, until
 
-from magnetar_core.frame_stream import (
+from magnetar_core.transport.frame_stream import (
     BEAT_S,
     BUFFER_BYTES,
     LENGTH_BYTES,

@@ -7,7 +7,7 @@ from google.protobuf.message import DecodeError
 from tests.core.envelope import command, parsed
 from tests.waiting import turns
 
-from magnetar_core.frames import (
+from magnetar_core.transport.frames import (
     COMMAND_BYTES_MAX,
     COMMANDS_AT_ONCE,
     FRAME_BYTES_SOFT_MAX,

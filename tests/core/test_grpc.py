@@ -31,11 +31,11 @@ from tests.core.fakes import FakeServer
 
 from magnetar_core.config import InvalidConfig, ListenConfig
 from magnetar_core.errors import InvalidArgument, TopicNotFound, from_wire
-from magnetar_core.frames import COMMAND_BYTES_MAX, Carried
-from magnetar_core.grpc_server import GrpcServer
-from magnetar_core.grpc_transport import GrpcLink, GrpcTransport
-from magnetar_core.observability import MetricsEndpoint
-from magnetar_core.transport import LinkClosed
+from magnetar_core.link.grpc_transport import GrpcLink, GrpcTransport
+from magnetar_core.process.observability import MetricsEndpoint
+from magnetar_core.server.grpc_server import GrpcServer
+from magnetar_core.transport.frames import COMMAND_BYTES_MAX, Carried
+from magnetar_core.transport.transport import LinkClosed
 from magnetar_core.wire import broker_pb2, common_pb2, service_pb2, topic_pb2
 
 RawCall = grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]

@@ -11,7 +11,7 @@ from hpack import Decoder, Encoder
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar_core.http2 import (
+from magnetar_core.link.http2 import (
     FRAME_BYTES_MAX,
     HEADERS_BYTES_MAX,
     PREFACE,

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from magnetar_core.errors import InvalidArgument
-from magnetar_core.hybrid_clock import (
+from magnetar_core.cuts.hybrid_clock import (
     AHEAD_MS_MAX,
     BOUND_AHEAD,
     COUNTER_BITS,
@@ -19,6 +18,7 @@ from magnetar_core.hybrid_clock import (
     stamp_at,
     time_ms_of,
 )
+from magnetar_core.errors import InvalidArgument
 
 times_ms = st.integers(-1_000, 1 << 44)
 TIME_MS = 1_750_000_000_000

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from magnetar_core.broker_link import BrokerLink
-from magnetar_core.link_questions import LinkQuestions
+from magnetar_core.link.broker_link import BrokerLink
+from magnetar_core.link.link_questions import LinkQuestions
 from magnetar_core.wire import common_pb2, topic_pb2
 
 BODY = topic_pb2.CommandListTopics()

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from magnetar_core.commands import Reply
 from magnetar_core.errors import InvalidArgument
-from magnetar_core.log_levels import LOG_LEVEL_HANDLERS, set_log_level
+from magnetar_core.server.commands import Reply
+from magnetar_core.server.log_levels import LOG_LEVEL_HANDLERS, set_log_level
 from magnetar_core.wire import common_pb2
 
-LOGGER = "magnetar_core.log_levels"
+LOGGER = "magnetar_core.server.log_levels"
 
 
 @pytest.fixture(autouse=True)
@@ -68,6 +68,8 @@ def test_a_change_is_logged_with_its_origin(caplog: pytest.LogCaptureFixture) ->
         common_pb2.CommandSetLogLevel(level="debug", logger=LOGGER),
         Reply(answers.append, None, "ipv4:10.0.0.7"),
     )
-    assert "ipv4:10.0.0.7 set the log level of magnetar_core.log_levels to debug" in caplog.text
+    assert (
+        "ipv4:10.0.0.7 set the log level of magnetar_core.server.log_levels to debug" in caplog.text
+    )
     (answer,) = answers
     assert answer.previous_level == "inherited"

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from magnetar_core import membership
 from magnetar_core.config import InvalidConfig
-from magnetar_core.membership import CoordinatorMember, Member, Membership
-from magnetar_core.placement import SHARDS_MAX
+from magnetar_core.membership import membership
+from magnetar_core.membership.membership import CoordinatorMember, Member, Membership
+from magnetar_core.membership.placement import SHARDS_MAX
 
 TEXT = """
 cluster_id = "orders"

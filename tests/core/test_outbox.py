@@ -4,7 +4,7 @@ import asyncio
 
 from tests.waiting import turns
 
-from magnetar_core.outbox import JOIN_BYTES_MAX, Outbox
+from magnetar_core.transport.outbox import JOIN_BYTES_MAX, Outbox
 
 
 def test_small_frames_that_wait_together_leave_together() -> None:

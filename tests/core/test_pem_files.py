@@ -9,9 +9,9 @@ import pytest
 from tests.certificates import Authority
 
 from magnetar_core.config import InvalidConfig
-from magnetar_core.membership import from_file
+from magnetar_core.membership.membership import from_file
+from magnetar_core.process.settings import Sources
 from magnetar_core.security.pem_files import read, read_authorities, read_pair
-from magnetar_core.settings import Sources
 
 MARK = b"\xef\xbb\xbf"
 

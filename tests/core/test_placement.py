@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar_core.placement import SERIAL_MAX, SHARDS_MAX, new_topic_id, serial_of, shard_of
+from magnetar_core.membership.placement import (
+    SERIAL_MAX,
+    SHARDS_MAX,
+    new_topic_id,
+    serial_of,
+    shard_of,
+)
 
 serials = st.integers(1, SERIAL_MAX)
 shard_counts = st.integers(1, SHARDS_MAX)

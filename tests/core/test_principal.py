@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from tests.core.envelope import command
 
-from magnetar_core.commands import CommandServer, CommandSession, Reply
-from magnetar_core.leased import LeasedCommands
-from magnetar_core.principal import ANONYMOUS, Principal
-from magnetar_core.transport import Session
+from magnetar_core.access.principal import ANONYMOUS, Principal
+from magnetar_core.server.commands import CommandServer, CommandSession, Reply
+from magnetar_core.server.leased import LeasedCommands
+from magnetar_core.transport.transport import Session
 from magnetar_core.wire import service_pb2, topic_pb2
 
 ALICE = Principal("alice")

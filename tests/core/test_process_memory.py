@@ -10,7 +10,7 @@ import threading
 import psutil
 import pytest
 
-from magnetar_core.process_memory import REST_FACTOR, ProcessMemory
+from magnetar_core.process.process_memory import REST_FACTOR, ProcessMemory
 
 MIB = 1 << 20
 

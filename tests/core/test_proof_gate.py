@@ -11,25 +11,25 @@ import pytest
 from tests.core.envelope import command, parsed
 from tests.proof_keys import write_keys
 
+from magnetar_core.access.principal import Principal
 from magnetar_core.access.rules import RULES
-from magnetar_core.access_file import AccessConfig
 from magnetar_core.clock import SystemClock
-from magnetar_core.commands import CommandSession, Gate, Reply, run_handler
 from magnetar_core.config import ListenConfig
 from magnetar_core.errors import AuthorizationFailed, MagnetarError
-from magnetar_core.frames import FIELD_OF_BODY
-from magnetar_core.gates import gates_of
-from magnetar_core.grpc_unary import Sender, answer_to
-from magnetar_core.ids import TxnID
-from magnetar_core.principal import Principal
-from magnetar_core.security.proof_gate import (
+from magnetar_core.gates.access_file import AccessConfig
+from magnetar_core.gates.gates import gates_of
+from magnetar_core.gates.proof_gate import (
     PROVEN_MAX,
     WRITING,
     ProofGate,
 )
-from magnetar_core.security.proof_keys_file import proof_keys_file
+from magnetar_core.gates.proof_keys_file import proof_keys_file
+from magnetar_core.ids import TxnID
 from magnetar_core.security.txn_proofs import ProofKeys
 from magnetar_core.security.watched_file import LOOK_INTERVAL_MS
+from magnetar_core.server.commands import CommandSession, Gate, Reply, run_handler
+from magnetar_core.server.grpc_unary import Sender, answer_to
+from magnetar_core.transport.frames import FIELD_OF_BODY
 from magnetar_core.wire import broker_pb2 as wire
 from magnetar_core.wire import common_pb2, service_pb2
 from magnetar_core.wire import transaction_pb2 as txn

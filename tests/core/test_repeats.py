@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from magnetar_core.commands import Handler, Reply, run_handler
 from magnetar_core.errors import LogUnavailable, MagnetarError, TopicExists
-from magnetar_core.repeats import Repeats
+from magnetar_core.server.commands import Handler, Reply, run_handler
+from magnetar_core.server.repeats import Repeats
 from magnetar_core.wire import common_pb2, service_pb2
 from magnetar_core.wire import topic_pb2 as pb
 

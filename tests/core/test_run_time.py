@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from magnetar_core.run_time import RunTime
+from magnetar_core.process.run_time import RunTime
 
 
 class Clock:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from magnetar_core.config import InvalidConfig
-from magnetar_core.settings import Sources, resolve, unknown_variables
+from magnetar_core.process.settings import Sources, resolve, unknown_variables
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +126,7 @@ def test_what_has_its_defaults_is_read_without_pydantic() -> None:
     """Its import is a fifth of a server's start."""
     code = (
         "import sys; from magnetar_core.config import ListenConfig; "
-        "from magnetar_core.settings import Sources, resolve; "
+        "from magnetar_core.process.settings import Sources, resolve; "
         "resolve(ListenConfig, 'broker', Sources({}), port=7_000); "
         "print('pydantic' in sys.modules)"
     )

@@ -10,13 +10,13 @@ from tests.core.fakes import FakeServer
 from tests.core.test_grpc import raw_call
 from tests.waiting import turns
 
-from magnetar_core.commands import CommandSession, Reply
 from magnetar_core.config import ListenConfig
 from magnetar_core.errors import InvalidArgument, MagnetarError
-from magnetar_core.grpc_server import GrpcServer
-from magnetar_core.grpc_transport import GrpcTransport
-from magnetar_core.observability import JsonLines
-from magnetar_core.slow_operations import SlowOperations
+from magnetar_core.link.grpc_transport import GrpcTransport
+from magnetar_core.process.observability import JsonLines
+from magnetar_core.server.commands import CommandSession, Reply
+from magnetar_core.server.grpc_server import GrpcServer
+from magnetar_core.transport.slow_operations import SlowOperations
 from magnetar_core.wire import service_pb2, topic_pb2
 
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.core.envelope import command, parsed
 
-from magnetar_core.frames import FRAME_BYTES_SOFT_MAX, FrameWriter
-from magnetar_core.spliced import (
+from magnetar_core.transport.frames import FRAME_BYTES_SOFT_MAX, FrameWriter
+from magnetar_core.transport.spliced import (
     PAYLOAD_BYTES_MIN,
     Spliced,
     byte_count_of,

@@ -27,7 +27,9 @@ from magnetar.transactions.transaction_state import (
     Phase,
 )
 from magnetar_cluster import shard_phase
-from magnetar_coordinator import end_state, shard, transaction
+from magnetar_coordinator.ending import end_state
+from magnetar_coordinator.metadata import transaction
+from magnetar_coordinator.transactions import shard
 from magnetar_core.errors import InvalidTxnState
 
 NEXT: dict[Any, Callable[[Any, Any], Any]] = {

@@ -18,16 +18,17 @@ from tests.virtual_time import run as run_in_virtual_time
 from tests.virtual_time import time_passes
 from tests.waiting import turns, until
 
-from magnetar_core import stream_offers, stream_taking
 from magnetar_core.config import InvalidConfig, ListenConfig
-from magnetar_core.frame_stream import LENGTH_BYTES, FrameStream
-from magnetar_core.frames import COMMANDS_AT_ONCE
-from magnetar_core.grpc_server import GrpcServer
-from magnetar_core.grpc_transport import GrpcTransport
+from magnetar_core.link import stream_taking
+from magnetar_core.link.grpc_transport import GrpcTransport
+from magnetar_core.link.stream_taking import LEFT_ALONE_S, StreamUnreachable, Unreachable
 from magnetar_core.security.link_security import LinkSecurity, TlsFiles
-from magnetar_core.stream_offers import WELCOME, Offer, StreamOffers
-from magnetar_core.stream_taking import LEFT_ALONE_S, StreamUnreachable, Unreachable
-from magnetar_core.transport import LinkClosed
+from magnetar_core.server.grpc_server import GrpcServer
+from magnetar_core.transport import stream_offers
+from magnetar_core.transport.frame_stream import LENGTH_BYTES, FrameStream
+from magnetar_core.transport.frames import COMMANDS_AT_ONCE
+from magnetar_core.transport.stream_offers import WELCOME, Offer, StreamOffers
+from magnetar_core.transport.transport import LinkClosed
 from magnetar_core.wire import common_pb2
 
 UNKNOWN_TICKET = b"0" * 32
@@ -88,7 +89,7 @@ def test_a_client_that_cannot_reach_the_port_stays_in_grpc(
     play: Play, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A firewall, a tunnel of one port, a container whose other ports are not published."""
-    caplog.set_level(logging.INFO, "magnetar_core.stream_taking")
+    caplog.set_level(logging.INFO, "magnetar_core.link.stream_taking")
 
     async def scenario(world: World) -> None:
         await world.listen_no_more()
@@ -218,7 +219,7 @@ def test_a_ticket_of_a_conversation_that_has_ended_counts_no_more(
             raise StreamUnreachable("it took too long")
 
         monkeypatch.setattr(world.offers, "offer", noted)
-        monkeypatch.setattr("magnetar_core.grpc_transport.take", never)
+        monkeypatch.setattr("magnetar_core.link.grpc_transport.take", never)
         await world.connect()
         assert len(tickets) == 1
         assert not world.offers._offers
@@ -252,7 +253,9 @@ def test_an_offer_that_nobody_asked_for_is_a_closed_link_if_nobody_is_there(play
         await world.listen_no_more()
         world.transport = GrpcTransport(world.security, wants_streams=False)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("magnetar_core.grpc_server.stream_wish", lambda _: world.offers.wish)
+            patch.setattr(
+                "magnetar_core.server.grpc_server.stream_wish", lambda _: world.offers.wish
+            )
             with pytest.raises(LinkClosed, match=f"port {world.stream_port}"):
                 await world.connect()
 
@@ -350,7 +353,7 @@ def test_a_client_that_asks_for_a_stream_and_does_not_come_is_let_go(
             await until(lambda: not world.server._sessions)
             return await take(server, offer, frame_bytes_max, tls=tls)
 
-        monkeypatch.setattr("magnetar_core.grpc_transport.take", never)
+        monkeypatch.setattr("magnetar_core.link.grpc_transport.take", never)
         # It comes when the server has given up, so it begins once more.
         one = await world.connect()
         assert one.link._stream is None
@@ -378,7 +381,7 @@ def test_a_conversation_ends_with_its_stream(play: Play) -> None:
 
 def test_a_conversation_ends_with_its_call(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     """gRPC notices that the other machine is gone; nothing may be left of its stream."""
-    monkeypatch.setattr("magnetar_core.grpc_transport.LAST_FRAMES_WITHIN_S", 0.01)
+    monkeypatch.setattr("magnetar_core.link.grpc_transport.LAST_FRAMES_WITHIN_S", 0.01)
 
     async def scenario(world: World) -> None:
         one = await world.connect()
@@ -400,7 +403,7 @@ def test_a_conversation_ends_with_its_call(play: Play, monkeypatch: pytest.Monke
 def test_a_server_closes_the_stream_of_a_call_that_has_ended(
     play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("magnetar_core.grpc_transport.LAST_FRAMES_WITHIN_S", 1_000)
+    monkeypatch.setattr("magnetar_core.link.grpc_transport.LAST_FRAMES_WITHIN_S", 1_000)
 
     async def scenario(world: World) -> None:
         one = await world.connect()

@@ -15,13 +15,13 @@ from tests.certificates import Authority, Pair
 from tests.core.stream_world import Conversation, Scenario, World, play
 from tests.waiting import until
 
-from magnetar_core import stream_offers
 from magnetar_core.config import ListenConfig
-from magnetar_core.frame_stream import FrameStream
-from magnetar_core.grpc_transport import GrpcTransport
+from magnetar_core.link.grpc_transport import GrpcTransport
 from magnetar_core.security.link_security import LinkSecurity, TlsFiles
-from magnetar_core.stream_offers import WISH_PLAIN, WISH_TLS, Offer
-from magnetar_core.transport import LinkClosed
+from magnetar_core.transport import stream_offers
+from magnetar_core.transport.frame_stream import FrameStream
+from magnetar_core.transport.stream_offers import WISH_PLAIN, WISH_TLS, Offer
+from magnetar_core.transport.transport import LinkClosed
 
 # On the way nobody may read it.
 SECRET = b"an account and its balance"
@@ -204,7 +204,7 @@ def test_a_client_with_tls_takes_no_stream_in_plain_text(
         async def plain(world: World) -> None:
             # The plain server is asked for TLS, as through the proxy.
             with monkeypatch.context() as patch:
-                patch.setattr("magnetar_core.grpc_transport.WISH_PLAIN", WISH_TLS)
+                patch.setattr("magnetar_core.link.grpc_transport.WISH_PLAIN", WISH_TLS)
                 await in_grpc(world)
                 assert not world.offers._offers
                 plain_ports.append(world.stream_port)
@@ -221,7 +221,7 @@ def test_a_client_of_before_stays_in_grpc(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It asks for a stream in plain text, also when it talks TLS."""
-    monkeypatch.setattr("magnetar_core.grpc_transport.WISH_TLS", WISH_PLAIN)
+    monkeypatch.setattr("magnetar_core.link.grpc_transport.WISH_TLS", WISH_PLAIN)
 
     async def scenario(world: World) -> None:
         await in_grpc(world)

@@ -8,8 +8,8 @@ import itertools
 import pytest
 from tests.proof_keys import key_line
 
+from magnetar_core.access.principal import ANONYMOUS, Principal
 from magnetar_core.ids import TxnID
-from magnetar_core.principal import ANONYMOUS, Principal
 from magnetar_core.security.txn_proofs import KEYS_MAX, MAC_BYTES, ProofKeys
 
 ALICE, BOB = Principal("alice"), Principal("bob")

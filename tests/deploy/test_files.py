@@ -12,8 +12,8 @@ import sbom
 from tests.deploy.services import DEPLOY, services_of
 
 from magnetar_core.config import ListenConfig
-from magnetar_core.descriptors import shares_of
-from magnetar_core.grpc_server import CONNECTIONS_MAX
+from magnetar_core.process.descriptors import shares_of
+from magnetar_core.server.grpc_server import CONNECTIONS_MAX
 from magnetar_core.version import VERSION
 
 ROOT = Path(__file__).parents[2]
@@ -171,8 +171,8 @@ def test_members_of_the_cluster_are_where_they_say(both: dict[str, dict[str, Any
 def test_variables_of_containers_are_settings(services: dict[str, Any]) -> None:
     """The server would warn of one that is none, and use the default."""
     from magnetar_cli.servers.options import SECTIONS, settings_of, shared_settings
-    from magnetar_core import membership
-    from magnetar_core.settings import unknown_variables
+    from magnetar_core.membership import membership
+    from magnetar_core.process.settings import unknown_variables
 
     every = [settings_of(section) for section in SECTIONS] + shared_settings()
     # Of the list of members, and of the command line.
@@ -195,7 +195,7 @@ def test_a_server_that_stops_has_time_to_hand_over(both: dict[str, dict[str, Any
 
 def test_members_agree_on_who_they_are(both: dict[str, dict[str, Any]]) -> None:
     """A list that differs would be refused, a port that differs never reached."""
-    from magnetar_core import membership
+    from magnetar_core.membership import membership
 
     services = both[SMALL]
     lists = {

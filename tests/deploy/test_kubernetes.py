@@ -19,10 +19,10 @@ from tests.waiting import wait_until
 
 from magnetar_cli.servers.options import SECTIONS, listen_config, settings_of, shared_settings
 from magnetar_cluster.host_settings import HostSettings
-from magnetar_core import membership
 from magnetar_core.config import ListenConfig, split_address
-from magnetar_core.grpc_server import LIVE
-from magnetar_core.settings import Sources, resolve, unknown_variables
+from magnetar_core.membership import membership
+from magnetar_core.process.settings import Sources, resolve, unknown_variables
+from magnetar_core.server.grpc_server import LIVE
 from magnetar_core.version import VERSION
 
 MANIFESTS = Path(__file__).parents[2] / "deploy" / "kubernetes"

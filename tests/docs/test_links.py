@@ -89,7 +89,7 @@ def test_pages_that_the_code_names_are_there() -> None:
 
 
 def test_files_that_pages_name_are_there() -> None:
-    """As `broker/magnetar_broker/order.py`; an abbreviated one has "…" in it."""
+    """As `broker/magnetar_broker/transactions/order.py`; an abbreviated one has "…" in it."""
     missing = [
         f"{page}: {name}"
         for page in tracked("*.md")

@@ -17,7 +17,7 @@ from tests.broker import harness as broker
 from tests.coordinator import fakes as coordinator
 from tests.virtual_time import run
 
-from magnetar_core import commands
+from magnetar_core.server import commands
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "protocol" / "walks.md"

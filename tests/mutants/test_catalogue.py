@@ -21,7 +21,7 @@ from tests.mutants.trial import Budget, Trial, Verdict, try_mutant
 _BY_NAME = {one.name: one for one in CATALOGUE}
 # Enough for a mistake that shows in nearly every history.
 _HISTORIES = 10
-_PRODUCERS = "broker/magnetar_broker/producers.py"
+_PRODUCERS = "broker/magnetar_broker/transactions/producers.py"
 _SOUND = Mutant(
     name="sound",
     file=_PRODUCERS,
@@ -70,7 +70,7 @@ def test_the_sources_stay_as_they_are() -> None:
     mutant = _BY_NAME["gap-accepted"]
     before = mutant.source.read_text()
     with overlay(mutant) as folder:
-        copy = folder / "magnetar_broker" / "producers.py"
+        copy = folder / "magnetar_broker" / "transactions" / "producers.py"
         assert copy.read_text() == mutant.patched() != before
         assert not list(copy.parent.glob("__pycache__/producers.*"))
     assert mutant.source.read_text() == before
@@ -106,7 +106,7 @@ def test_what_crashes_at_once_is_told_apart(baseline: Baseline) -> None:
     budget = Budget(cpu_seconds=60.0, test_seconds=0)
     gross = Mutant(
         name="gross",
-        file="broker/magnetar_broker/topics.py",
+        file="broker/magnetar_broker/topics/topics.py",
         old="        self.next_serial = 1\n",
         new="        self.next_serial = 1 // 0\n",
         mistake="The broker cannot start.",

@@ -123,7 +123,7 @@ def test_a_baseline_is_kept_and_knows_who_was_where(tmp_path: Path) -> None:
     baseline = Baseline()
     baseline.record(6, 2)
     assert [one.history for one in baseline.ran] == [history(number) for number in range(6)]
-    file = "broker/magnetar_broker/producers.py"
+    file = "broker/magnetar_broker/transactions/producers.py"
     # Every history sends something.
     assert (1 << 6) - 1 in baseline.lines[file].values()
     path = tmp_path / "kept.json.gz"

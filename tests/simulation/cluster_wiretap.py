@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from tests.simulation.asked import Unanswered
 
-from magnetar_core.placement import shard_of
+from magnetar_core.membership.placement import shard_of
 from magnetar_core.wire import common_pb2, topic_pb2
 from magnetar_core.wire import service_pb2 as pb
 

@@ -12,11 +12,11 @@ from random import Random
 from typing import NamedTuple
 
 from magnetar_broker import keys
-from magnetar_broker.entries import DATA, DataEntry, MarkerEntry, parse_entry
+from magnetar_broker.log.entries import DATA, DataEntry, MarkerEntry, parse_entry
 from magnetar_core import batch as columnar
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import record_pb2, topic_pb2
-from magnetar_storage.memory import MemoryDisk
+from magnetar_storage.memory.engine import MemoryDisk
 from magnetar_storage.store import end_of_prefix
 
 Row = tuple[str, bytes]

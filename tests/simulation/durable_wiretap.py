@@ -16,7 +16,7 @@ from tests.simulation.wiretaps import Named
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import common_pb2, record_pb2, transaction_pb2
 from magnetar_core.wire import service_pb2 as pb
-from magnetar_storage.memory import MemoryDisk
+from magnetar_storage.memory.engine import MemoryDisk
 
 ACTION_OF: dict[int, int] = {
     common_pb2.COMMITTING: common_pb2.COMMIT,

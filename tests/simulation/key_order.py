@@ -13,10 +13,10 @@ from typing import NoReturn
 
 from tests.simulation.planting import replaced
 
-from magnetar_broker.dispatch import Assignment
-from magnetar_broker.key_shared import KeySharedDispatcher
-from magnetar_broker.stored_batch import StoredBatch
-from magnetar_broker.subscription import Subscription
+from magnetar_broker.dispatch.dispatch import Assignment
+from magnetar_broker.dispatch.key_shared import KeySharedDispatcher
+from magnetar_broker.log.stored_batch import StoredBatch
+from magnetar_broker.subscriptions.subscription import Subscription
 from magnetar_core.batch import decode
 
 # A partition, by any value that lies in it: values are used once.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from tests.simulation.wiretaps import Named
 from tests.virtual_loop import Incarnation, SimulationFailure
 
-from magnetar_core.transport import Acceptor, Session
+from magnetar_core.transport.transport import Acceptor, Session
 from magnetar_core.wire import service_pb2 as pb
 
 if TYPE_CHECKING:
@@ -106,9 +106,9 @@ class Part(Protocol):
 
 
 class SimulatedLink:
-    """Both ends of one conversation. The client's end implements magnetar_core.transport.Link.
+    """Both ends of one conversation. The client's end implements `Link` of the transport.
 
-    The server's end is a visit of magnetar_core.doors, where there are doors.
+    The server's end is a visit of magnetar_core.server.doors, where there are doors.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""An in-memory network between named nodes: implements magnetar_core.transport, with faults.
+"""An in-memory network between named nodes, with faults: a `Transport` of the core.
 
 Frames are serialised and parsed as on a wire; see links.py. All chance comes from one Random.
 """
@@ -18,7 +18,7 @@ from tests.simulation.links import Part, SimulatedLink
 from tests.simulation.trace import Trace
 from tests.virtual_loop import Incarnation, VirtualLoop
 
-from magnetar_core.transport import Acceptor, LinkClosed
+from magnetar_core.transport.transport import Acceptor, LinkClosed
 from magnetar_core.wire import service_pb2 as pb
 
 # Commands of which a second copy may turn up later: a client may repeat them on a new link while
@@ -318,7 +318,7 @@ class Network:
 
 
 class SimulatedTransport:
-    """What one life of a node reaches the others with: magnetar_core.transport.Transport."""
+    """What one life of a node reaches the others with: a `Transport` of the core."""
 
     def __init__(self, network: Network, incarnation: Incarnation, part: Part | None) -> None:
         self._network = network

@@ -14,7 +14,7 @@ from tests.simulation.slow_reads import SlowStore
 from tests.simulation.trace import Trace
 from tests.virtual_loop import Incarnation, UnhandledException, VirtualClock, VirtualLoop
 
-from magnetar_storage.memory import MemoryDisk, MemoryStore
+from magnetar_storage.memory.engine import MemoryDisk, MemoryStore
 from magnetar_storage.store import StoreFailed
 
 

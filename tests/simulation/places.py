@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tests.simulation.damaged_reads import Damage
 from tests.simulation.slow_reads import Reads
 
-from magnetar_storage.memory import MemoryDisk
+from magnetar_storage.memory.engine import MemoryDisk
 
 if TYPE_CHECKING:
     from tests.simulation.nodes import Environment

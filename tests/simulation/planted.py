@@ -16,29 +16,30 @@ from tests.simulation import planted_groups, planted_keys, planted_orphans
 from tests.simulation.planting import Plant, replaced
 
 from magnetar import PreparedTxnState, TransactionalProducer
-from magnetar_broker import keys, transaction_index
-from magnetar_broker.acknowledgements import Acknowledgements
-from magnetar_broker.entries import DataEntry, MarkerEntry
-from magnetar_broker.offset_set import CHUNK_BITS
-from magnetar_broker.order import Order
-from magnetar_broker.partition import Partition
-from magnetar_broker.partition_log import PartitionLog
-from magnetar_broker.producers import Producer, Producers
-from magnetar_broker.transaction_index import End, OpenTransaction, Outcome, Writer
-from magnetar_broker.waiting_ends import AskedEnd
-from magnetar_coordinator import transaction, transactional_id
-from magnetar_coordinator.finisher import Finisher
-from magnetar_coordinator.metadata_store import TransactionMetadataStore
-from magnetar_coordinator.named_sequences import NamedSequenceState
-from magnetar_coordinator.records import META_COUNTER, StatusChanged
-from magnetar_coordinator.runtime import Runtime
-from magnetar_coordinator.shard import Shard
-from magnetar_coordinator.transaction import TxnEvent, TxnStatus
-from magnetar_coordinator.transactional_id import (
+from magnetar_broker import keys
+from magnetar_broker.dispatch.acknowledgements import Acknowledgements
+from magnetar_broker.log.entries import DataEntry, MarkerEntry
+from magnetar_broker.log.offset_set import CHUNK_BITS
+from magnetar_broker.log.partition_log import PartitionLog
+from magnetar_broker.topics.partition import Partition
+from magnetar_broker.transactions import transaction_index
+from magnetar_broker.transactions.order import Order
+from magnetar_broker.transactions.producers import Producer, Producers
+from magnetar_broker.transactions.transaction_index import End, OpenTransaction, Outcome, Writer
+from magnetar_broker.transactions.waiting_ends import AskedEnd
+from magnetar_coordinator.ending.finisher import Finisher
+from magnetar_coordinator.metadata import transaction, transactional_id
+from magnetar_coordinator.metadata.named_sequences import NamedSequenceState
+from magnetar_coordinator.metadata.records import META_COUNTER, StatusChanged
+from magnetar_coordinator.metadata.transaction import TxnEvent, TxnStatus
+from magnetar_coordinator.metadata.transactional_id import (
     Epochs,
     TransactionalIdMetadata,
     TransactionalIdState,
 )
+from magnetar_coordinator.metadata_store import TransactionMetadataStore
+from magnetar_coordinator.runtime import Runtime
+from magnetar_coordinator.transactions.shard import Shard
 from magnetar_core.ids import TxnID
 from magnetar_storage.store import WriteBatch
 

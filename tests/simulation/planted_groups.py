@@ -7,12 +7,12 @@ from typing import Any
 
 from tests.simulation.planting import replaced
 
-from magnetar_broker import groups
-from magnetar_broker.group import Group
-from magnetar_broker.group_rows import row_of
-from magnetar_broker.offset_set import OffsetSet
-from magnetar_broker.ownership import Ownership
-from magnetar_broker.subscription import Subscription
+from magnetar_broker.assignment.group import Group
+from magnetar_broker.assignment.group_rows import row_of
+from magnetar_broker.groups import groups
+from magnetar_broker.log.offset_set import OffsetSet
+from magnetar_broker.subscriptions.ownership import Ownership
+from magnetar_broker.subscriptions.subscription import Subscription
 
 
 def zombie_acks_taken() -> AbstractContextManager[None]:

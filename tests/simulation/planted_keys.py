@@ -8,8 +8,8 @@ from typing import Any
 
 from tests.simulation.planting import replaced
 
-from magnetar_broker.key_shared import KeySharedDispatcher, Slot
-from magnetar_broker.offset_set import OffsetSet, Range
+from magnetar_broker.dispatch.key_shared import KeySharedDispatcher, Slot
+from magnetar_broker.log.offset_set import OffsetSet, Range
 
 
 def keys_move_at_once() -> AbstractContextManager[None]:

@@ -6,8 +6,8 @@ from contextlib import AbstractContextManager
 
 from tests.simulation.planting import replaced
 
-from magnetar_broker.issued import Issued
-from magnetar_broker.orphan_candidates import OrphanCandidates
+from magnetar_broker.transactions.issued import Issued
+from magnetar_broker.transactions.orphan_candidates import OrphanCandidates
 
 
 def held_never_asked() -> AbstractContextManager[None]:

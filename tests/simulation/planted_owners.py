@@ -19,8 +19,8 @@ from tests.simulation.planted_groups import generation_not_stored
 from tests.simulation.planting import Plant, replaced
 
 from magnetar.link.servers import Servers
-from magnetar_broker import index_rows
 from magnetar_broker.broker import Broker
+from magnetar_broker.transactions import index_rows
 from magnetar_cli.servers import shard_servers
 from magnetar_cluster.cluster_transport import ClusterTransport
 from magnetar_cluster.directory_state import DirectoryState
@@ -28,10 +28,10 @@ from magnetar_cluster.host_state import HostState
 from magnetar_cluster.lease import Lease
 from magnetar_cluster.shard_attempts import ShardAttempts
 from magnetar_cluster.view import ShardName, View
-from magnetar_core import leased
-from magnetar_core.doors import Door, Doors
-from magnetar_core.leased import LeasedCommands
-from magnetar_core.shard_address import ShardPlace
+from magnetar_core.membership.shard_address import ShardPlace
+from magnetar_core.server import leased
+from magnetar_core.server.doors import Door, Doors
+from magnetar_core.server.leased import LeasedCommands
 from magnetar_storage.group_commit import GroupCommit
 from magnetar_storage.ready_callbacks import guard
 

@@ -10,10 +10,10 @@ from tests.core.envelope import command, framed
 
 from magnetar_core import batch
 from magnetar_core.errors import MagnetarError, from_wire
-from magnetar_core.frames import Carried
 from magnetar_core.ids import TxnID
-from magnetar_core.placement import shard_of
-from magnetar_core.transport import Link, LinkClosed, Transport
+from magnetar_core.membership.placement import shard_of
+from magnetar_core.transport.frames import Carried
+from magnetar_core.transport.transport import Link, LinkClosed, Transport
 from magnetar_core.wire import broker_pb2, common_pb2, topic_pb2, transaction_pb2
 from magnetar_core.wire import service_pb2 as pb
 

@@ -9,7 +9,7 @@ from tests.simulation.nodes import ServerNode
 from tests.simulation.raw import BROKER, COORDINATOR
 from tests.virtual_loop import Incarnation
 
-from magnetar_storage.memory import MemoryStore
+from magnetar_storage.memory.engine import MemoryStore
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -33,7 +33,7 @@ def broker_config(
 ) -> BrokerConfig:
     """Settings of one broker. Args: brokers: their names; empty: this one is alone."""
     from magnetar_broker.config import BrokerConfig
-    from magnetar_core.address_book import MemberAddress
+    from magnetar_core.membership.address_book import MemberAddress
 
     return BrokerConfig(
         name=name,
@@ -116,7 +116,7 @@ def _broker_families() -> tuple[str, ...]:
 
 
 def _coordinator_families() -> tuple[str, ...]:
-    from magnetar_coordinator.records import FAMILIES
+    from magnetar_coordinator.metadata.records import FAMILIES
 
     return tuple(FAMILIES)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from random import Random
 
-from magnetar_storage.memory import MemoryDisk, MemorySnapshot, MemoryStore
+from magnetar_storage.memory.engine import MemoryDisk, MemorySnapshot, MemoryStore
 
 
 class Reads:

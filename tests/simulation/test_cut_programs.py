@@ -13,8 +13,8 @@ from tests.simulation.plan import Plan
 from tests.simulation.world import World
 
 from magnetar import Cut
-from magnetar_core import cuts
-from magnetar_core.cuts import PartitionCut, TopicCut
+from magnetar_core.cuts import cuts
+from magnetar_core.cuts.cuts import PartitionCut, TopicCut
 from magnetar_core.ids import TxnID
 
 T1, T2 = TxnID(0, 1), TxnID(0, 2)

@@ -15,9 +15,10 @@ from tests.simulation.short.damage import TOPIC
 from tests.simulation.short.script import Script, Step
 from tests.simulation.short.world import ShortWorld
 
-from magnetar_broker import keys, read_commands
-from magnetar_broker.partition import Partition
-from magnetar_broker.skip_damaged import skip_damaged
+from magnetar_broker import keys
+from magnetar_broker.commands import read_commands
+from magnetar_broker.commands.skip_damaged import skip_damaged
+from magnetar_broker.topics.partition import Partition
 from magnetar_core.wire import broker_pb2 as wire
 
 pytestmark = pytest.mark.sim

@@ -12,12 +12,12 @@ from tests.simulation.planting import replaced
 from tests.simulation.short.runner import run_history
 from tests.virtual_time import run
 
-from magnetar_coordinator.records import FAMILIES, META, META_COUNTER, u64
+from magnetar_coordinator.metadata.records import FAMILIES, META, META_COUNTER, u64
 from magnetar_coordinator.runtime import Runtime
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import service_pb2 as pb
 from magnetar_core.wire import transaction_pb2
-from magnetar_storage.memory import MemoryDisk, MemoryStore
+from magnetar_storage.memory.engine import MemoryDisk, MemoryStore
 from magnetar_storage.store import WriteBatch
 
 SEEDS = 20

@@ -13,9 +13,9 @@ from tests.simulation.short.catalogue import make_script
 from tests.simulation.short.runner import run_script
 from tests.simulation.short.script import Fault
 
-from magnetar_broker.partition import Partition
-from magnetar_broker.transaction_index import Outcome
-from magnetar_broker.waiting_ends import AskedEnd
+from magnetar_broker.topics.partition import Partition
+from magnetar_broker.transactions.transaction_index import Outcome
+from magnetar_broker.transactions.waiting_ends import AskedEnd
 
 # Both parties of the probe begin at this coordinator, which is away until the faults end.
 AWAY = Fault(1, 1, 0.05, "away", {"server": "coordinator", "seconds": 25.0, "silent": True})

@@ -28,9 +28,9 @@ from tests.virtual_loop import (
 )
 
 import magnetar
-from magnetar_core.commands import CommandSession, Reply
+from magnetar_core.server.commands import CommandSession, Reply
 from magnetar_core.wire import common_pb2
-from magnetar_storage.memory import MemoryStore
+from magnetar_storage.memory.engine import MemoryStore
 from magnetar_storage.store import WriteBatch
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from tests.simulation.open_wiretap import OpenWiretap
 from tests.simulation.planting import replaced
 from tests.simulation.short.runner import run_history
 
-from magnetar_broker.watermark import Watermark
+from magnetar_broker.transactions.watermark import Watermark
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import broker_pb2, common_pb2, transaction_pb2
 from magnetar_core.wire import service_pb2 as pb

@@ -10,7 +10,7 @@ from tests.simulation.planting import replaced
 from tests.simulation.repeat_wiretap import RepeatWiretap
 from tests.simulation.short.runner import run_history
 
-from magnetar_broker import producers
+from magnetar_broker.transactions import producers
 from magnetar_core.errors import InvalidArgument
 from magnetar_core.wire import broker_pb2, common_pb2
 from magnetar_core.wire import service_pb2 as pb

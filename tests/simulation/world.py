@@ -57,13 +57,13 @@ from tests.virtual_loop import (
 )
 
 import magnetar
-from magnetar_broker.subscription import Subscription
+from magnetar_broker.subscriptions.subscription import Subscription
 from magnetar_cluster import view as cluster_view
 from magnetar_core.errors import ChecksumMismatch, InternalError, InvalidArgument, TopicExists
 from magnetar_core.ids import TxnID
-from magnetar_core.placement import shard_of
+from magnetar_core.membership.placement import shard_of
 from magnetar_core.wire import topic_pb2
-from magnetar_storage.memory import MemoryDisk, MemoryStore
+from magnetar_storage.memory.engine import MemoryDisk, MemoryStore
 
 PROGRAMS: dict[str, Callable[[World, ClientNode], Coroutine[Any, Any, None]]] = {
     "atomic": sdk_programs.atomic_producer,

@@ -10,7 +10,7 @@ from google.protobuf.message_factory import GetMessageClass
 from tests.access.test_fuzz import BODIES, filled
 from tests.core.envelope import command
 
-from magnetar_core.frames import FIELD_OF_BODY
+from magnetar_core.transport.frames import FIELD_OF_BODY
 from magnetar_core.wire import service_pb2
 
 POOL = 4_000

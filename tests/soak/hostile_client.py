@@ -17,8 +17,8 @@ from tests.waiting import for_ever, pace
 
 import magnetar
 from magnetar_core.batch import CHECKSUM, HEADER, Codec, encode, encode_columns
-from magnetar_core.frames import FIELD_OF_BODY
-from magnetar_core.grpc_transport import GRPC_MESSAGE_BYTES_MAX
+from magnetar_core.link.grpc_transport import GRPC_MESSAGE_BYTES_MAX
+from magnetar_core.transport.frames import FIELD_OF_BODY
 from magnetar_core.wire import broker_pb2, common_pb2, service_pb2, topic_pb2, transaction_pb2
 
 TOPIC = "hostile"

@@ -25,7 +25,7 @@ import magnetar
 from magnetar import Client
 from magnetar_broker.config import BrokerConfig
 from magnetar_core.config import ListenConfig
-from magnetar_core.frames import FRAME_READ_WHOLE_BYTES_MAX
+from magnetar_core.transport.frames import FRAME_READ_WHOLE_BYTES_MAX
 
 SECONDS = 20.0
 # Of one partition's log, so that reads of 16 MiB find as much.

@@ -12,7 +12,7 @@ from pyspark.sql.datasource import InputPartition
 from tests.waiting import wait_until
 
 from magnetar import Cut, blocking
-from magnetar_core import cuts
+from magnetar_core.cuts import cuts
 from magnetar_spark.options.source import source_options
 from magnetar_spark.source import BatchReader
 

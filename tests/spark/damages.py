@@ -9,7 +9,7 @@ from pathlib import Path
 from magnetar_broker import keys
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import record_pb2 as records
-from magnetar_storage.rocks import RocksStore
+from magnetar_storage.rocksdb.engine import RocksStore
 from magnetar_storage.store import KEY_END, WriteBatch, end_of_prefix
 
 ROWS_MAX = 10_000

@@ -15,8 +15,8 @@ from pyiceberg.table import Table
 from pyspark.sql.types import DataType, StructType
 
 from magnetar import Cut
-from magnetar_core.cuts import Cut as Taken
-from magnetar_core.cuts import PartitionCut, TopicCut
+from magnetar_core.cuts.cuts import Cut as Taken
+from magnetar_core.cuts.cuts import PartitionCut, TopicCut
 from magnetar_spark.errors import OptionError
 from magnetar_spark.jobs.iceberg.catalogs import CatalogChoice, open_catalog
 from magnetar_spark.jobs.iceberg.columns import (

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from magnetar_storage.group_commit import GroupCommit
-from magnetar_storage.memory import MemoryDisk, MemoryStore
+from magnetar_storage.memory.engine import MemoryDisk, MemoryStore
 from magnetar_storage.store import KEY_END
 
 # More turns of the event loop than anything here takes that need not wait.

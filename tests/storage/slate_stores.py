@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.object_server import BUCKET, ObjectServer
 
-from magnetar_storage.object_store_url import ObjectStoreUrl
+from magnetar_storage.object_store.url import ObjectStoreUrl
 
 _numbers = itertools.count(1)
 

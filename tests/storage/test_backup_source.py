@@ -19,7 +19,7 @@ from magnetar_storage.backup_source import (
     unpack_rows,
 )
 from magnetar_storage.group_commit import GroupCommit
-from magnetar_storage.memory import MemoryDisk, MemorySnapshot, MemoryStore
+from magnetar_storage.memory.engine import MemoryDisk, MemorySnapshot, MemoryStore
 from magnetar_storage.store import KEY_END, StoreFailed
 
 TURNS = 10

@@ -12,9 +12,9 @@ import pytest
 from tests.storage.slate_stores import directory_of, place_in_bucket
 
 from magnetar_core.config import InvalidConfig
-from magnetar_storage.cluster_stamp import ClusterStamp, cluster_at, take_address
-from magnetar_storage.object_store_url import ObjectStoreUrl
-from magnetar_storage.shared_prefix import CLUSTER_STAMP
+from magnetar_storage.object_store.cluster_stamp import ClusterStamp, cluster_at, take_address
+from magnetar_storage.object_store.shared_prefix import CLUSTER_STAMP
+from magnetar_storage.object_store.url import ObjectStoreUrl
 
 FIRST = ClusterStamp(cluster_id="orders", token="1f", etcd="10.0.0.1:2379")
 MOVED = ClusterStamp(cluster_id="orders", token="1f", etcd="10.0.0.9:2379")

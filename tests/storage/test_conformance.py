@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from magnetar_storage.memory import MemoryDisk, MemoryStore
-from magnetar_storage.rocks import RocksStore
+from magnetar_storage.memory.engine import MemoryDisk, MemoryStore
+from magnetar_storage.rocksdb.engine import RocksStore
 from magnetar_storage.store import (
     KEY_END,
     Store,
@@ -35,7 +35,7 @@ def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
         )
     from tests.storage.slate_stores import directory_of, place_in_bucket
 
-    from magnetar_storage.slate import SlateStore
+    from magnetar_storage.slatedb.engine import SlateStore
 
     if request.param == "slate-s3":
         url = place_in_bucket(request)

@@ -11,9 +11,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from magnetar_storage import rocks_prefixes
-from magnetar_storage.memory import MemoryDisk, MemoryStore
-from magnetar_storage.rocks import RocksStore
+from magnetar_storage.memory.engine import MemoryDisk, MemoryStore
+from magnetar_storage.rocksdb import prefixes as rocks_prefixes
+from magnetar_storage.rocksdb.engine import RocksStore
 from magnetar_storage.store import DELETE, KEY_END, PUT, Store, WriteBatch
 
 FAMILIES = ("one", "two")
@@ -185,8 +185,8 @@ class SlateMachine(StoreMachine):
         super().__init__()
 
     def open(self) -> Store:
-        from magnetar_storage.object_store_url import ObjectStoreUrl
-        from magnetar_storage.slate import SlateStore
+        from magnetar_storage.object_store.url import ObjectStoreUrl
+        from magnetar_storage.slatedb.engine import SlateStore
         from magnetar_storage.store_config import StoreConfig
 
         # Rows are read from tables as well as from memory.

@@ -18,12 +18,13 @@ import pytest
 
 from magnetar_core.config import InvalidConfig
 from magnetar_core.wire.record_pb2 import StoreIdentity
-from magnetar_storage import rocks_options, value_files
-from magnetar_storage.accepted_loss import accept_loss, lost_from
-from magnetar_storage.log_format import walk
-from magnetar_storage.rocks import RocksStore
+from magnetar_storage.data_dir import value_files
+from magnetar_storage.data_dir.log_format import walk
+from magnetar_storage.data_dir.store_files import LOG, numbered
+from magnetar_storage.offline.accepted_loss import accept_loss, lost_from
+from magnetar_storage.rocksdb import options as rocks_options
+from magnetar_storage.rocksdb.engine import RocksStore
 from magnetar_storage.store import KEY_END, RowsUnreadable, StoreDamaged, StoreFailed, WriteBatch
-from magnetar_storage.store_files import LOG, numbered
 from magnetar_storage.store_identity import KEY, accepted_losses
 from magnetar_storage.store_stamp import STAMP
 

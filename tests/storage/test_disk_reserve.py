@@ -8,7 +8,7 @@ import pytest
 
 from magnetar_core.errors import DiskFull
 from magnetar_storage.disk_reserve import CHECK_INTERVAL_MS, DiskReserve
-from magnetar_storage.memory import MemoryDisk, MemoryStore
+from magnetar_storage.memory.engine import MemoryDisk, MemoryStore
 
 
 class ManualClock:

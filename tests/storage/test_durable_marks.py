@@ -20,15 +20,15 @@ from tests.waiting import until
 
 from magnetar_core.config import InvalidConfig
 from magnetar_core.wire.record_pb2 import StoreIdentity
-from magnetar_storage import slate_accepted_loss as accepted_loss
 from magnetar_storage import store_identity
-from magnetar_storage.accepted_loss import LOSSES_OF_EVERYTHING
 from magnetar_storage.durable_mark import DurableMark
-from magnetar_storage.object_marks import ObjectMarkPlace
-from magnetar_storage.object_store_url import ObjectStoreUrl
-from magnetar_storage.shared_prefix import mark_names, place_of_store, store_url
-from magnetar_storage.slate import SlateStore
-from magnetar_storage.slate_end import end_of_store
+from magnetar_storage.object_store.object_marks import ObjectMarkPlace
+from magnetar_storage.object_store.shared_prefix import mark_names, place_of_store, store_url
+from magnetar_storage.object_store.url import ObjectStoreUrl
+from magnetar_storage.offline import slate_accepted_loss as accepted_loss
+from magnetar_storage.offline.accepted_loss import LOSSES_OF_EVERYTHING
+from magnetar_storage.slatedb.end import end_of_store
+from magnetar_storage.slatedb.engine import SlateStore
 from magnetar_storage.store import KEY_END, StoreDamaged, StoreFenced, WriteBatch
 from magnetar_storage.store_config import StoreConfig
 

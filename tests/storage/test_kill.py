@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from magnetar_storage.rocks import RocksStore
+from magnetar_storage.rocksdb.engine import RocksStore
 from magnetar_storage.store import KEY_END
 
 CHILD = """
 import asyncio, sys
 from magnetar_storage.group_commit import GroupCommit
-from magnetar_storage.rocks import RocksStore
+from magnetar_storage.rocksdb.engine import RocksStore
 
 async def main(path):
     store = RocksStore.open(path, ("numbers", "payloads"), payload_families=("payloads",))

@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 from tests.waiting import until
 
-from magnetar_storage import rocks_background, rocks_options
-from magnetar_storage.rocks import RocksStore
+from magnetar_storage.data_dir.store_files import logs_bytes
+from magnetar_storage.rocksdb import background as rocks_background
+from magnetar_storage.rocksdb import options as rocks_options
+from magnetar_storage.rocksdb.engine import RocksStore
 from magnetar_storage.store import WriteBatch
-from magnetar_storage.store_files import logs_bytes
 
 FAMILIES = ("cursors", "payloads")
 ROW = bytes(range(256)) * 64

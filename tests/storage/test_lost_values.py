@@ -31,13 +31,16 @@ from tests.storage.value_stores import (
     value_of,
 )
 
-from magnetar_core import durable_files
 from magnetar_core.config import InvalidConfig
+from magnetar_core.process import durable_files
 from magnetar_core.wire.record_pb2 import StoreIdentity
-from magnetar_storage import lost_changes, rocks_options, synced_mark, unsynced_note
-from magnetar_storage.accepted_loss import accept_loss, lost_from
-from magnetar_storage.read_only import open_read_only
-from magnetar_storage.rocks import RocksStore
+from magnetar_storage.data_dir import synced_mark, unsynced_note
+from magnetar_storage.data_dir.store_files import LOG, log_path, numbered, values_path
+from magnetar_storage.offline.accepted_loss import accept_loss, lost_from
+from magnetar_storage.offline.read_only import open_read_only
+from magnetar_storage.rocksdb import lost_changes
+from magnetar_storage.rocksdb import options as rocks_options
+from magnetar_storage.rocksdb.engine import RocksStore
 from magnetar_storage.store import (
     KEY_END,
     RowsUnreadable,
@@ -45,7 +48,6 @@ from magnetar_storage.store import (
     StoreFailed,
     WriteBatch,
 )
-from magnetar_storage.store_files import LOG, log_path, numbered, values_path
 from magnetar_storage.store_identity import KEY, accepted_losses
 
 
@@ -377,7 +379,7 @@ def test_values_are_synced_before_lost_changes_are_counted(
 
     with monkeypatch.context() as patch:
         patch.setattr(durable_files, "sync", synced)
-        patch.setattr("magnetar_storage.lost_changes.database_options", replaying)
+        patch.setattr("magnetar_storage.rocksdb.lost_changes.database_options", replaying)
         lost_changes.give_up_tail(str(left))
     assert "000001.values" in steps[: steps.index("replay")]
     assert asyncio.run(numbers_at(left)) == [0, 1]

@@ -21,13 +21,9 @@ import pytest
 from tests.storage.killing import kill
 
 from magnetar_core.wire.record_pb2 import StoreIdentity
-from magnetar_storage import rocks_options, unsynced_note
-from magnetar_storage.accepted_loss import accept_loss
-from magnetar_storage.directory_check import check_directory, check_manifest
-from magnetar_storage.read_only import open_read_only
-from magnetar_storage.rocks import RocksStore
-from magnetar_storage.store import KEY_END, StoreDamaged, StoreFailed, WriteBatch
-from magnetar_storage.store_files import (
+from magnetar_storage.data_dir import unsynced_note
+from magnetar_storage.data_dir.directory_check import check_directory, check_manifest
+from magnetar_storage.data_dir.store_files import (
     LOG,
     VALUES,
     current_manifest,
@@ -35,8 +31,13 @@ from magnetar_storage.store_files import (
     numbered,
     values_path,
 )
+from magnetar_storage.data_dir.synced_mark import read_mark
+from magnetar_storage.offline.accepted_loss import accept_loss
+from magnetar_storage.offline.read_only import open_read_only
+from magnetar_storage.rocksdb import options as rocks_options
+from magnetar_storage.rocksdb.engine import RocksStore
+from magnetar_storage.store import KEY_END, StoreDamaged, StoreFailed, WriteBatch
 from magnetar_storage.store_identity import KEY, all_losses, ledger_of
-from magnetar_storage.synced_mark import read_mark
 
 FAMILIES = ("small", "payloads", "meta")
 SYNCED_GROUPS = 60

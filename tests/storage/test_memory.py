@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from magnetar_storage.memory import MemoryDisk, MemoryStore
+from magnetar_storage.memory.engine import MemoryDisk, MemoryStore
 from magnetar_storage.store import KEY_END, RowsUnreadable, StoreFailed, WriteBatch
 
 FAMILIES = ("rows",)

@@ -17,11 +17,11 @@ from tests.waiting import PATIENCE_S
 
 from magnetar_cli.check.places import stores_at
 from magnetar_core.config import InvalidConfig
-from magnetar_storage.object_store_check import check_object_store
-from magnetar_storage.object_store_url import ObjectStoreUrl, check_endpoint
-from magnetar_storage.rocks import RocksStore
-from magnetar_storage.slate import SlateStore
-from magnetar_storage.slate_read_only import open_slate_reader
+from magnetar_storage.object_store.check import check_object_store
+from magnetar_storage.object_store.url import ObjectStoreUrl, check_endpoint
+from magnetar_storage.rocksdb.engine import RocksStore
+from magnetar_storage.slatedb.engine import SlateStore
+from magnetar_storage.slatedb.read_only import open_slate_reader
 from magnetar_storage.store_stamp import STAMP, stamp_of
 
 

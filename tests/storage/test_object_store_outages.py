@@ -15,10 +15,10 @@ from tests.storage.slate_stores import new_prefix
 from tests.tcp_proxy import TcpProxy
 from tests.waiting import until
 
-from magnetar_storage import slate_background
 from magnetar_storage.group_commit import GroupCommit
-from magnetar_storage.object_store_url import ObjectStoreUrl
-from magnetar_storage.slate import SlateStore
+from magnetar_storage.object_store.url import ObjectStoreUrl
+from magnetar_storage.slatedb import background as slate_background
+from magnetar_storage.slatedb.engine import SlateStore
 from magnetar_storage.store import KEY_END
 
 # SlateDB's client waits for up to 15 s between its attempts.

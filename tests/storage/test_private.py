@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from magnetar_storage.rocks import RocksStore
+from magnetar_storage.rocksdb.engine import RocksStore
 
 
 def mode(path: Path) -> int:

@@ -13,13 +13,15 @@ from typing import Any
 import pytest
 from tests.waiting import until
 
-from magnetar_storage import rocks_flushes, rocks_options, value_files
-from magnetar_storage.rocks import RocksStore
-from magnetar_storage.rocks_flushes import ROW_BYTES, Flushes
+from magnetar_storage.data_dir import value_files
+from magnetar_storage.data_dir.store_files import logs_bytes
+from magnetar_storage.data_dir.value_files import ValueFiles
+from magnetar_storage.rocksdb import flushes as rocks_flushes
+from magnetar_storage.rocksdb import options as rocks_options
+from magnetar_storage.rocksdb.engine import RocksStore
+from magnetar_storage.rocksdb.flushes import ROW_BYTES, Flushes
+from magnetar_storage.rocksdb.value_log import ValueLog
 from magnetar_storage.store import StoreFailed, WriteBatch
-from magnetar_storage.store_files import logs_bytes
-from magnetar_storage.value_files import ValueFiles
-from magnetar_storage.value_log import ValueLog
 
 FAMILIES = ("small", "payloads", "others")
 MEMTABLE_BYTES = 256 << 10

@@ -21,11 +21,14 @@ from tests.object_server import ObjectServer
 from tests.storage.slate_stores import directory_of, place_in_bucket
 from tests.waiting import turns, until
 
-from magnetar_storage import slate_binding, slate_families, slate_options, slate_reads
-from magnetar_storage.object_store_metrics import ObjectStoreMetrics
-from magnetar_storage.object_store_url import ObjectStoreUrl
-from magnetar_storage.slate import SlateStore
-from magnetar_storage.slate_options import StoreCache, new_cache, settings_of
+from magnetar_storage.object_store.metrics import ObjectStoreMetrics
+from magnetar_storage.object_store.url import ObjectStoreUrl
+from magnetar_storage.slatedb import binding as slate_binding
+from magnetar_storage.slatedb import families as slate_families
+from magnetar_storage.slatedb import options as slate_options
+from magnetar_storage.slatedb import reads as slate_reads
+from magnetar_storage.slatedb.engine import SlateStore
+from magnetar_storage.slatedb.options import StoreCache, new_cache, settings_of
 from magnetar_storage.store import (
     KEY_END,
     RowsUnreadable,
@@ -367,10 +370,10 @@ def test_an_object_that_is_missing_is_told_at_the_opening(tmp_path: Path) -> Non
 
 CHILD = """
 import asyncio, sys
-from magnetar_storage.object_store_metrics import ObjectStoreMetrics
-from magnetar_storage.object_store_url import ObjectStoreUrl
-from magnetar_storage.slate import SlateStore
-from magnetar_storage.slate_options import StoreCache, new_cache, settings_of
+from magnetar_storage.object_store.metrics import ObjectStoreMetrics
+from magnetar_storage.object_store.url import ObjectStoreUrl
+from magnetar_storage.slatedb.engine import SlateStore
+from magnetar_storage.slatedb.options import StoreCache, new_cache, settings_of
 from magnetar_storage.store import WriteBatch
 
 async def main(url):

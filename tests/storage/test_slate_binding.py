@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from slatedb import uniffi
 
-from magnetar_storage import slate_binding as binding
+from magnetar_storage.slatedb import binding as binding
 
 generated: Any = uniffi._generated
 

@@ -10,7 +10,7 @@ import pytest
 from magnetar_core.config import InvalidConfig
 from magnetar_core.errors import ClusterMismatch
 from magnetar_core.wire.record_pb2 import StoreIdentity
-from magnetar_storage.memory import MemoryDisk, MemoryStore
+from magnetar_storage.memory.engine import MemoryDisk, MemoryStore
 from magnetar_storage.store import WriteBatch
 from magnetar_storage.store_identity import FORMAT, KEY, check_store_identity
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from magnetar_core.config import InvalidConfig
-from magnetar_storage.accepted_loss import lost_from
-from magnetar_storage.object_store_url import ObjectStoreUrl
-from magnetar_storage.read_only import open_read_only
-from magnetar_storage.rocks import ENGINE, FORMAT, RocksStore
-from magnetar_storage.slate import SlateStore
+from magnetar_storage.object_store.url import ObjectStoreUrl
+from magnetar_storage.offline.accepted_loss import lost_from
+from magnetar_storage.offline.read_only import open_read_only
+from magnetar_storage.rocksdb.engine import ENGINE, FORMAT, RocksStore
+from magnetar_storage.slatedb.engine import SlateStore
 from magnetar_storage.store_stamp import LAYOUT, STAMP, stamp_of
 
 FAMILIES = ("meta", "log")

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from magnetar_storage.accepted_loss import lost_from
-from magnetar_storage.directory_check import check_directory
-from magnetar_storage.rocks import RocksStore
+from magnetar_storage.data_dir.directory_check import check_directory
+from magnetar_storage.data_dir.store_files import current_manifest
+from magnetar_storage.data_dir.synced_mark import MarkWriter, read_mark
+from magnetar_storage.offline.accepted_loss import lost_from
+from magnetar_storage.rocksdb.engine import RocksStore
 from magnetar_storage.store import WriteBatch
-from magnetar_storage.store_files import current_manifest
-from magnetar_storage.synced_mark import MarkWriter, read_mark
 
 
 class Power:

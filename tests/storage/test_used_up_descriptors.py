@@ -25,8 +25,8 @@ from tests.storage.value_stores import (
 )
 from tests.waiting import turns, until
 
-from magnetar_storage import rocks
-from magnetar_storage.rocks import RocksStore
+from magnetar_storage.rocksdb import engine as rocks
+from magnetar_storage.rocksdb.engine import RocksStore
 from magnetar_storage.store import StoreFailed, WriteBatch
 
 PER_FILE = FILE_BYTES // LARGE

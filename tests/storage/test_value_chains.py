@@ -18,11 +18,13 @@ import pytest
 from tests.storage.killing import kill
 from tests.storage.value_stores import opened, small_files
 
-from magnetar_core import durable_files
-from magnetar_storage import rocks_options, synced_mark, unsynced_note, value_files, value_log
-from magnetar_storage.rocks import RocksStore
+from magnetar_core.process import durable_files
+from magnetar_storage.data_dir import synced_mark, unsynced_note, value_files
+from magnetar_storage.data_dir.store_files import LOG, VALUES, numbered
+from magnetar_storage.rocksdb import options as rocks_options
+from magnetar_storage.rocksdb import value_log
+from magnetar_storage.rocksdb.engine import RocksStore
 from magnetar_storage.store import DELETE, KEY_END, PUT, WriteBatch
-from magnetar_storage.store_files import LOG, VALUES, numbered
 
 CHAINS = int(os.environ.get("VALUE_CHAINS", "4"))
 LIVES = 4

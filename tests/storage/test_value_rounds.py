@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from magnetar_storage import value_rounds
-from magnetar_storage.value_rounds import ValueRounds, is_to_move
+from magnetar_storage.rocksdb import value_rounds
+from magnetar_storage.rocksdb.value_rounds import ValueRounds, is_to_move
 
 
 def looked_at(rounds: ValueRounds, now_seconds: float, whole: list[int]) -> list[int]:

@@ -33,17 +33,17 @@ from tests.storage.value_stores import (
     value_of,
 )
 
-from magnetar_core import durable_files
 from magnetar_core.config import InvalidConfig
+from magnetar_core.process import durable_files
 from magnetar_core.wire.record_pb2 import StoreIdentity
-from magnetar_storage import value_files
-from magnetar_storage.accepted_loss import accept_loss
-from magnetar_storage.read_only import open_read_only
-from magnetar_storage.rocks import RocksStore
+from magnetar_storage.data_dir import value_files
+from magnetar_storage.data_dir.store_files import LOG, VALUES, numbered, values_path
+from magnetar_storage.offline.accepted_loss import accept_loss
+from magnetar_storage.offline.read_only import open_read_only
+from magnetar_storage.rocksdb.engine import RocksStore
+from magnetar_storage.rocksdb.value_log import VALUE_BYTES_MIN
 from magnetar_storage.store import KEY_END, RowsUnreadable, StoreDamaged, StoreFailed, WriteBatch
-from magnetar_storage.store_files import LOG, VALUES, numbered, values_path
 from magnetar_storage.store_identity import KEY
-from magnetar_storage.value_log import VALUE_BYTES_MIN
 
 # Around the limit, and such that look like rows with pointers.
 VALUES_OF_ALL_KINDS = [

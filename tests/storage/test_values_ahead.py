@@ -25,11 +25,11 @@ from tests.storage.value_stores import (
     run,
 )
 
-from magnetar_storage import value_rounds
-from magnetar_storage.rocks import RocksStore
+from magnetar_storage.data_dir.store_files import VALUES, numbered
+from magnetar_storage.data_dir.synced_mark import read_mark
+from magnetar_storage.rocksdb import value_rounds
+from magnetar_storage.rocksdb.engine import RocksStore
 from magnetar_storage.store import StoreFailed, WriteBatch
-from magnetar_storage.store_files import VALUES, numbered
-from magnetar_storage.synced_mark import read_mark
 
 
 def ahead(store: RocksStore) -> WriteBatch:

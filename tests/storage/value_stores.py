@@ -10,10 +10,11 @@ from random import Random
 import pytest
 from tests.storage.killing import kill
 
-from magnetar_storage import value_files, value_rounds
-from magnetar_storage.rocks import RocksStore
+from magnetar_storage.data_dir import value_files
+from magnetar_storage.data_dir.store_files import VALUES, numbered
+from magnetar_storage.rocksdb import value_rounds
+from magnetar_storage.rocksdb.engine import RocksStore
 from magnetar_storage.store import KEY_END, WriteBatch
-from magnetar_storage.store_files import VALUES, numbered
 
 FAMILIES = ("small", "payloads", "others", "meta")
 PAYLOADS = ("payloads", "others")

@@ -11,7 +11,7 @@ from tests.waiting import until
 from magnetar_cluster.view import BROKER, ShardName
 from magnetar_cluster.whereabouts import where_is
 from magnetar_core.errors import MagnetarError
-from magnetar_core.grpc_transport import GrpcTransport
+from magnetar_core.link.grpc_transport import GrpcTransport
 
 
 class Scene:

@@ -21,12 +21,12 @@ from tests.system.transfers import TransfersProcess, create_topics
 import magnetar
 from magnetar import Client
 from magnetar_broker import keys
-from magnetar_broker.entries import TXN_COMMIT
-from magnetar_coordinator import records
+from magnetar_broker.log.entries import TXN_COMMIT
+from magnetar_coordinator.metadata import records
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import record_pb2 as pb
 from magnetar_storage import store_identity
-from magnetar_storage.rocks import RocksStore
+from magnetar_storage.rocksdb.engine import RocksStore
 from magnetar_storage.store import KEY_END, WriteBatch
 
 # The directories are filled once.

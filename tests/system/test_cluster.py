@@ -29,7 +29,7 @@ from magnetar import (
     TransactionStatus,
     TxnID,
 )
-from magnetar_core.placement import shard_of
+from magnetar_core.membership.placement import shard_of
 
 BROKERS, COORDINATORS, PARTITIONS = 3, 2, 6
 # Each with a message for every partition.

@@ -24,13 +24,13 @@ from magnetar_broker.broker import Broker
 from magnetar_broker.config import BrokerConfig
 from magnetar_broker.keys import FAMILIES, PAYLOAD_FAMILIES
 from magnetar_coordinator.coordinator import Coordinator
-from magnetar_coordinator.records import FAMILIES as COORDINATOR_FAMILIES
+from magnetar_coordinator.metadata.records import FAMILIES as COORDINATOR_FAMILIES
 from magnetar_core.errors import DataLoss
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import broker_pb2 as wire
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import topic_pb2 as topic_wire
-from magnetar_storage.rocks import RocksStore
+from magnetar_storage.rocksdb.engine import RocksStore
 from magnetar_storage.store import StoreDamaged
 
 SETTINGS = {"free_space_floor_bytes": 1, "tail_bytes_max": 1}

@@ -14,9 +14,9 @@ from tests.system.test_check import checked
 
 import magnetar
 from magnetar import Client, Producer
-from magnetar_storage import unsynced_note
-from magnetar_storage.store_files import LOG, log_path, numbered
-from magnetar_storage.synced_mark import read_mark
+from magnetar_storage.data_dir import unsynced_note
+from magnetar_storage.data_dir.store_files import LOG, log_path, numbered
+from magnetar_storage.data_dir.synced_mark import read_mark
 
 
 def lose_the_machine(directory: Path) -> None:

@@ -23,9 +23,9 @@ from tests.environment import without_settings
 from tests.waiting import until
 
 import magnetar
-from magnetar_core import descriptors
-from magnetar_core.connection_metrics import OPEN_FILES, OPEN_FILES_MAX
-from magnetar_core.descriptors import shares_of
+from magnetar_core.process import descriptors
+from magnetar_core.process.descriptors import shares_of
+from magnetar_core.server.connection_metrics import OPEN_FILES, OPEN_FILES_MAX
 
 PATIENCE_S = 120.0
 

@@ -16,8 +16,8 @@ from tests.system.processes import BROKER, COORDINATOR, Servers
 
 import magnetar
 from magnetar_core.errors import InvalidTxnState, LogUnavailable
-from magnetar_core.grpc_transport import GrpcTransport
 from magnetar_core.ids import COUNTER_MAX, INCARNATION_MAX
+from magnetar_core.link.grpc_transport import GrpcTransport
 from magnetar_core.wire import topic_pb2, transaction_pb2
 
 TOKEN = "stranger"

@@ -13,13 +13,13 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, ParentBased,
 from tests.core.fakes import FakeServer
 from tests.traces.world import Spans
 
-from magnetar_core.commands import CommandSession, Reply
 from magnetar_core.config import ListenConfig
 from magnetar_core.errors import MagnetarError, TopicNotFound
-from magnetar_core.grpc_server import GrpcServer
-from magnetar_core.slow_operations import SlowOperations
+from magnetar_core.server.commands import CommandSession, Reply
+from magnetar_core.server.grpc_server import GrpcServer
 from magnetar_core.traces.descriptions import TEXT_LENGTH_MAX, describe
 from magnetar_core.traces.spans import ServerTraces
+from magnetar_core.transport.slow_operations import SlowOperations
 from magnetar_core.wire import broker_pb2, common_pb2, service_pb2, topic_pb2, transaction_pb2
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"

@@ -24,12 +24,12 @@ from tests.virtual_loop import Incarnation, VirtualClock, VirtualLoop
 import magnetar
 from magnetar_coordinator.config import CoordinatorConfig
 from magnetar_coordinator.coordinator import Coordinator
-from magnetar_coordinator.records import FAMILIES
-from magnetar_core.address_book import MemberAddress
-from magnetar_core.placement import shard_of
+from magnetar_coordinator.metadata.records import FAMILIES
+from magnetar_core.membership.address_book import MemberAddress
+from magnetar_core.membership.placement import shard_of
 from magnetar_core.traces.otel import OtelServerTraces, tracer_of
-from magnetar_core.transport import Session
-from magnetar_storage.memory import MemoryStore
+from magnetar_core.transport.transport import Session
+from magnetar_storage.memory.engine import MemoryStore
 
 TOPIC = "invoices"
 TC = "tc-0"

@@ -10,9 +10,9 @@ from typing import Any
 from tests.waiting import until
 
 from magnetar_core.errors import MagnetarError, from_wire
-from magnetar_core.frames import Carried
-from magnetar_core.grpc_transport import GrpcTransport
-from magnetar_core.transport import Link, Transport
+from magnetar_core.link.grpc_transport import GrpcTransport
+from magnetar_core.transport.frames import Carried
+from magnetar_core.transport.transport import Link, Transport
 from magnetar_core.wire import service_pb2
 
 CLUSTER_FIELDS = ("cluster_id", "membership_version", "cluster_hash")

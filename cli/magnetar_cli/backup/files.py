@@ -22,8 +22,8 @@ import google_crc32c
 import zstandard
 
 from magnetar_core.config import InvalidConfig
-from magnetar_core.durable_files import write_whole
 from magnetar_core.errors import DataLoss
+from magnetar_core.process.durable_files import write_whole
 from magnetar_storage.store_stamp import LAYOUT, check_layout
 
 CONTENTS: Final = "backup.json"

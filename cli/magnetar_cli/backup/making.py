@@ -15,10 +15,10 @@ from typing import Any, Final, NamedTuple
 
 from magnetar_cli.backup.files import Contents, RowsWriter, ServerFile, write_contents
 from magnetar_cli.server_link import ServerLink
-from magnetar_core import durable_files
 from magnetar_core.config import InvalidConfig
 from magnetar_core.errors import LogUnavailable, MagnetarError
-from magnetar_core.transport import LinkClosed, Transport
+from magnetar_core.process import durable_files
+from magnetar_core.transport.transport import LinkClosed, Transport
 from magnetar_core.wire import common_pb2 as wire
 
 HOLD_MS: Final = 5_000

@@ -118,8 +118,8 @@ def _restore(
     progress: Progress,
 ) -> list[str]:
     from magnetar_cli.backup import restoring
-    from magnetar_coordinator.records import Restored
-    from magnetar_storage.object_store_url import ObjectStoreUrl
+    from magnetar_coordinator.metadata.records import Restored
+    from magnetar_storage.object_store.url import ObjectStoreUrl
 
     open_ones = Restored.KEEP_TWO_PHASE if keep_two_phase else Restored.ABORT_ALL
     rows = [restoring.RestoredRows(one, restored_at_s, open_ones) for one in chosen]

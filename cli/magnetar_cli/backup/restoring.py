@@ -11,20 +11,20 @@ from pathlib import Path
 from typing import Final
 
 from magnetar_broker import keys
-from magnetar_broker import restored_rows as broker_rows
+from magnetar_broker.offline import restored_rows as broker_rows
 from magnetar_cli.backup.files import Contents, ServerFile, read_blocks
 from magnetar_cli.backup.making import check_room
-from magnetar_coordinator import records
-from magnetar_coordinator import restored_rows as coordinator_rows
-from magnetar_core import durable_files
+from magnetar_coordinator.metadata import records
+from magnetar_coordinator.offline import restored_rows as coordinator_rows
 from magnetar_core.config import InvalidConfig
+from magnetar_core.process import durable_files
 from magnetar_core.wire.record_pb2 import StoreIdentity
 from magnetar_storage import store_identity
 from magnetar_storage.backup_source import unpack_rows
-from magnetar_storage.object_store_url import ObjectStoreUrl
-from magnetar_storage.shared_prefix import mark_names, store_url
+from magnetar_storage.data_dir.store_files import holds_store
+from magnetar_storage.object_store.shared_prefix import mark_names, store_url
+from magnetar_storage.object_store.url import ObjectStoreUrl
 from magnetar_storage.store import Store, WriteBatch
-from magnetar_storage.store_files import holds_store
 
 # Takes the number of rows that were written.
 Progress = Callable[[int], object]
@@ -120,7 +120,7 @@ async def restore_to_directory(
         InvalidConfig: there is no room.
         DataLoss: the backup is damaged.
     """
-    from magnetar_storage.rocks import RocksStore
+    from magnetar_storage.rocksdb.engine import RocksStore
 
     part = target.with_name(f"{target.name}.part")
     shutil.rmtree(part, ignore_errors=True)
@@ -148,9 +148,9 @@ async def restore_to_object_store(
         InvalidConfig: something lies there already.
         DataLoss: the backup is damaged.
     """
-    from magnetar_storage.object_marks import ObjectMarkPlace
-    from magnetar_storage.slate import SlateStore
-    from magnetar_storage.slate_accepted_loss import begin_generation
+    from magnetar_storage.object_store.object_marks import ObjectMarkPlace
+    from magnetar_storage.offline.slate_accepted_loss import begin_generation
+    from magnetar_storage.slatedb.engine import SlateStore
 
     url = store_url(prefix, server.kind, server.member)
     mark_place = ObjectMarkPlace(prefix, mark_names(server.kind, server.member, ()))

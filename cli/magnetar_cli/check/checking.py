@@ -9,17 +9,17 @@ from dataclasses import dataclass, field
 
 from google.protobuf.message import DecodeError
 
-from magnetar_broker.rest_check import check_broker
+from magnetar_broker.offline.check import check_broker
 from magnetar_cli.check.decisions import Decisions
 from magnetar_cli.check.ends import Ends
-from magnetar_coordinator.rest_check import RestCoordinator, check_coordinator
+from magnetar_coordinator.offline.check import RestCoordinator, check_coordinator
 from magnetar_core.config import InvalidConfig
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire.record_pb2 import StoreIdentity
 from magnetar_storage import store_identity
-from magnetar_storage.findings import Finding, Findings
-from magnetar_storage.read_only import ReadOnlyStore, open_read_only
+from magnetar_storage.offline.findings import Finding, Findings
+from magnetar_storage.offline.read_only import ReadOnlyStore, open_read_only
 from magnetar_storage.store import RowsUnreadable, StoreDamaged, StoreFailed
 
 # Both servers keep the store's identity in this family.

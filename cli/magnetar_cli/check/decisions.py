@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from magnetar_broker.rest_broker import RestBroker
-from magnetar_coordinator.rest_check import RestCoordinator
-from magnetar_coordinator.transaction import TxnStatus
+from magnetar_broker.offline.broker import RestBroker
+from magnetar_coordinator.metadata.transaction import TxnStatus
+from magnetar_coordinator.offline.check import RestCoordinator
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import common_pb2 as common
-from magnetar_storage.findings import Findings
+from magnetar_storage.offline.findings import Findings
 
 # What a participant may be, while the coordinator has this status.
 _POSSIBLE: Mapping[TxnStatus, frozenset[int]] = {

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar_storage.findings import Findings
-from magnetar_storage.object_store_url import ObjectStoreUrl
+from magnetar_storage.object_store.url import ObjectStoreUrl
+from magnetar_storage.offline.findings import Findings
 
 if TYPE_CHECKING:
     from magnetar_cli.stored_marks import StoredMarks
@@ -41,9 +41,9 @@ class Ends:
             return
         # Packages that a check of directories does not need.
         from magnetar_cli.stored_marks import EtcdUnknown, StoredMarks
-        from magnetar_storage.object_store_check import generation_at
-        from magnetar_storage.slate import ENGINE
-        from magnetar_storage.slate_end import end_of_store, missing_from_store
+        from magnetar_storage.object_store.check import generation_at
+        from magnetar_storage.slatedb.end import end_of_store, missing_from_store
+        from magnetar_storage.slatedb.engine import ENGINE
 
         url = ObjectStoreUrl.parse(place)
         self._marks = self._marks or StoredMarks(self._etcd, self._cluster_id)

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from magnetar_core.config import InvalidConfig
-from magnetar_storage.object_store_url import ObjectStoreUrl, check_endpoint
-from magnetar_storage.store_files import holds_store
+from magnetar_storage.data_dir.store_files import holds_store
+from magnetar_storage.object_store.url import ObjectStoreUrl, check_endpoint
 
 
 def stores_at(place: str) -> list[str]:
@@ -45,7 +45,7 @@ def _in_object_store(place: str) -> list[str]:
     from obstore.store import from_url
 
     from magnetar_cli.stored_marks import servers_at
-    from magnetar_storage.shared_prefix import store_url
+    from magnetar_storage.object_store.shared_prefix import store_url
     from magnetar_storage.store_stamp import STAMP
 
     url = ObjectStoreUrl.parse(place)

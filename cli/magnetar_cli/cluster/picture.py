@@ -19,7 +19,7 @@ from magnetar_cluster.view import (
     View,
 )
 from magnetar_cluster.wish import wish
-from magnetar_core.shard_address import ShardAddress, server_of
+from magnetar_core.membership.shard_address import ShardAddress, server_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,7 @@ def check(file: Path, principal: str | None, as_json: bool) -> None:
 
     docs/security.md says what such a file has.
     """
-    from magnetar_core.access_file import watched_policy
+    from magnetar_core.gates.access_file import watched_policy
 
     policy = watched_policy(str(file)).content
     if principal is None:
@@ -57,7 +57,7 @@ def _show_principal(policy: Policy, name: str, as_json: bool) -> None:
     from dataclasses import asdict
 
     from magnetar_cli.output import print_json, print_table
-    from magnetar_core.principal import Principal
+    from magnetar_core.access.principal import Principal
 
     principal = Principal(name)
     grants = [

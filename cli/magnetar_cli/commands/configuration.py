@@ -59,7 +59,7 @@ def show(config_file: Path | None, changed: bool, as_toml: bool, as_json: bool) 
 
 
 def _settings(config_file: Path | None) -> list[_Setting]:
-    from magnetar_core.settings import Sources, names_of, resolve, unknown_variables
+    from magnetar_core.process.settings import Sources, names_of, resolve, unknown_variables
 
     sources = Sources.load(os.environ, SECTIONS, config_file)
     found: list[_Setting] = []

@@ -102,8 +102,8 @@ def health(address: str | None, port: int | None, timeout_s: float, as_json: boo
 
 def check(server: Server, timeout_s: float) -> Health:
     """Ask a server whether it is healthy."""
-    from magnetar_core.grpc_transport import ask
-    from magnetar_core.transport import LinkClosed
+    from magnetar_core.link.grpc_transport import ask
+    from magnetar_core.transport.transport import LinkClosed
 
     question = ask(server.address, CHECK, b"", security(), timeout_ms=timeout_s * 1_000)
     try:
@@ -123,7 +123,7 @@ def members(timeout_s: float) -> tuple[Sequence[Server], str]:
     """
     from magnetar_cli.session import broker_addresses, with_client
     from magnetar_core.errors import MagnetarError
-    from magnetar_core.transport import LinkClosed
+    from magnetar_core.transport.transport import LinkClosed
 
     named = broker_addresses()
     try:

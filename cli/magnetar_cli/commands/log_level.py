@@ -70,7 +70,7 @@ async def _addresses(client: Client, server: str) -> list[tuple[str, str]]:
 
 async def _set_log_level(addresses: list[tuple[str, str]], level: str, logger: str) -> str:
     from magnetar_cli.server_link import ServerLink
-    from magnetar_core.transport import LinkClosed
+    from magnetar_core.transport.transport import LinkClosed
     from magnetar_core.wire import common_pb2
 
     command = common_pb2.CommandSetLogLevel(level=level, logger=logger)

@@ -44,7 +44,7 @@ def accept_loss(
 
 
 def _accept_in_directory(directory: str, dry_run: bool, everything: bool) -> None:
-    from magnetar_storage import accepted_loss
+    from magnetar_storage.offline import accepted_loss
 
     if everything:
         accepted_loss.accept_loss_of_everything(directory)
@@ -61,11 +61,11 @@ async def _accept_in_object_store(
     place: str, dry_run: bool, everything: bool, etcd: str | None, cluster_id: str
 ) -> None:
     from magnetar_cli.servers.open_store import needing_packages
-    from magnetar_storage.object_store_url import ObjectStoreUrl
+    from magnetar_storage.object_store.url import ObjectStoreUrl
 
     with needing_packages():
         from magnetar_cli.stored_marks import StoredMarks
-        from magnetar_storage import slate_accepted_loss as accepted_loss
+        from magnetar_storage.offline import slate_accepted_loss as accepted_loss
     url, marks = ObjectStoreUrl.parse(place), StoredMarks(etcd, cluster_id)
     try:
         mark_place = await marks.place_of(url)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import magnetar
 from magnetar_cli.link_options import new_transport
-from magnetar_core.parent_watch import watch_parent
+from magnetar_core.process.parent_watch import watch_parent
 from magnetar_flights.flights import transform
 
 INPUT = "flights"

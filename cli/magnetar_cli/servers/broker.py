@@ -29,16 +29,16 @@ from magnetar_cli.servers.owner_options import (
 )
 
 if TYPE_CHECKING:
+    from magnetar_broker.budgets.memory import Memory
     from magnetar_broker.config import BrokerConfig
-    from magnetar_broker.memory import Memory
     from magnetar_cli.servers.member_process import Place
     from magnetar_cli.servers.open_store import Rows
     from magnetar_cli.servers.server_process import Component, World
     from magnetar_cli.servers.shard_servers import ShardKind
-    from magnetar_core.address_book import AddressBook
     from magnetar_core.config import ListenConfig
-    from magnetar_core.membership import Membership
-    from magnetar_core.settings import Sources
+    from magnetar_core.membership.address_book import AddressBook
+    from magnetar_core.membership.membership import Membership
+    from magnetar_core.process.settings import Sources
     from magnetar_storage.store_config import StoreConfig
 
 BROKER_PORT = 6650
@@ -75,7 +75,7 @@ def broker(**options: Any) -> None:
 
     Settings also come from variables MAGNETAR_... and from a file: see `magnetar config show`.
     """
-    from magnetar_core.settings import Sources
+    from magnetar_core.process.settings import Sources
 
     membership = load_membership(options)
     sources = Sources.load(os.environ, SECTIONS, options["config_file"])
@@ -90,8 +90,8 @@ def _run_one(options: dict[str, Any], membership: Membership | None, sources: So
     """Run a broker that keeps its shard."""
     from magnetar_broker.config import BrokerConfig
     from magnetar_cli.servers.server_process import ServerProcess, run
-    from magnetar_core.address_book import MemberAddress
-    from magnetar_core.settings import resolve
+    from magnetar_core.membership.address_book import MemberAddress
+    from magnetar_core.process.settings import resolve
 
     name = options["name"] or "broker-0"
     member = membership.broker(name) if membership else None
@@ -149,7 +149,7 @@ def _run_member(options: dict[str, Any], sources: Sources, owner: Owning) -> Non
     from magnetar_broker.config import BrokerConfig
     from magnetar_cli.servers.member_process import MemberProcess, run
     from magnetar_cli.servers.shard_servers import ShardKind
-    from magnetar_core.settings import resolve
+    from magnetar_core.process.settings import resolve
 
     config = resolve(
         BrokerConfig,
@@ -188,8 +188,8 @@ def _run_member(options: dict[str, Any], sources: Sources, owner: Owning) -> Non
 
 def _memory(config: BrokerConfig) -> Memory:
     """Return the memory of this process, for all of its brokers."""
-    from magnetar_broker.memory import Memory
-    from magnetar_core.process_memory import ProcessMemory
+    from magnetar_broker.budgets.memory import Memory
+    from magnetar_core.process.process_memory import ProcessMemory
 
     process = ProcessMemory()
     return Memory(
@@ -220,8 +220,8 @@ def _build(
 
 
 def _rows(options: dict[str, Any], settings: BrokerConfig, config: StoreConfig, name: str) -> Rows:
+    from magnetar_broker.budgets.memory import store_shares
     from magnetar_broker.keys import FAMILIES, PAYLOAD_FAMILIES
-    from magnetar_broker.memory import store_shares
     from magnetar_cli.servers.open_store import Rows
 
     shares = store_shares(settings.memory_bytes)

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from magnetar_cli.servers.server_process import Component, World
     from magnetar_cli.servers.shard_servers import ShardKind
     from magnetar_coordinator.config import CoordinatorConfig
-    from magnetar_core.membership import Membership
-    from magnetar_core.settings import Sources
+    from magnetar_core.membership.membership import Membership
+    from magnetar_core.process.settings import Sources
     from magnetar_storage.store_config import StoreConfig
 
 COORDINATOR_PORT = 6651
@@ -65,7 +65,7 @@ def coordinator(**options: Any) -> None:
     file, or else the one named by `magnetar --broker`. With --etcd it takes shards of the cluster
     while it runs, and others take them when it ends; limits of memory are for each shard then.
     """
-    from magnetar_core.settings import Sources
+    from magnetar_core.process.settings import Sources
 
     membership = load_membership(options)
     sources = Sources.load(os.environ, SECTIONS, options["config_file"])
@@ -80,7 +80,7 @@ def _run_one(options: dict[str, Any], membership: Membership | None, sources: So
     """Run a coordinator that keeps its shard."""
     from magnetar_cli.servers.server_process import ServerProcess, run
     from magnetar_coordinator.config import CoordinatorConfig
-    from magnetar_core.settings import resolve
+    from magnetar_core.process.settings import resolve
 
     broker_option = click.get_current_context().find_root().obj
     if membership is None and "," in broker_option:
@@ -132,7 +132,7 @@ def _run_member(options: dict[str, Any], sources: Sources, owner: Owning) -> Non
     from magnetar_cli.servers.member_process import MemberProcess, run
     from magnetar_cli.servers.shard_servers import ShardKind
     from magnetar_coordinator.config import CoordinatorConfig
-    from magnetar_core.settings import resolve
+    from magnetar_core.process.settings import resolve
 
     resolved = resolve(
         CoordinatorConfig,
@@ -186,7 +186,7 @@ def _build(config: CoordinatorConfig, world: World) -> Component:
 
 def _rows(options: dict[str, Any], config: StoreConfig, name: str) -> Rows:
     from magnetar_cli.servers.open_store import Rows
-    from magnetar_coordinator.records import FAMILIES
+    from magnetar_coordinator.metadata.records import FAMILIES
 
     return Rows(
         kind="coordinator",

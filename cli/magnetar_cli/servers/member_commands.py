@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from magnetar_broker.cluster_answers import ClusterAnswers
-from magnetar_core.commands import AnswerSizes, CommandSession, Handler, Reply
+from magnetar_broker.commands.cluster_answers import ClusterAnswers
 from magnetar_core.errors import LogUnavailable, MagnetarError
-from magnetar_core.frames import FIELD_OF_BODY
-from magnetar_core.log_levels import LOG_LEVEL_HANDLERS
+from magnetar_core.server.commands import AnswerSizes, CommandSession, Handler, Reply
+from magnetar_core.server.log_levels import LOG_LEVEL_HANDLERS
+from magnetar_core.transport.frames import FIELD_OF_BODY
 from magnetar_core.wire import common_pb2, topic_pb2
 
 

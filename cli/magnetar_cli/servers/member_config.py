@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from magnetar_cluster.view import Format
 from magnetar_core.config import InvalidConfig, check_numbers, split_address
 from magnetar_core.ids import TCID_MAX
-from magnetar_core.placement import SHARDS_MAX
+from magnetar_core.membership.placement import SHARDS_MAX
 from magnetar_core.security.pem_files import read, read_authorities, read_pair
 
 if TYPE_CHECKING:

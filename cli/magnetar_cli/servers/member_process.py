@@ -19,7 +19,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from magnetar_broker.cluster_answers import ClusterAnswers
+from magnetar_broker.commands.cluster_answers import ClusterAnswers
 from magnetar_broker.config import BrokerConfig
 from magnetar_cli.servers.host_metrics import HostMetrics
 from magnetar_cli.servers.interruption import unless_stopped
@@ -43,19 +43,19 @@ from magnetar_cluster.etcd_history import watch_history
 from magnetar_cluster.host import Host
 from magnetar_cluster.owners_book import OwnersBook
 from magnetar_cluster.view import Format, Member, MemberName, View
-from magnetar_core.address_book import AddressBook
 from magnetar_core.clock import SystemClock, since_boot_ms
 from magnetar_core.config import InvalidConfig
-from magnetar_core.connection_metrics import tell_connections
-from magnetar_core.doors import Doors
-from magnetar_core.gates import gates_of
-from magnetar_core.grpc_server import GrpcServer
-from magnetar_core.observability import MetricsEndpoint
+from magnetar_core.gates.gates import gates_of
+from magnetar_core.membership.address_book import AddressBook
+from magnetar_core.process.observability import MetricsEndpoint
 from magnetar_core.security.certificate_metrics import tell_expiry
+from magnetar_core.server.connection_metrics import tell_connections
+from magnetar_core.server.doors import Doors
+from magnetar_core.server.grpc_server import GrpcServer
 from magnetar_core.traces.opening import open_traces
 from magnetar_core.version import VERSION
-from magnetar_storage.cluster_stamp import AddressTaken, ClusterStamp, take_address
-from magnetar_storage.object_store_url import ObjectStoreUrl
+from magnetar_storage.object_store.cluster_stamp import AddressTaken, ClusterStamp, take_address
+from magnetar_storage.object_store.url import ObjectStoreUrl
 
 log = logging.getLogger("magnetar_cli")
 

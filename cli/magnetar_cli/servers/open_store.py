@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING
 from prometheus_client import CollectorRegistry
 
 from magnetar_core.config import InvalidConfig
+from magnetar_storage.data_dir.store_files import holds_store
 from magnetar_storage.durable_mark import MarkPlace
-from magnetar_storage.object_store_url import ObjectStoreUrl
-from magnetar_storage.shared_prefix import mark_names, store_url
+from magnetar_storage.object_store.shared_prefix import mark_names, store_url
+from magnetar_storage.object_store.url import ObjectStoreUrl
 from magnetar_storage.store import Store, StoreFailed
 from magnetar_storage.store_config import StoreConfig
-from magnetar_storage.store_files import holds_store
 
 if TYPE_CHECKING:
-    from magnetar_storage.slate import SlateStore
-    from magnetar_storage.slate_options import StoreCache
+    from magnetar_storage.slatedb.engine import SlateStore
+    from magnetar_storage.slatedb.options import StoreCache
 
 log = logging.getLogger("magnetar_cli")
 
@@ -77,8 +77,8 @@ async def open_store(
         )
     prefix = ObjectStoreUrl.parse(rows.config.store)
     with needing_packages():
-        from magnetar_storage.cluster_stamp import ClusterStamp, take_address
-        from magnetar_storage.object_marks import ObjectMarkPlace
+        from magnetar_storage.object_store.cluster_stamp import ClusterStamp, take_address
+        from magnetar_storage.object_store.object_marks import ObjectMarkPlace
     cluster = ClusterStamp(cluster_id=rows.cluster_id) if rows.cluster_id else None
     await take_address(prefix, cluster)
     mark_place = ObjectMarkPlace(prefix, mark_names(rows.kind, rows.name, rows.others))
@@ -107,8 +107,8 @@ async def open_object_store(
         StoreFailed: it cannot be opened.
     """
     with needing_packages():
-        from magnetar_storage.object_store_metrics import ObjectStoreMetrics
-        from magnetar_storage.slate import SlateStore
+        from magnetar_storage.object_store.metrics import ObjectStoreMetrics
+        from magnetar_storage.slatedb.engine import SlateStore
     url = place_of(rows)
     log.info("%s %s keeps its rows in %s", rows.kind, rows.name, url)
     return await SlateStore.open(
@@ -137,7 +137,7 @@ def needing_packages() -> Iterator[None]:
 
 
 async def _open_rocksdb(rows: Rows) -> Store:
-    from magnetar_storage.rocks import RocksStore
+    from magnetar_storage.rocksdb.engine import RocksStore
 
     opening = asyncio.ensure_future(
         asyncio.to_thread(

@@ -13,11 +13,11 @@ import click
 from magnetar_cli.types import with_options
 
 if TYPE_CHECKING:
-    from magnetar_core.access_file import AccessConfig
     from magnetar_core.config import ListenConfig
-    from magnetar_core.membership import Membership
+    from magnetar_core.gates.access_file import AccessConfig
+    from magnetar_core.membership.membership import Membership
+    from magnetar_core.process.settings import Resolved, Sources
     from magnetar_core.security.link_security import LinkSecurity
-    from magnetar_core.settings import Resolved, Sources
     from magnetar_core.traces.config import TracesConfig
     from magnetar_storage.store_config import StoreConfig
 
@@ -104,8 +104,8 @@ member_options = with_options(
 
 def load_membership(options: dict[str, Any]) -> Membership | None:
     """Read the cluster file, if there is any."""
-    from magnetar_core import membership
-    from magnetar_core.observability import set_up_logging
+    from magnetar_core.membership import membership
+    from magnetar_core.process.observability import set_up_logging
 
     set_up_logging(level=options["log_level"], log_format=options["log_format"])
     return membership.load(os.environ, options["cluster_file"])
@@ -126,8 +126,8 @@ def shared_settings() -> list[type[Any]]:
     """Return the classes of settings that both kinds of servers have."""
     from magnetar_cli.servers.member_config import MemberConfig
     from magnetar_cluster.host_settings import HostSettings
-    from magnetar_core.access_file import AccessConfig
     from magnetar_core.config import ListenConfig
+    from magnetar_core.gates.access_file import AccessConfig
     from magnetar_core.security.link_security import LinkConfig
     from magnetar_core.traces.config import TracesConfig
     from magnetar_storage.store_config import StoreConfig
@@ -147,7 +147,7 @@ def resolve_shared(
     kind: type[SettingsT], section: str, sources: Sources, **flags: object
 ) -> Resolved[SettingsT]:
     """Create settings of one of the classes that both kinds of servers have."""
-    from magnetar_core.settings import resolve
+    from magnetar_core.process.settings import resolve
 
     beside = [settings_of(section), *shared_settings()]
     return resolve(kind, section, sources, beside=beside, **flags)
@@ -162,7 +162,7 @@ def store_config(options: dict[str, Any], section: str, sources: Sources) -> Sto
 
 def access_config(options: dict[str, Any], section: str, sources: Sources) -> AccessConfig:
     """Return who may do what at a server."""
-    from magnetar_core.access_file import AccessConfig
+    from magnetar_core.gates.access_file import AccessConfig
 
     given = options["access_file"]
     return resolve_shared(AccessConfig, section, sources, access_file=given).settings

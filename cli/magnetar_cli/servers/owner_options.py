@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from magnetar_cli.servers.member_config import MemberConfig
     from magnetar_cluster.host_settings import HostSettings
     from magnetar_cluster.view import Format
-    from magnetar_core.access_file import AccessConfig
-    from magnetar_core.address_book import MemberAddress
     from magnetar_core.config import ListenConfig
-    from magnetar_core.membership import Membership
+    from magnetar_core.gates.access_file import AccessConfig
+    from magnetar_core.membership.address_book import MemberAddress
+    from magnetar_core.membership.membership import Membership
+    from magnetar_core.process.settings import Sources
     from magnetar_core.security.link_security import LinkSecurity
-    from magnetar_core.settings import Sources
     from magnetar_core.traces.config import TracesConfig
     from magnetar_storage.store_config import StoreConfig
 
@@ -163,7 +163,7 @@ def settings_of_cluster(cluster_id: str, cluster_format: Format) -> dict[str, An
 
     The hash covers the id and the numbers of shards: members come and go.
     """
-    from magnetar_core.membership import CoordinatorMember, Member, Membership
+    from magnetar_core.membership.membership import CoordinatorMember, Member, Membership
 
     brokers, coordinators = servers_of(cluster_format)
     return Membership(
@@ -182,7 +182,7 @@ def servers_of(
 ) -> tuple[tuple[MemberAddress, ...], tuple[MemberAddress, ...]]:
     """Return brokers and coordinators as servers know each other: by the names of their shards."""
     from magnetar_cluster.view import BROKER, COORDINATOR
-    from magnetar_core.address_book import MemberAddress
+    from magnetar_core.membership.address_book import MemberAddress
 
     return (
         tuple(

@@ -22,24 +22,24 @@ from magnetar_cli.servers.interruption import unless_stopped
 from magnetar_cli.servers.open_store import Rows, open_store
 from magnetar_cli.servers.ready import Ready, write_ready_file
 from magnetar_cli.standard_streams import output_not_needed
-from magnetar_core.access_file import AccessConfig
-from magnetar_core.allocator import reuse_large_blocks
 from magnetar_core.clock import Clock, SystemClock
-from magnetar_core.commands import CommandServer
 from magnetar_core.config import ListenConfig
-from magnetar_core.connection_metrics import tell_connections
-from magnetar_core.descriptors import raise_limit
-from magnetar_core.gates import gates_of
-from magnetar_core.grpc_server import GrpcServer
-from magnetar_core.grpc_transport import GrpcTransport
-from magnetar_core.observability import MetricsEndpoint
-from magnetar_core.parent_watch import watch_parent
+from magnetar_core.gates.access_file import AccessConfig
+from magnetar_core.gates.gates import gates_of
+from magnetar_core.link.grpc_transport import GrpcTransport
+from magnetar_core.process.allocator import reuse_large_blocks
+from magnetar_core.process.descriptors import raise_limit
+from magnetar_core.process.observability import MetricsEndpoint
+from magnetar_core.process.parent_watch import watch_parent
 from magnetar_core.security.certificate_metrics import tell_expiry
 from magnetar_core.security.link_security import LinkSecurity
+from magnetar_core.server.commands import CommandServer
+from magnetar_core.server.connection_metrics import tell_connections
+from magnetar_core.server.grpc_server import GrpcServer
 from magnetar_core.traces.config import TracesConfig
 from magnetar_core.traces.opening import open_traces
 from magnetar_core.traces.spans import ServerTraces
-from magnetar_core.transport import Transport
+from magnetar_core.transport.transport import Transport
 from magnetar_core.version import VERSION
 from magnetar_storage.store import Store, StoreFenced
 

@@ -24,16 +24,16 @@ from magnetar_cluster.shard_marks import ShardMarkPlace
 from magnetar_cluster.shard_opener import Ownership, RunningShard
 from magnetar_cluster.view import ShardName, View
 from magnetar_core.clock import Clock
-from magnetar_core.doors import Doors
-from magnetar_core.grpc_transport import GrpcTransport
-from magnetar_core.leased import LeasedCommands, LeasedTransport
+from magnetar_core.link.grpc_transport import GrpcTransport
+from magnetar_core.membership.shard_address import ShardPlace
 from magnetar_core.security.link_security import PLAIN, LinkSecurity
-from magnetar_core.shard_address import ShardPlace
+from magnetar_core.server.doors import Doors
+from magnetar_core.server.leased import LeasedCommands, LeasedTransport
 from magnetar_core.traces.spans import ServerTraces
-from magnetar_core.transport import Transport
-from magnetar_storage.cluster_stamp import ClusterStamp, take_address
-from magnetar_storage.object_store_url import ObjectStoreUrl
-from magnetar_storage.slate_options import StoreCache, new_cache
+from magnetar_core.transport.transport import Transport
+from magnetar_storage.object_store.cluster_stamp import ClusterStamp, take_address
+from magnetar_storage.object_store.url import ObjectStoreUrl
+from magnetar_storage.slatedb.options import StoreCache, new_cache
 from magnetar_storage.store import Store, StoreFailed, StoreFenced
 
 Result = TypeVar("Result")

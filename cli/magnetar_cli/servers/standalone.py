@@ -86,7 +86,7 @@ def standalone(**options: Any) -> None:
     )
     from magnetar_cli.servers.supervisor import Supervisor
     from magnetar_core.config import ListenConfig
-    from magnetar_core.observability import set_up_logging
+    from magnetar_core.process.observability import set_up_logging
     from magnetar_storage.store_config import StoreConfig
 
     host = options["host"] or "127.0.0.1"

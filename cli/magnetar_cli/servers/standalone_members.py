@@ -10,8 +10,8 @@ from random import Random
 from typing import Any
 
 from magnetar_core.config import InvalidConfig, join_address
-from magnetar_core.durable_files import write_whole
-from magnetar_core.membership import CoordinatorMember, Member, Membership
+from magnetar_core.membership.membership import CoordinatorMember, Member, Membership
+from magnetar_core.process.durable_files import write_whole
 
 MEMBERS_FILE = "members.json"
 CLUSTER_ID_FILE = "cluster-id"

@@ -25,9 +25,9 @@ from magnetar_cli.log_end import end_of_log
 from magnetar_cli.servers.interruption import unless_stopped
 from magnetar_cli.servers.ready import write_ready_file
 from magnetar_cli.standard_streams import output_not_needed
-from magnetar_core import membership
-from magnetar_core.membership import Membership
-from magnetar_core.parent_watch import STOP_S_MAX, watch_parent
+from magnetar_core.membership import membership
+from magnetar_core.membership.membership import Membership
+from magnetar_core.process.parent_watch import STOP_S_MAX, watch_parent
 
 log = logging.getLogger("magnetar_cli")
 

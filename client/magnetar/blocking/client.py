@@ -20,7 +20,7 @@ from magnetar.message import Message, MessageColumns
 from magnetar.messaging.dead_letters import DeadLetterPolicy
 from magnetar.transactions.participants import TransactionPart
 from magnetar_core.batch import Codec
-from magnetar_core.cuts import CutRange
+from magnetar_core.cuts.cuts import CutRange
 
 
 class Client(Facade[AsyncClient]):
@@ -424,7 +424,7 @@ class Client(Facade[AsyncClient]):
 
         Args:
             topic_id: the id of the topic; 0: any topic that has the name now.
-            cut: what a cut takes of the partition, as magnetar_core.cuts.range_at says; None:
+            cut: what a cut takes of the partition, as magnetar_core.cuts.cuts.range_at says; None:
                 everything.
         Raises:
             Gone: the topic of that name has another id.

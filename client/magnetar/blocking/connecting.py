@@ -14,7 +14,7 @@ from magnetar.config import ClientConfig
 from magnetar.environment import check_sockets
 from magnetar_core.clock import Clock
 from magnetar_core.security.link_security import TlsFiles, Token
-from magnetar_core.transport import Transport
+from magnetar_core.transport.transport import Transport
 
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider

@@ -30,7 +30,7 @@ from magnetar.errors import ClientClosed, UsedAfterFork, WrongEventLoop
 from magnetar.open_client import OpenClient
 from magnetar_core.clock import SystemClock
 from magnetar_core.errors import OutcomeUnknown
-from magnetar_core.forks import belongs_here
+from magnetar_core.process.forks import belongs_here
 
 T = TypeVar("T")
 

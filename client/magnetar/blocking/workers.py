@@ -15,8 +15,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import ParamSpec, TypeVar
 
-from magnetar_core.forks import belongs_here
-from magnetar_core.waiters import settle
+from magnetar_core.process.forks import belongs_here
+from magnetar_core.transport.waiters import settle
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from magnetar_core import cut_token, cuts
-from magnetar_core.cuts import CutRange
+from magnetar_core.cuts import cut_token, cuts
+from magnetar_core.cuts.cuts import CutRange
+from magnetar_core.cuts.hybrid_clock import time_ms_of
 from magnetar_core.errors import InvalidArgument
-from magnetar_core.hybrid_clock import time_ms_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,9 @@ from magnetar.errors import CutUnfinished
 from magnetar.link.cluster import Cluster
 from magnetar.link.requests import Requests
 from magnetar.link.whole_topics import all_of, ask_partitions
-from magnetar_core import cuts
-from magnetar_core.cut_token import PARTITIONS_MAX
-from magnetar_core.cuts import PartitionCut, TopicCut
+from magnetar_core.cuts import cuts
+from magnetar_core.cuts.cut_token import PARTITIONS_MAX
+from magnetar_core.cuts.cuts import PartitionCut, TopicCut
 from magnetar_core.errors import InvalidArgument, LogUnavailable, MagnetarError, QuotaExceeded
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import broker_pb2, transaction_pb2

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from magnetar_core.config import InvalidConfig, how_to_write, split_address
 from magnetar_core.errors import InvalidArgument
-from magnetar_core.shard_address import ShardAddress
+from magnetar_core.membership.shard_address import ShardAddress
 
 _SEVERAL = "several as HOST:PORT,HOST:PORT"
 _EXAMPLE = f"write HOST:PORT, {_SEVERAL}"

@@ -26,8 +26,8 @@ from magnetar_core.errors import (
     TxnNotFound,
 )
 from magnetar_core.ids import TxnID
-from magnetar_core.shard_address import server_of
-from magnetar_core.transport import LinkRefused
+from magnetar_core.membership.shard_address import server_of
+from magnetar_core.transport.transport import LinkRefused
 from magnetar_core.wire import topic_pb2
 
 log = logging.getLogger("magnetar")

@@ -14,7 +14,7 @@ from magnetar.link.requests import OnPush, OnSession, Requests
 from magnetar.link.runtime import Runtime
 from magnetar.link.session import LinkSession, Unasked
 from magnetar_core.errors import MagnetarError
-from magnetar_core.transport import LinkClosed, LinkRefused
+from magnetar_core.transport.transport import LinkClosed, LinkRefused
 from magnetar_core.wire import common_pb2, group_pb2
 
 # A server that ends while TLS begins looks like one that refuses; not so often in a row.

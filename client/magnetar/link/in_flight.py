@@ -30,8 +30,8 @@ from magnetar_core.errors import (
 )
 from magnetar_core.invariants import BrokenInvariant
 from magnetar_core.requests import Request
-from magnetar_core.spliced import Spliced, byte_count_of
-from magnetar_core.transport import LinkClosed
+from magnetar_core.transport.spliced import Spliced, byte_count_of
+from magnetar_core.transport.transport import LinkClosed
 
 # What the envelope and a frame may add to a command.
 FRAME_OVERHEAD_BYTES = 1024

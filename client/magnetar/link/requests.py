@@ -19,9 +19,9 @@ from magnetar_core.errors import (
     MagnetarError,
     OutcomeUnknown,
 )
-from magnetar_core.frames import FIELD_OF_BODY
 from magnetar_core.requests import Request
-from magnetar_core.transport import LinkClosed, LinkRefused
+from magnetar_core.transport.frames import FIELD_OF_BODY
+from magnetar_core.transport.transport import LinkClosed, LinkRefused
 from magnetar_core.wire import transaction_pb2
 
 # What request_soon() tells.

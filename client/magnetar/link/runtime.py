@@ -23,10 +23,10 @@ from magnetar.errors import ClientClosed, UsedAfterFork, WrongEventLoop, failure
 from magnetar.link.deadlines import Deadlines
 from magnetar_core.backoff import Backoff
 from magnetar_core.clock import Clock
-from magnetar_core.cluster_identity import ClusterIdentity
 from magnetar_core.errors import MagnetarError
-from magnetar_core.forks import belongs_here
-from magnetar_core.transport import Transport
+from magnetar_core.membership.cluster_identity import ClusterIdentity
+from magnetar_core.process.forks import belongs_here
+from magnetar_core.transport.transport import Transport
 
 if TYPE_CHECKING:
     from magnetar.link.traces import ClientTraces

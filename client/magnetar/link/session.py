@@ -16,14 +16,14 @@ from google.protobuf.message import Message
 
 from magnetar.link.addresses import title_of
 from magnetar.link.runtime import Runtime
-from magnetar_core.cluster_identity import ClusterIdentity
 from magnetar_core.errors import InternalError, MagnetarError, from_wire
-from magnetar_core.frames import Carried, FrameWriter
+from magnetar_core.membership.cluster_identity import ClusterIdentity
 from magnetar_core.protocol_version import PROTOCOL_VERSION, check_server
 from magnetar_core.requests import RESPONSE_FIELDS, Request
-from magnetar_core.spliced import Spliced
-from magnetar_core.transport import Link, LinkClosed
-from magnetar_core.waiters import settle
+from magnetar_core.transport.frames import Carried, FrameWriter
+from magnetar_core.transport.spliced import Spliced
+from magnetar_core.transport.transport import Link, LinkClosed
+from magnetar_core.transport.waiters import settle
 from magnetar_core.wire import broker_pb2, common_pb2, group_pb2, service_pb2
 
 log = logging.getLogger("magnetar")

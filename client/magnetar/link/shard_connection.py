@@ -10,7 +10,7 @@ from magnetar.link.requests import OnPush, OnSession, Requests
 from magnetar.link.runtime import Runtime
 from magnetar.link.session import LinkSession
 from magnetar_core.errors import ClusterMismatch, MagnetarError
-from magnetar_core.transport import LinkClosed
+from magnetar_core.transport.transport import LinkClosed
 
 
 class ShardConnection(Requests):

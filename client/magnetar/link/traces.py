@@ -16,7 +16,6 @@ from opentelemetry import context as otel_context
 from opentelemetry import trace
 
 from magnetar_core.errors import MagnetarError, code_name
-from magnetar_core.frames import FIELD_OF_BODY
 from magnetar_core.ids import TxnID
 from magnetar_core.traces.descriptions import (
     SYSTEM,
@@ -26,6 +25,7 @@ from magnetar_core.traces.descriptions import (
     txn_id_of,
 )
 from magnetar_core.traces.otel import OtelSpan, tracer_of
+from magnetar_core.transport.frames import FIELD_OF_BODY
 from magnetar_core.wire import broker_pb2
 
 log = logging.getLogger("magnetar")

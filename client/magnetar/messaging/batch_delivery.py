@@ -18,7 +18,7 @@ from magnetar.messaging.closed_batch import ClosedBatch
 from magnetar.messaging.followed_transactions import NOBODY, FollowedTransactions
 from magnetar_core.errors import MagnetarError, SequenceGap
 from magnetar_core.ids import PartitionName, TxnID
-from magnetar_core.spliced import Spliced, with_payload
+from magnetar_core.transport.spliced import Spliced, with_payload
 from magnetar_core.wire import broker_pb2
 
 log = logging.getLogger("magnetar")

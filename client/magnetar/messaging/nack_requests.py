@@ -11,7 +11,7 @@ from magnetar.messaging.acks import RANGES_PER_COMMAND_MAX, ranges_to_wire
 from magnetar.messaging.interval_set import IntervalSet, Range
 from magnetar_core.errors import MagnetarError
 from magnetar_core.ids import SubscriptionName
-from magnetar_core.transport import LinkClosed
+from magnetar_core.transport.transport import LinkClosed
 from magnetar_core.wire import broker_pb2
 
 log = logging.getLogger("magnetar")

@@ -37,7 +37,7 @@ from magnetar_core.errors import (
     OutOfRange,
     from_wire,
 )
-from magnetar_core.transport import LinkClosed
+from magnetar_core.transport.transport import LinkClosed
 from magnetar_core.wire import broker_pb2, common_pb2, group_pb2
 
 if TYPE_CHECKING:

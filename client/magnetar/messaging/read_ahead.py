@@ -9,7 +9,7 @@ from magnetar.errors import failure_of
 from magnetar.link.topic_route import TopicRoute
 from magnetar.message import MESSAGE_BYTES_MAX_DEFAULT, MessageColumns
 from magnetar.messaging.reader import RangeReader
-from magnetar_core.cuts import CutRange
+from magnetar_core.cuts.cuts import CutRange
 from magnetar_core.errors import DataLoss, InvalidArgument, MagnetarError
 
 # Replies that wait for their reader, each of bytes_max at most, or of one batch.

@@ -10,7 +10,7 @@ from magnetar.message import MESSAGE_BYTES_MAX_DEFAULT, MessageColumns, Received
 from magnetar.messaging.assembly import Assembly
 from magnetar.messaging.interval_set import IntervalSet
 from magnetar_core.batch import part_of
-from magnetar_core.cuts import CutRange
+from magnetar_core.cuts.cuts import CutRange
 from magnetar_core.errors import InvalidArgument, OutOfRange
 from magnetar_core.wire import broker_pb2
 

@@ -1,1 +1,1 @@
-"""Who may do what: rules of commands, grants to principals, and the gate that applies both."""
+"""Who may do what: principals, what commands need, and grants to principals. Pure."""

@@ -11,8 +11,8 @@ from magnetar_core.access.needs import (
     Operation,
     Reach,
 )
+from magnetar_core.access.principal import Principal
 from magnetar_core.access.quotas import Quotas
-from magnetar_core.principal import Principal
 
 # Answers that are remembered for each principal.
 REMEMBERED_MAX = 10_000

@@ -28,8 +28,8 @@ from magnetar_core.access.needs import (
     Kind,
     Operation,
 )
+from magnetar_core.access.principal import Principal
 from magnetar_core.access.quotas import Quotas
-from magnetar_core.principal import Principal
 
 # Principals whose rights are remembered.
 PRINCIPALS_MAX = 10_000

@@ -13,8 +13,8 @@ import grpc.aio
 
 from magnetar_core.clock import Clock
 from magnetar_core.config import ListenConfig
-from magnetar_core.conversation_watch import ConversationWatch
 from magnetar_core.errors import AuthenticationFailed, MagnetarError
+from magnetar_core.security.conversation_watch import ConversationWatch
 from magnetar_core.security.identity import NOBODY, Identity
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from magnetar_core.access.principal import ANONYMOUS, Principal
 from magnetar_core.errors import AuthenticationFailed
-from magnetar_core.principal import ANONYMOUS, Principal
 
 NAME_CHARACTERS_MAX = 256
 

@@ -15,8 +15,8 @@ import hmac
 import re
 from dataclasses import dataclass, field
 
+from magnetar_core.access.principal import Principal
 from magnetar_core.ids import TxnID
-from magnetar_core.principal import Principal
 
 # A proof is so many bytes of the hash, and then the key's id.
 MAC_BYTES = 16

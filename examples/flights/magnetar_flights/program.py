@@ -16,8 +16,8 @@ import click
 from magnetar_core.config import InvalidConfig
 from magnetar_core.durations import parse_duration_ms
 from magnetar_core.errors import MagnetarError
-from magnetar_core.parent_watch import on_parent_gone
-from magnetar_core.transport import LinkClosed
+from magnetar_core.process.parent_watch import on_parent_gone
+from magnetar_core.transport.transport import LinkClosed
 from magnetar_flights.transform import Emit, Request, transform
 from magnetar_spark.errors import OptionError
 from magnetar_spark.jobs.failures import JobError

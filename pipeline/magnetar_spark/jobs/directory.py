@@ -17,7 +17,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from magnetar_core import durable_files
+from magnetar_core.process import durable_files
 from magnetar_spark.jobs.failures import JobError
 
 _GLOB = "*?[]{}\\"

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from magnetar import Cut, blocking
-from magnetar_core.cuts import CutRange
+from magnetar_core.cuts.cuts import CutRange
 from magnetar_core.errors import (
     Gone,
     InvalidArgument,

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pyspark.sql import SparkSession
 
 from magnetar_core.config import split_address
-from magnetar_core.transport import LinkClosed
+from magnetar_core.transport.transport import LinkClosed
 from magnetar_spark.jobs.java import missing_java
 from magnetar_spark.registration import register
 

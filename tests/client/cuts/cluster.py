@@ -28,9 +28,9 @@ from magnetar import Client
 from magnetar_broker import keys
 from magnetar_broker.broker import Broker
 from magnetar_coordinator.coordinator import Coordinator
-from magnetar_coordinator.records import FAMILIES
-from magnetar_core.placement import shard_of
-from magnetar_storage.memory import MemoryDisk, MemoryStore
+from magnetar_coordinator.metadata.records import FAMILIES
+from magnetar_core.membership.placement import shard_of
+from magnetar_storage.memory.engine import MemoryDisk, MemoryStore
 
 PATIENCE_S = 120.0
 PATIENT = dataclasses.replace(

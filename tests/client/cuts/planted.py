@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from magnetar.messaging.reader import RangeReader
-from magnetar_coordinator.transaction_table import TransactionTable
+from magnetar_coordinator.transactions.transaction_table import TransactionTable
 
 
 def nothing_awaited(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ from magnetar import (
     TransactionStatus,
 )
 from magnetar.cuts.taking import CutTaker
-from magnetar_coordinator import cut_closings
+from magnetar_coordinator.ending import cut_closings
 from magnetar_core.errors import (
     Gone,
     InvalidArgument,

@@ -10,9 +10,9 @@ from tests.client.cuts.planted import everything_read, nothing_awaited
 from tests.client.cuts.transfers import Violation, audited
 
 from magnetar import Client
-from magnetar_broker.entries import MarkerEntry
+from magnetar_broker.log.entries import MarkerEntry
 from magnetar_coordinator.metadata_store import TransactionMetadataStore
-from magnetar_core.hybrid_clock import HybridClock
+from magnetar_core.cuts.hybrid_clock import HybridClock
 
 CUTS = 8
 # One of them notices each planted bug; nearly always the first does.

@@ -19,7 +19,7 @@ from tests.waiting import turns
 import magnetar
 from magnetar import ClientConfig, ClusterMismatch, InvalidArgument, LogUnavailable
 from magnetar_core.errors import MagnetarError, OutcomeUnknown
-from magnetar_core.transport import LinkClosed
+from magnetar_core.transport.transport import LinkClosed
 
 PATIENT = dataclasses.replace(FAST, bootstrap_timeout_ms=10_000, operation_timeout_ms=30_000)
 

@@ -12,8 +12,8 @@ from magnetar.link.connection import Connection
 from magnetar.link.session import LinkSession
 from magnetar_core import wire
 from magnetar_core.errors import InternalError
-from magnetar_core.frames import FIELD_OF_BODY
 from magnetar_core.requests import RESPONSE_FIELDS
+from magnetar_core.transport.frames import FIELD_OF_BODY
 from magnetar_core.wire import broker_pb2, topic_pb2
 
 STUB_CLASS = re.compile(r"^class (\w+)\(_requests\.Request\[(\w+)\]\):", re.MULTILINE)

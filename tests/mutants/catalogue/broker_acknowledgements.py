@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_ACKS = "broker/magnetar_broker/acknowledgements.py"
-_SUBSCRIPTION = "broker/magnetar_broker/subscription.py"
-_SUBSCRIPTIONS = "broker/magnetar_broker/subscriptions.py"
-_COMMANDS = "broker/magnetar_broker/subscription_commands.py"
-_RETENTION = "broker/magnetar_broker/retention.py"
-_READER = "broker/magnetar_broker/log_reader.py"
-_OFFSETS = "broker/magnetar_broker/offset_set.py"
+_ACKS = "broker/magnetar_broker/dispatch/acknowledgements.py"
+_SUBSCRIPTION = "broker/magnetar_broker/subscriptions/subscription.py"
+_SUBSCRIPTIONS = "broker/magnetar_broker/subscriptions/subscriptions.py"
+_COMMANDS = "broker/magnetar_broker/commands/subscription_commands.py"
+_RETENTION = "broker/magnetar_broker/topics/retention.py"
+_READER = "broker/magnetar_broker/log/log_reader.py"
+_OFFSETS = "broker/magnetar_broker/log/offset_set.py"
 
 MUTANTS = (
     Mutant(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_READER = "broker/magnetar_broker/log_reader.py"
-_ENTRIES = "broker/magnetar_broker/entries.py"
-_SKIP = "broker/magnetar_broker/skip_damaged.py"
-_PARTITION = "broker/magnetar_broker/partition.py"
+_READER = "broker/magnetar_broker/log/log_reader.py"
+_ENTRIES = "broker/magnetar_broker/log/entries.py"
+_SKIP = "broker/magnetar_broker/commands/skip_damaged.py"
+_PARTITION = "broker/magnetar_broker/topics/partition.py"
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(

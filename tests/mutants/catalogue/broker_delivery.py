@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_DISPATCH = "broker/magnetar_broker/dispatch.py"
-_DELIVERY = "broker/magnetar_broker/delivery.py"
-_KEYS = "broker/magnetar_broker/key_shared.py"
-_SLOTS = "broker/magnetar_broker/key_slots.py"
+_DISPATCH = "broker/magnetar_broker/dispatch/dispatch.py"
+_DELIVERY = "broker/magnetar_broker/subscriptions/delivery.py"
+_KEYS = "broker/magnetar_broker/dispatch/key_shared.py"
+_SLOTS = "broker/magnetar_broker/dispatch/key_slots.py"
 
 MUTANTS = (
     Mutant(
@@ -291,7 +291,7 @@ MUTANTS = (
     ),
     Mutant(
         name="half-a-transaction-from-a-scan",
-        file="broker/magnetar_broker/transaction_rows.py",
+        file="broker/magnetar_broker/log/transaction_rows.py",
         old="            del by_txn_id[behind]",
         new="            pass",
         mistake="A scan that ends within a transaction is taken for all of it.",
@@ -299,21 +299,21 @@ MUTANTS = (
     ),
     Mutant(
         name="more-read-than-asked-for",
-        file="broker/magnetar_broker/log_reader.py",
+        file="broker/magnetar_broker/log/log_reader.py",
         old="        enough = offset + messages_max",
         new="        enough = offset + MESSAGES_MAX",
         mistake="A read of few messages reads two megabytes, and throws away most of them.",
     ),
     Mutant(
         name="surplus-delivered-from-memory",
-        file="broker/magnetar_broker/log_reader.py",
+        file="broker/magnetar_broker/log/log_reader.py",
         old="batches_between(in_memory, place, count, bytes_max, verify=False)",
         new="batches_between(in_memory, 0, count, bytes_max, verify=False)",
         mistake="A read from the middle of a transaction in memory begins at its front.",
     ),
     Mutant(
         name="recent-messages-with-a-gap",
-        file="broker/magnetar_broker/recent_messages.py",
+        file="broker/magnetar_broker/transactions/recent_messages.py",
         old="        if is_first and writer.recent is None:",
         new="        if writer.recent is None:",
         mistake="After a restart, later messages of a transaction are taken for all of them.",

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_TOPICS = "broker/magnetar_broker/topics.py"
-_DIRECTORY = "broker/magnetar_broker/directory.py"
-_KEEPER = "broker/magnetar_broker/directory_keeper.py"
-_FOLLOWER = "broker/magnetar_broker/directory_follower.py"
-_PASSING = "broker/magnetar_broker/directory_passing.py"
-_STORES = "broker/magnetar_broker/broker_stores.py"
-_PARTITION = "broker/magnetar_broker/partition.py"
+_TOPICS = "broker/magnetar_broker/topics/topics.py"
+_DIRECTORY = "broker/magnetar_broker/topics/directory.py"
+_KEEPER = "broker/magnetar_broker/topic_directory/keeper.py"
+_FOLLOWER = "broker/magnetar_broker/topic_directory/follower.py"
+_PASSING = "broker/magnetar_broker/topic_directory/passing.py"
+_STORES = "broker/magnetar_broker/topic_directory/broker_stores.py"
+_PARTITION = "broker/magnetar_broker/topics/partition.py"
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_GROUP = "broker/magnetar_broker/group.py"
-_GROUP_TARGET = "broker/magnetar_broker/group_target.py"
-_GROUPS = "broker/magnetar_broker/groups.py"
-_GROUP_ROWS = "broker/magnetar_broker/group_rows.py"
-_OWNERSHIP = "broker/magnetar_broker/ownership.py"
-_INCARNATIONS = "broker/magnetar_broker/incarnations.py"
-_SESSIONS = "broker/magnetar_broker/coordinator_sessions.py"
+_GROUP = "broker/magnetar_broker/assignment/group.py"
+_GROUP_TARGET = "broker/magnetar_broker/assignment/group_target.py"
+_GROUPS = "broker/magnetar_broker/groups/groups.py"
+_GROUP_ROWS = "broker/magnetar_broker/assignment/group_rows.py"
+_OWNERSHIP = "broker/magnetar_broker/subscriptions/ownership.py"
+_INCARNATIONS = "broker/magnetar_broker/coordinators/incarnations.py"
+_SESSIONS = "broker/magnetar_broker/coordinators/coordinator_sessions.py"
 
 MUTANTS = (
     Mutant(

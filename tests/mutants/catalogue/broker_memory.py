@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_MEMORY = "broker/magnetar_broker/memory.py"
-_TAILS = "broker/magnetar_broker/tails.py"
+_MEMORY = "broker/magnetar_broker/budgets/memory.py"
+_TAILS = "broker/magnetar_broker/budgets/tails.py"
 _BROKER = "broker/magnetar_broker/broker.py"
-_LOG = "broker/magnetar_broker/partition_log.py"
-_RECENT = "broker/magnetar_broker/recent_messages.py"
-_PROCESS = "core/magnetar_core/process_memory.py"
+_LOG = "broker/magnetar_broker/log/partition_log.py"
+_RECENT = "broker/magnetar_broker/transactions/recent_messages.py"
+_PROCESS = "core/magnetar_core/process/process_memory.py"
 
 MUTANTS = (
     Mutant(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_WATERMARK = "broker/magnetar_broker/watermark.py"
-_COMMANDS = "broker/magnetar_broker/transaction_commands.py"
+_WATERMARK = "broker/magnetar_broker/transactions/watermark.py"
+_COMMANDS = "broker/magnetar_broker/coordinators/transaction_commands.py"
 _RECOVERY = "broker/magnetar_broker/recovery.py"
-_LOG = "broker/magnetar_broker/partition_log.py"
-_SETTLING = "broker/magnetar_broker/orphan_resolver.py"
-_HELD = "broker/magnetar_broker/orphan_candidates.py"
+_LOG = "broker/magnetar_broker/log/partition_log.py"
+_SETTLING = "broker/magnetar_broker/coordinators/orphan_resolver.py"
+_HELD = "broker/magnetar_broker/transactions/orphan_candidates.py"
 
 MUTANTS = (
     Mutant(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_PARTITION = "broker/magnetar_broker/partition.py"
-_ORDER = "broker/magnetar_broker/order.py"
-_INDEX = "broker/magnetar_broker/transaction_index.py"
-_ROWS = "broker/magnetar_broker/index_rows.py"
-_SENDS = "broker/magnetar_broker/send_commands.py"
-_PRODUCERS = "broker/magnetar_broker/producers.py"
-_TOGETHER = "broker/magnetar_broker/ends_together.py"
-_COMMANDS = "broker/magnetar_broker/transaction_commands.py"
+_PARTITION = "broker/magnetar_broker/topics/partition.py"
+_ORDER = "broker/magnetar_broker/transactions/order.py"
+_INDEX = "broker/magnetar_broker/transactions/transaction_index.py"
+_ROWS = "broker/magnetar_broker/transactions/index_rows.py"
+_SENDS = "broker/magnetar_broker/commands/send_commands.py"
+_PRODUCERS = "broker/magnetar_broker/transactions/producers.py"
+_TOGETHER = "broker/magnetar_broker/coordinators/ends_together.py"
+_COMMANDS = "broker/magnetar_broker/coordinators/transaction_commands.py"
 
 MUTANTS = (
     Mutant(
@@ -23,7 +23,7 @@ MUTANTS = (
     ),
     Mutant(
         name="what-waits-outlives-its-connection",
-        file="broker/magnetar_broker/unannounced.py",
+        file="broker/magnetar_broker/coordinators/unannounced.py",
         old="            if not session.closed:\n",
         new="            if True:\n",
         mistake="A command that waited for its TxnID is applied when its client is gone.",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_IDENTITY = "coordinator/magnetar_coordinator/transactional_id.py"
-_COMMANDS = "coordinator/magnetar_coordinator/transactional_id_commands.py"
-_NAMES = "coordinator/magnetar_coordinator/named_sequences.py"
+_IDENTITY = "coordinator/magnetar_coordinator/metadata/transactional_id.py"
+_COMMANDS = "coordinator/magnetar_coordinator/commands/transactional_id_commands.py"
+_NAMES = "coordinator/magnetar_coordinator/metadata/named_sequences.py"
 _RUNTIME = "coordinator/magnetar_coordinator/runtime.py"
 _STORE = "coordinator/magnetar_coordinator/metadata_store.py"
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 _BATCH = "core/magnetar_core/batch.py"
-_COMMANDS = "core/magnetar_core/commands.py"
-_FRAMES = "core/magnetar_core/frames.py"
-_SPLICED = "core/magnetar_core/spliced.py"
-_RUN_TIME = "core/magnetar_core/run_time.py"
+_COMMANDS = "core/magnetar_core/server/commands.py"
+_FRAMES = "core/magnetar_core/transport/frames.py"
+_SPLICED = "core/magnetar_core/transport/spliced.py"
+_RUN_TIME = "core/magnetar_core/process/run_time.py"
 _IDS = "core/magnetar_core/ids.py"
-_REPEATS = "core/magnetar_core/repeats.py"
+_REPEATS = "core/magnetar_core/server/repeats.py"
 _KINDS = "core/magnetar_core/error_kinds.py"
 _VERSION = "core/magnetar_core/protocol_version.py"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_SERVICE = "broker/magnetar_broker/service.py"
-_KEEPER = "broker/magnetar_broker/directory_keeper.py"
-_COORDINATOR = "coordinator/magnetar_coordinator/service.py"
-_REPEATS = "core/magnetar_core/repeats.py"
+_SERVICE = "broker/magnetar_broker/commands/service.py"
+_KEEPER = "broker/magnetar_broker/topic_directory/keeper.py"
+_COORDINATOR = "coordinator/magnetar_coordinator/commands/service.py"
+_REPEATS = "core/magnetar_core/server/repeats.py"
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_STORE = "storage/magnetar_storage/slate.py"
-_OPENING = "storage/magnetar_storage/slate_opening.py"
-_BACKGROUND = "storage/magnetar_storage/slate_background.py"
-_READS = "storage/magnetar_storage/slate_reads.py"
-_FAMILIES = "storage/magnetar_storage/slate_families.py"
-_BINDING = "storage/magnetar_storage/slate_binding.py"
-_OPTIONS = "storage/magnetar_storage/slate_options.py"
-_CHECK = "storage/magnetar_storage/object_store_check.py"
-_OBJECTS = "storage/magnetar_storage/objects.py"
-_END = "storage/magnetar_storage/slate_end.py"
+_STORE = "storage/magnetar_storage/slatedb/engine.py"
+_OPENING = "storage/magnetar_storage/slatedb/opening.py"
+_BACKGROUND = "storage/magnetar_storage/slatedb/background.py"
+_READS = "storage/magnetar_storage/slatedb/reads.py"
+_FAMILIES = "storage/magnetar_storage/slatedb/families.py"
+_BINDING = "storage/magnetar_storage/slatedb/binding.py"
+_OPTIONS = "storage/magnetar_storage/slatedb/options.py"
+_CHECK = "storage/magnetar_storage/object_store/check.py"
+_OBJECTS = "storage/magnetar_storage/object_store/objects.py"
+_END = "storage/magnetar_storage/slatedb/end.py"
 _MARKS = "storage/magnetar_storage/mark_updates.py"
 
 MUTANTS = (

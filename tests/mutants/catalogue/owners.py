@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_DOORS = "core/magnetar_core/doors.py"
-_LEASED = "core/magnetar_core/leased.py"
-_UNARY = "core/magnetar_core/grpc_unary.py"
-_TRANSPORT = "core/magnetar_core/grpc_transport.py"
+_DOORS = "core/magnetar_core/server/doors.py"
+_LEASED = "core/magnetar_core/server/leased.py"
+_UNARY = "core/magnetar_core/server/grpc_unary.py"
+_TRANSPORT = "core/magnetar_core/link/grpc_transport.py"
 _LINKS = "cluster/magnetar_cluster/cluster_transport.py"
 _WHERE = "cluster/magnetar_cluster/whereabouts.py"
 _SHARDS = "cli/magnetar_cli/servers/shard_servers.py"
 _METRICS = "cli/magnetar_cli/servers/shard_metrics.py"
 _PUSH = "cli/magnetar_cli/servers/owners_push.py"
-_ADDRESSES = "broker/magnetar_broker/member_addresses.py"
+_ADDRESSES = "broker/magnetar_broker/commands/member_addresses.py"
 _COMMIT = "storage/magnetar_storage/group_commit.py"
 
 MUTANTS: tuple[Mutant, ...] = (

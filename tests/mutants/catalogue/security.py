@@ -12,7 +12,7 @@ _KEYS = "core/magnetar_core/security/token_keys.py"
 _WATCHED = "core/magnetar_core/security/watched_file.py"
 _REVOCATIONS = "core/magnetar_core/security/revocations.py"
 _PROOFS = "core/magnetar_core/security/txn_proofs.py"
-_PROOF_GATE = "core/magnetar_core/security/proof_gate.py"
+_PROOF_GATE = "core/magnetar_core/gates/proof_gate.py"
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(

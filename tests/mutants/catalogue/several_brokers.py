@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_TOPICS = "broker/magnetar_broker/topics.py"
-_DIRECTORY = "broker/magnetar_broker/directory.py"
-_KEEPER = "broker/magnetar_broker/directory_keeper.py"
-_FOLLOWER = "broker/magnetar_broker/directory_follower.py"
-_SERVICE = "broker/magnetar_broker/service.py"
-_PLACES = "coordinator/magnetar_coordinator/directory.py"
-_FINISHER = "coordinator/magnetar_coordinator/finisher.py"
+_TOPICS = "broker/magnetar_broker/topics/topics.py"
+_DIRECTORY = "broker/magnetar_broker/topics/directory.py"
+_KEEPER = "broker/magnetar_broker/topic_directory/keeper.py"
+_FOLLOWER = "broker/magnetar_broker/topic_directory/follower.py"
+_SERVICE = "broker/magnetar_broker/commands/service.py"
+_PLACES = "coordinator/magnetar_coordinator/ending/directory.py"
+_FINISHER = "coordinator/magnetar_coordinator/ending/finisher.py"
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(

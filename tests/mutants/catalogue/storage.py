@@ -5,20 +5,20 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 _COMMIT = "storage/magnetar_storage/group_commit.py"
-_MEMORY = "storage/magnetar_storage/memory.py"
-_TABLE = "storage/magnetar_storage/memory_table.py"
-_ROCKS = "storage/magnetar_storage/rocks.py"
-_BACKGROUND = "storage/magnetar_storage/rocks_background.py"
-_READS = "storage/magnetar_storage/rocks_reads.py"
+_MEMORY = "storage/magnetar_storage/memory/engine.py"
+_TABLE = "storage/magnetar_storage/memory/table.py"
+_ROCKS = "storage/magnetar_storage/rocksdb/engine.py"
+_BACKGROUND = "storage/magnetar_storage/rocksdb/background.py"
+_READS = "storage/magnetar_storage/rocksdb/reads.py"
 _LATE = "storage/magnetar_storage/late_sync.py"
-_LOST = "storage/magnetar_storage/lost_changes.py"
-_CHECK = "storage/magnetar_storage/directory_check.py"
+_LOST = "storage/magnetar_storage/rocksdb/lost_changes.py"
+_CHECK = "storage/magnetar_storage/data_dir/directory_check.py"
 _IDENTITY = "storage/magnetar_storage/store_identity.py"
 
-_VALUES = "storage/magnetar_storage/value_log.py"
-_VALUE_FILES = "storage/magnetar_storage/value_files.py"
-_FLUSHES = "storage/magnetar_storage/rocks_flushes.py"
-_ROUNDS = "storage/magnetar_storage/value_rounds.py"
+_VALUES = "storage/magnetar_storage/rocksdb/value_log.py"
+_VALUE_FILES = "storage/magnetar_storage/data_dir/value_files.py"
+_FLUSHES = "storage/magnetar_storage/rocksdb/flushes.py"
+_ROUNDS = "storage/magnetar_storage/rocksdb/value_rounds.py"
 
 MUTANTS = (
     Mutant(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_FRAMES = "core/magnetar_core/frames.py"
-_STREAM = "core/magnetar_core/frame_stream.py"
-_OFFERS = "core/magnetar_core/stream_offers.py"
-_TAKING = "core/magnetar_core/stream_taking.py"
-_TRANSPORT = "core/magnetar_core/grpc_transport.py"
-_SERVER = "core/magnetar_core/grpc_server.py"
-_SESSION = "core/magnetar_core/grpc_session.py"
+_FRAMES = "core/magnetar_core/transport/frames.py"
+_STREAM = "core/magnetar_core/transport/frame_stream.py"
+_OFFERS = "core/magnetar_core/transport/stream_offers.py"
+_TAKING = "core/magnetar_core/link/stream_taking.py"
+_TRANSPORT = "core/magnetar_core/link/grpc_transport.py"
+_SERVER = "core/magnetar_core/server/grpc_server.py"
+_SESSION = "core/magnetar_core/server/grpc_session.py"
 _TLS = "core/magnetar_core/security/stream_tls.py"
 
 MUTANTS: tuple[Mutant, ...] = (

@@ -25,8 +25,8 @@ from magnetar_cluster import view as cluster_view
 from magnetar_cluster.directory_state import Drain, Pin
 from magnetar_cluster.host_settings import HostSettings
 from magnetar_cluster.view import Format, MemberName, Owner, ShardName
-from magnetar_core.commands import CommandServer
-from magnetar_core.shard_address import ShardAddress
+from magnetar_core.membership.shard_address import ShardAddress
+from magnetar_core.server.commands import CommandServer
 
 if TYPE_CHECKING:
     from tests.simulation.history import History

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from tests.simulation.links import Part, SimulatedLink
 from tests.virtual_loop import Incarnation
 
-from magnetar_core.doors import Door
 from magnetar_core.errors import MagnetarError
-from magnetar_core.shard_address import ShardAddress, ShardPlace, server_of
-from magnetar_core.transport import LinkClosed
+from magnetar_core.membership.shard_address import ShardAddress, ShardPlace, server_of
+from magnetar_core.server.doors import Door
+from magnetar_core.transport.transport import LinkClosed
 from magnetar_core.wire import service_pb2 as pb
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from random import Random
 
 from tests.simulation.slow_reads import Reads, SlowStore
 
-from magnetar_storage.memory import MemoryDisk
-from magnetar_storage.memory_table import Table
+from magnetar_storage.memory.engine import MemoryDisk
+from magnetar_storage.memory.table import Table
 from magnetar_storage.store import StoreFailed, StoreFenced, WriteBatch
 
 # Of a write that is durable when it is answered.

@@ -21,10 +21,10 @@ from magnetar_cluster.host import Host
 from magnetar_cluster.memory_directory import MemoryDirectory
 from magnetar_cluster.shard_opener import Ownership
 from magnetar_cluster.view import BROKER, Member, MemberName, ShardName, View
-from magnetar_core.commands import CommandServer
-from magnetar_core.doors import Doors
-from magnetar_core.shard_address import ShardPlace
-from magnetar_core.transport import Transport
+from magnetar_core.membership.shard_address import ShardPlace
+from magnetar_core.server.commands import CommandServer
+from magnetar_core.server.doors import Doors
+from magnetar_core.transport.transport import Transport
 
 if TYPE_CHECKING:
     from tests.simulation.owners.cluster import OwnersCluster

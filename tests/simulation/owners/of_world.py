@@ -18,13 +18,13 @@ from tests.simulation.servers import (
     make_coordinator,
 )
 
-from magnetar_broker.cluster_answers import ClusterAnswers
+from magnetar_broker.commands.cluster_answers import ClusterAnswers
 from magnetar_broker.config import BrokerConfig
 from magnetar_cli.servers.member_commands import MemberCommands
 from magnetar_cli.servers.server_process import World as ShardWorld
 from magnetar_cluster.owners_book import OwnersBook
 from magnetar_cluster.view import BROKER, COORDINATOR, ShardName
-from magnetar_core.commands import CommandServer
+from magnetar_core.server.commands import CommandServer
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

@@ -15,8 +15,8 @@ from tests.virtual_loop import Incarnation, UnhandledException
 from magnetar_cli.servers.server_process import World as ShardWorld
 from magnetar_cli.servers.shard_servers import ShardServers
 from magnetar_cluster.shard_opener import Ownership, RunningShard
-from magnetar_core.shard_address import ShardPlace
-from magnetar_core.transport import Transport
+from magnetar_core.membership.shard_address import ShardPlace
+from magnetar_core.transport.transport import Transport
 from magnetar_core.wire import service_pb2 as pb
 from magnetar_storage.store import StoreFailed
 

@@ -20,7 +20,7 @@ from magnetar_core.errors import (
     UnknownMember,
 )
 from magnetar_core.ids import TxnID
-from magnetar_core.placement import shard_of
+from magnetar_core.membership.placement import shard_of
 from magnetar_core.wire import broker_pb2, common_pb2, group_pb2
 
 GROUP = "hands"

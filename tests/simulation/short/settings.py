@@ -50,20 +50,23 @@ CLIENT: dict[str, tuple[Any, ...]] = {
 }
 # Constants of modules. One that a module imports from another stands under both names.
 CONSTANTS: dict[tuple[str, ...], tuple[Any, ...]] = {
-    ("magnetar_broker.offset_set:CHUNK_BITS", "magnetar_broker.acknowledgements:CHUNK_BITS"): (
+    (
+        "magnetar_broker.log.offset_set:CHUNK_BITS",
+        "magnetar_broker.dispatch.acknowledgements:CHUNK_BITS",
+    ): (
         8,
         64,
     ),
-    ("magnetar_broker.partition:DELETES_BY_KEY_MAX",): (0, 1, 3),
-    ("magnetar_broker.partition:BATCH_STARTS_NOTED_MAX",): (0, 1, 2),
-    ("magnetar_broker.producers:RECENT_BATCHES_MAX",): (1, 2),
-    ("magnetar_broker.log_reader:ENTRIES_MAX",): (1, 2, 5),
+    ("magnetar_broker.topics.partition:DELETES_BY_KEY_MAX",): (0, 1, 3),
+    ("magnetar_broker.topics.partition:BATCH_STARTS_NOTED_MAX",): (0, 1, 2),
+    ("magnetar_broker.transactions.producers:RECENT_BATCHES_MAX",): (1, 2),
+    ("magnetar_broker.log.log_reader:ENTRIES_MAX",): (1, 2, 5),
     ("magnetar_broker.recovery:PAGE_ROWS",): (1, 2, 7),
-    ("magnetar_broker.retention:ENTRIES_AT_ONCE",): (1, 2, 10),
-    ("magnetar_broker.delivery:PAST_CONSUMERS_MAX",): (1, 2),
-    ("magnetar_broker.uncommitted:ROWS_AT_ONCE",): (1, 3),
-    ("magnetar_core.frames:COMMANDS_AT_ONCE",): (1, 2, 8),
-    ("magnetar_core.frames:FRAME_BYTES_SOFT_MAX",): (1, 200),
+    ("magnetar_broker.topics.retention:ENTRIES_AT_ONCE",): (1, 2, 10),
+    ("magnetar_broker.subscriptions.delivery:PAST_CONSUMERS_MAX",): (1, 2),
+    ("magnetar_broker.commands.uncommitted:ROWS_AT_ONCE",): (1, 3),
+    ("magnetar_core.transport.frames:COMMANDS_AT_ONCE",): (1, 2, 8),
+    ("magnetar_core.transport.frames:FRAME_BYTES_SOFT_MAX",): (1, 200),
     ("magnetar.messaging.acks:IN_FLIGHT_ACKS_MAX",): (1, 2),
     ("magnetar.messaging.acks:RANGES_PER_COMMAND_MAX",): (1, 2, 5),
     ("magnetar.messaging.receive_queue:ASSEMBLED_NOTED_MAX",): (1, 4),

@@ -16,7 +16,7 @@ from tests.simulation.short.script import Step
 from tests.simulation.short.world import ShortWorld, Verb
 
 from magnetar_core.errors import MagnetarError
-from magnetar_core.placement import shard_of
+from magnetar_core.membership.placement import shard_of
 
 # For one message, or one transaction, of which nobody takes part that is away.
 BESIDE_SECONDS_MAX = 0.6

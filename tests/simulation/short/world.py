@@ -100,7 +100,8 @@ class ShortWorld(World):
         # Where it is to forget soon, nobody can expect it to know.
         for answers in self.listeners.answers.values():
             answers.remembers_attempts = (
-                "magnetar_broker.delivery:PAST_CONSUMERS_MAX" not in settings["constants"]
+                "magnetar_broker.subscriptions.delivery:PAST_CONSUMERS_MAX"
+                not in settings["constants"]
             )
         self.power = Power(self._server_at)
         self.taps.add(self.power)

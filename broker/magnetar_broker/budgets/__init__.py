@@ -1,0 +1,1 @@
+"""How much memory transactions, tails and waiting commands may take."""

@@ -1,0 +1,1 @@
+"""Commands of clients and administrators: handlers of sends, consumers, reads and views."""

@@ -1,0 +1,180 @@
+"""Commands that send: CommandSend and CommandPublish store batches in the log or the txnlog."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+
+from magnetar_broker.budgets.parked_bytes import ParkedBytes
+from magnetar_broker.commands.subscription_commands import epoch_of
+from magnetar_broker.environment import Environment
+from magnetar_broker.replies import Replies
+from magnetar_broker.topics.partition import Partition
+from magnetar_broker.topics.topics import Topics
+from magnetar_broker.transactions.index_rows import followed_by, name
+from magnetar_core import batch as columnar
+from magnetar_core.errors import InvalidArgument, MessageTooLarge
+from magnetar_core.ids import TxnID
+from magnetar_core.server.commands import Handler, Reply
+from magnetar_core.transport.frames import detached
+from magnetar_core.wire import broker_pb2 as wire
+
+# How many transactions a send may follow.
+FOLLOWED_MAX = 100
+
+
+class SendCommands:
+    """Handlers of commands that send. Source: PIP-31, Broker Request Processing, CommandSend."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        topics: Topics,
+        replies: Replies,
+        random: Random,
+        parked_bytes: ParkedBytes,
+    ) -> None:
+        self._environment = environment
+        self._topics = topics
+        self._replies = replies
+        self._random = random
+        self._parked_bytes = parked_bytes
+        self.handlers: Mapping[str, Handler] = {"send": self._send, "publish": self._publish}
+
+    def _send(self, command: wire.CommandSend, reply: Reply) -> None:
+        """Handle CommandSend. Source: PIP-31, Broker Request Processing, CommandSend."""
+        partition = self._topics.named(command.partition)
+        follows = followed_by(command)
+        if len(follows) > FOLLOWED_MAX:
+            raise InvalidArgument(
+                f"a send follows {FOLLOWED_MAX} transactions at most, not {len(follows)}"
+            )
+        transactional = command.HasField("txn_id")
+        batch = command.batch
+        config = self._environment.config
+        limit = config.batch_bytes_max
+        if len(batch) > limit:
+            raise MessageTooLarge(
+                f"a batch of {len(batch)} bytes exceeds {limit}", batch_bytes_max=limit
+            )
+        header = columnar.read_header(batch)
+        columnar.check_claims(
+            header,
+            body_bytes_max=config.batch_body_bytes_max,
+            messages_max=config.batch_messages_max,
+        )
+        count = header.count
+        if count != command.num_messages:
+            raise InvalidArgument(
+                f"num_messages is {command.num_messages}, but the batch has {count} messages"
+            )
+        unsettled = partition.order.unsettled_of(follows)
+        if not transactional and unsettled:
+            self._park(partition, unsettled[0], command, reply)
+            return
+        if transactional:
+            accepted = partition.send_in(
+                TxnID.from_wire(command.txn_id),
+                command.producer_id,
+                command.sequence_id,
+                count,
+                batch,
+                follows=unsettled,
+                session=reply.session,
+                origin=reply.origin,
+                rights=reply.rights,
+                producer_epoch=epoch_of(command),
+            )
+        elif header.part:
+            raise InvalidArgument("a message comes in parts only inside a transaction")
+        else:
+            accepted = partition.send(command.producer_id, command.sequence_id, count, batch)
+        # Filled in place: a message that is given to a constructor is copied, at thrice the cost.
+        response = wire.CommandSendResponse(duplicate=accepted.duplicate)
+        if accepted.message_id is not None:
+            place = response.message_id
+            place.ledger_id, place.entry_id, place.index, _ = accepted.message_id
+        if transactional and follows:
+            if not unsettled:
+                response.all_settled = True
+            else:
+                others = frozenset(unsettled)
+                name(response.settled_txn_ids, [one for one in follows if one not in others])
+        # Its producer then no longer names what it follows (rule k): those ends must be durable.
+        is_late = not transactional and not follows
+        self._answer_send(
+            reply, response, count, len(batch), transactional=transactional, is_late=is_late
+        )
+
+    def _park(
+        self, partition: Partition, follows: TxnID, command: wire.CommandSend, reply: Reply
+    ) -> None:
+        """Park a plain send that follows a transaction whose end is under way (rule k)."""
+        give_back = self._parked_bytes.take(
+            len(command.batch), reply, f"the end of transaction {follows}"
+        )
+        parked = detached(command)
+
+        def go_on() -> None:
+            give_back()
+            self._replies.handle(self._send, parked, reply)
+
+        partition.order.park(follows, go_on)
+
+    def _answer_send(
+        self,
+        reply: Reply,
+        response: wire.CommandSendResponse,
+        count: int,
+        size: int,
+        *,
+        transactional: bool,
+        is_late: bool,
+    ) -> None:
+        """Answer a send.
+
+        Args:
+            is_late: whether the answer may leave before the batch is synced.
+        """
+
+        def leave() -> None:
+            if not response.duplicate:
+                self._environment.metrics.sent(count, size, transactional=transactional)
+            reply.send(response)
+
+        if is_late:
+            self._environment.when_written(leave)
+        else:
+            self._environment.when_durable(leave)
+
+    def _publish(self, command: wire.CommandPublish, reply: Reply) -> None:
+        messages = command.messages
+        limit = self._environment.config.batch_messages_max
+        if len(messages) > limit:
+            raise MessageTooLarge(
+                f"{len(messages)} messages exceed {limit}", batch_messages_max=limit
+            )
+        has_keys = any(message.key for message in messages)
+        has_times = any(message.HasField("event_time_ms") for message in messages)
+        properties = [columnar.encoded_properties(message.properties) for message in messages]
+        batch = columnar.encode(
+            [message.value for message in messages],
+            [message.key for message in messages] if has_keys else None,
+            event_times_ms=[_event_time_of(one) for one in messages] if has_times else None,
+            properties=properties if any(properties) else None,
+        )
+        self._send(
+            wire.CommandSend(
+                partition=command.partition,
+                producer_id=command.producer_id or self._random.getrandbits(63) | 1,
+                sequence_id=command.sequence_id,
+                num_messages=len(messages),
+                txn_id=command.txn_id if command.HasField("txn_id") else None,
+                batch=batch,
+            ),
+            reply,
+        )
+
+
+def _event_time_of(message: wire.Message) -> int:
+    return message.event_time_ms if message.HasField("event_time_ms") else columnar.NO_EVENT_TIME_MS

@@ -1,0 +1,168 @@
+"""Commands of the broker: the table of handlers, and handlers about the cluster and its topics.
+
+A handler runs whole, without waiting; its answer leaves when everything applied so far is durable.
+The few handlers that read the log answer from a task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Protocol
+
+from magnetar_broker.budgets.parked_bytes import ParkedBytes
+from magnetar_broker.commands.cluster_answers import ClusterAnswers
+from magnetar_broker.commands.guard import Guard, guarded
+from magnetar_broker.commands.read_commands import ANSWER_SIZES, ReadCommands
+from magnetar_broker.commands.send_commands import SendCommands
+from magnetar_broker.commands.subscription_commands import SubscriptionCommands
+from magnetar_broker.commands.views import describe_topic
+from magnetar_broker.coordinators.coordinator_sessions import CoordinatorSessions
+from magnetar_broker.coordinators.orphan_resolver import OrphanResolver
+from magnetar_broker.coordinators.transaction_commands import AdmitStore, TransactionCommands
+from magnetar_broker.coordinators.unannounced import NAMING_TXNS, Unannounced
+from magnetar_broker.environment import Environment
+from magnetar_broker.groups.group_commands import GroupCommands
+from magnetar_broker.groups.groups import Groups
+from magnetar_broker.replies import Replies
+from magnetar_broker.topics.topics import Topics
+from magnetar_core.errors import MagnetarError
+from magnetar_core.membership.placement import shard_of
+from magnetar_core.server.commands import AnswerSizes, CommandSession, Handler, Reply
+from magnetar_core.server.log_levels import LOG_LEVEL_HANDLERS
+from magnetar_core.server.repeats import Repeats
+from magnetar_core.wire import common_pb2 as common
+from magnetar_core.wire import topic_pb2 as wire
+from magnetar_storage.backup_commands import BACKUP_ANSWER_SIZES, BackupCommands
+from magnetar_storage.backup_source import BackupSource
+
+# Commands with a call_token.
+TAKING_EFFECT_ONCE = (
+    "create_topic",
+    "delete_topic",
+    "subscribe",
+    "seek",
+    "unsubscribe",
+    "leave_group",
+    "delete_group",
+    "skip_damaged",
+)
+
+
+class DirectoryCommands(Protocol):
+    """Handlers of commands that change the directory."""
+
+    @property
+    def handlers(self) -> Mapping[str, Handler]:
+        """The handler of each command field."""
+        ...
+
+    def patient(self, handlers: Mapping[str, Handler]) -> dict[str, Handler]:
+        """Return handlers that wait for news of topics of which this broker has not heard."""
+        ...
+
+
+class BrokerServer:
+    """Answers conversations and unary calls; an Acceptor for any transport."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        topics: Topics,
+        groups: Groups,
+        coordinators: CoordinatorSessions,
+        orphan_resolver: OrphanResolver,
+        directory: DirectoryCommands,
+        guard: Guard,
+        admit_store: AdmitStore,
+        random: Random,
+        backup: BackupSource,
+    ) -> None:
+        self._guard = guard
+        self._environment = environment
+        self._topics = topics
+        self._cluster = ClusterAnswers(environment.config, environment.addresses)
+        self._replies = Replies(environment)
+        self.answer_sizes: AnswerSizes = {**ANSWER_SIZES, **BACKUP_ANSWER_SIZES}
+        parked_bytes = ParkedBytes(environment.config)
+        unannounced = Unannounced(environment, self._replies, parked_bytes)
+        handlers: dict[str, Handler] = {
+            "hello": self._hello,
+            "get_cluster_info": self._get_cluster_info,
+            "list_topics": self._list_topics,
+            "describe_topic": self._describe_topic,
+            "lookup": self._lookup,
+            **directory.handlers,
+            **SendCommands(environment, topics, self._replies, random, parked_bytes).handlers,
+            **ReadCommands(environment.store, topics, self._replies).handlers,
+            **SubscriptionCommands(environment, topics, self._replies).handlers,
+            **TransactionCommands(
+                environment,
+                topics,
+                coordinators,
+                admit_store,
+                orphan_resolver,
+                unannounced,
+                self._replies,
+            ).handlers,
+            **GroupCommands(environment.config, groups, self._replies).handlers,
+            **BackupCommands(backup, "broker", environment.config.name, environment.spawn).handlers,
+        }
+        for name in NAMING_TXNS:
+            handlers[name] = unannounced.patient(handlers[name])
+        self._handlers = {**directory.patient(handlers), **LOG_LEVEL_HANDLERS}
+        repeats = Repeats()
+        for name in TAKING_EFFECT_ONCE:
+            self._handlers[name] = repeats.once(self._handlers[name])
+        # The log is wanted most while something is wrong.
+        self._guarded = {**guarded(guard, self._handlers), **LOG_LEVEL_HANDLERS}
+
+    @property
+    def handlers(self) -> Mapping[str, Handler]:
+        """The handler of each command field. Most refuse while the broker may not serve."""
+        return self._guarded if self._guard.may_refuse else self._handlers
+
+    def accept(self, write: Callable[[bytes], None]) -> CommandSession:
+        """Begin a conversation."""
+        return CommandSession(self.handlers, write, self.refuse, self.answer_sizes)
+
+    def refuse(self, error: MagnetarError, reply: Reply) -> None:
+        """Send an error when everything is durable that it depends on."""
+        self._replies.refuse(error, reply)
+
+    # Conversations and the cluster
+
+    def _hello(self, command: common.CommandHello, reply: Reply) -> None:
+        self._replies.answer(reply, self._cluster.hello(command, reply))
+
+    def _get_cluster_info(self, command: wire.CommandGetClusterInfo, reply: Reply) -> None:
+        self._replies.answer(reply, self._cluster.cluster_info(command))
+
+    # Topics
+
+    def _list_topics(self, command: wire.CommandListTopics, reply: Reply) -> None:
+        summaries = [
+            wire.TopicSummary(
+                topic=topic.name, topic_id=topic.topic_id, partitions=topic.record.partitions
+            )
+            for topic in sorted(self._topics.all(), key=lambda one: one.name)
+        ]
+        self._replies.answer(reply, wire.CommandListTopicsResponse(topics=summaries))
+
+    def _describe_topic(self, command: wire.CommandDescribeTopic, reply: Reply) -> None:
+        topic = self._topics.get(command.topic)
+        self._replies.answer(reply, describe_topic(topic, self._environment.config.name))
+
+    def _lookup(self, command: wire.CommandLookup, reply: Reply) -> None:
+        topic = self._topics.get(command.topic)
+        brokers = self._cluster.brokers(command.reached_at)
+        self._replies.answer(
+            reply,
+            wire.CommandLookupResponse(
+                topic_id=topic.topic_id,
+                broker_addresses=[
+                    brokers[shard_of(topic.topic_id, number)].address
+                    for number in range(topic.record.partitions)
+                ],
+            ),
+        )

@@ -1,0 +1,1 @@
+"""What coordinators ask of a broker: ends of transactions, watermarks, incarnations, orphans."""

@@ -1,0 +1,131 @@
+"""Ends of a transaction at several participants of this broker, which one command asks for.
+
+Partitions end first; a commit may wait there for other transactions (rule k). In a commit,
+subscriptions end only when all of these partitions have: the next owner of a group's partition then
+writes behind the committed messages.
+Source: PIP-31, Broker Request Processing; docs/design/0001-protocol.md, Ends at a participant;
+docs/design/0003-groups.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from magnetar_broker.replies import refusal_of
+from magnetar_broker.topics.directory import Unheard
+from magnetar_broker.topics.partition import Partition
+from magnetar_broker.topics.topics import Topics
+from magnetar_broker.transactions.transaction_index import End, Outcome
+from magnetar_broker.transactions.waiting_ends import AskedEnd
+from magnetar_core.errors import Gone, MagnetarError, SubscriptionNotFound, TopicNotFound
+from magnetar_core.ids import PartitionName, SubscriptionName
+from magnetar_core.server.commands import CommandSession
+
+# Whoever is gone waits for nothing, and nothing waits for it.
+_GONE = (Gone, TopicNotFound, SubscriptionNotFound)
+
+
+class EndsTogether:
+    """Ends at several participants, until each of them has an answer.
+
+    Args:
+        partitions: partitions, each with its end.
+        subscriptions: subscriptions, each with its end.
+        on_answered: called once, when every participant has answered.
+    Attributes:
+        ended_partitions: how many partitions have ended the transaction.
+        unfinished: participants that have not, each with its error; None: a subscription that waits
+            for the partitions.
+    """
+
+    __slots__ = (
+        "_on_answered",
+        "_partitions",
+        "_subscriptions",
+        "_topics",
+        "_topics_are_complete",
+        "_unanswered",
+        "ended_partitions",
+        "unfinished",
+    )
+
+    def __init__(
+        self,
+        topics: Topics,
+        partitions: Sequence[tuple[PartitionName, End]],
+        subscriptions: Sequence[tuple[SubscriptionName, End]],
+        on_answered: Callable[[EndsTogether], None],
+    ) -> None:
+        self._topics = topics
+        self._topics_are_complete = topics.are_complete
+        self._partitions = partitions
+        self._subscriptions = subscriptions
+        self._on_answered = on_answered
+        # One more: the answer waits until all have begun.
+        self._unanswered = len(partitions) + 1
+        self.ended_partitions = 0
+        self.unfinished: dict[PartitionName | SubscriptionName, MagnetarError | None] = {}
+
+    def begin(self, session: CommandSession | None, request_id: int) -> None:
+        """End the transaction at the partitions, and then at the subscriptions.
+
+        Args:
+            session: the conversation that asked for it; None: a unary call.
+            request_id: the number of the request in the conversation.
+        Raises:
+            Unheard: a topic may be new, unless the topics are complete. No effect.
+        """
+        found = [self._find(name) for name, _ in self._partitions]
+        for subscription, _ in self._subscriptions:
+            self._find(subscription.partition_name)
+        for (name, end), partition in zip(self._partitions, found, strict=True):
+            failed = partial(self._partition_failed, name)
+            if isinstance(partition, MagnetarError):
+                failed(partition)
+                continue
+            try:
+                partition.end(AskedEnd(end, session, request_id, self._partition_ended, failed))
+            except Exception as error:
+                failed(error)
+        self._partition_answered()
+
+    def _find(self, name: PartitionName) -> Partition | MagnetarError:
+        try:
+            return self._topics.partition(*name)
+        except Unheard as error:
+            if not self._topics_are_complete:
+                raise
+            return error.denial
+        except MagnetarError as error:
+            return error
+
+    def _partition_ended(self) -> None:
+        self.ended_partitions += 1
+        self._partition_answered()
+
+    def _partition_failed(self, name: PartitionName, error: Exception) -> None:
+        self.unfinished[name] = refusal_of(error)
+        self._partition_answered()
+
+    def _partition_answered(self) -> None:
+        self._unanswered -= 1
+        if self._unanswered:
+            return
+        waits = any(not isinstance(error, _GONE) for error in self.unfinished.values())
+        for name, end in self._subscriptions:
+            if waits and end.outcome is Outcome.COMMITTED:
+                self.unfinished[name] = None
+            else:
+                self._end_subscription(name, end)
+        self._on_answered(self)
+
+    def _end_subscription(self, name: SubscriptionName, end: End) -> None:
+        # Found now: its topic may have been deleted while a partition waited.
+        try:
+            partition = self._find(name.partition_name)
+            if isinstance(partition, MagnetarError):
+                raise partition
+            partition.subscriptions.end(name.subscription, end)
+        except Exception as error:
+            self.unfinished[name] = refusal_of(error)

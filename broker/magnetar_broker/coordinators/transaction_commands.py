@@ -1,0 +1,372 @@
+"""Commands of coordinators: ends of transactions at participants, and low watermarks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+
+from magnetar_broker import keys
+from magnetar_broker.coordinators.coordinator_sessions import CoordinatorSessions
+from magnetar_broker.coordinators.ends_together import EndsTogether
+from magnetar_broker.coordinators.incarnations import superseded
+from magnetar_broker.coordinators.orphan_resolver import OrphanResolver
+from magnetar_broker.coordinators.store_tokens import digest_of
+from magnetar_broker.coordinators.unannounced import Unannounced
+from magnetar_broker.environment import Environment
+from magnetar_broker.replies import Replies
+from magnetar_broker.topics.topics import Topics
+from magnetar_broker.transactions.transaction_index import End, EndedTransaction, Outcome
+from magnetar_broker.transactions.waiting_ends import AskedEnd
+from magnetar_broker.transactions.watermark import Watermark
+from magnetar_core.cuts.hybrid_clock import check_told
+from magnetar_core.errors import InvalidArgument, MagnetarError
+from magnetar_core.ids import (
+    INCARNATION_MAX,
+    TCID_MAX,
+    PartitionName,
+    SubscriptionName,
+    TxnID,
+)
+from magnetar_core.server.commands import Handler, Reply
+from magnetar_core.wire import common_pb2 as common
+from magnetar_core.wire import record_pb2 as records
+from magnetar_core.wire import transaction_pb2 as txn_wire
+
+# How many transactions a question names; each is looked up at every participant.
+ENDS_ASKED_MAX = 10_000
+# How many of them are looked up at once, and how many look-ups run in a turn: about a millisecond,
+# in which no other client is served.
+ENDS_IN_A_TURN = 500
+LOOKED_UP_IN_A_TURN = 5_000
+# How many participants a command ends, in a turn; a coordinator names 64.
+ENDED_TOGETHER_MAX = 1_000
+
+# Checks that the store of a TCID took an incarnation, by its token.
+AdmitStore = Callable[[int, int, str], None]
+
+_EndCommand = (
+    txn_wire.CommandEndTxnOnPartition
+    | txn_wire.CommandEndTxnOnSubscription
+    | txn_wire.CommandEndTxnOnParticipants
+)
+
+
+class TransactionCommands:
+    """Handlers of coordinators' commands. Source: PIP-31, Broker Request Processing."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        topics: Topics,
+        coordinators: CoordinatorSessions,
+        admit_store: AdmitStore,
+        orphan_resolver: OrphanResolver,
+        unannounced: Unannounced,
+        replies: Replies,
+    ) -> None:
+        self._environment = environment
+        self._coordinators = coordinators
+        self._admit_store = admit_store
+        self._topics = topics
+        self._orphan_resolver = orphan_resolver
+        self._unannounced = unannounced
+        self._replies = replies
+        ends = environment.metrics.txn_ends
+        self._ends = {outcome: ends.labels(outcome.value) for outcome in Outcome}
+        # As its row says, since this life began.
+        self._stored: dict[int, Watermark] = {}
+        self.handlers: Mapping[str, Handler] = {
+            "end_txn_on_partition": self._end_txn_on_partition,
+            "end_txn_on_subscription": self._end_txn_on_subscription,
+            "end_txn_on_participants": self._end_txn_on_participants,
+            "low_watermark": self._low_watermark,
+            "txns_issued": self._txns_issued,
+            "describe_ends": self._describe_ends,
+        }
+
+    def _end_txn_on_partition(
+        self, command: txn_wire.CommandEndTxnOnPartition, reply: Reply
+    ) -> None:
+        """Handle CommandEndTxnOnPartition. Source: PIP-31, Broker Request Processing."""
+        partition = self._topics.named(command.partition)
+        end = self._end_of(command, reply)
+
+        def done() -> None:
+            def leave() -> None:
+                self._ends[end.outcome].inc()
+                response = txn_wire.CommandEndTxnOnPartitionResponse()
+                response.txn_id.most_bits, response.txn_id.least_bits = end.txn_id
+                reply.send(response)
+
+            self._environment.when_durable(leave)
+
+        def failed(error: Exception) -> None:
+            self._replies.fail(error, reply)
+
+        partition.end(AskedEnd(end, reply.session, reply.request_id, done, failed))
+
+    def _end_txn_on_subscription(
+        self, command: txn_wire.CommandEndTxnOnSubscription, reply: Reply
+    ) -> None:
+        """Handle CommandEndTxnOnSubscription.
+
+        Source: PIP-31, Broker - Acknowledgements, New Acknowledgement State.
+        """
+        name = command.subscription
+        end = self._end_of(command, reply)
+        self._topics.named(name).subscriptions.end(name.subscription, end)
+        response = txn_wire.CommandEndTxnOnSubscriptionResponse()
+        response.txn_id.most_bits, response.txn_id.least_bits = end.txn_id
+        self._replies.answer(reply, response)
+
+    def _end_txn_on_participants(
+        self, command: txn_wire.CommandEndTxnOnParticipants, reply: Reply
+    ) -> None:
+        """Handle CommandEndTxnOnParticipants."""
+        count = len(command.partitions) + len(command.subscriptions)
+        if count > ENDED_TOGETHER_MAX:
+            raise InvalidArgument(f"a command ends {ENDED_TOGETHER_MAX} participants, not {count}")
+        partitions, subscriptions = _ends_of(command)
+        txn_id, outcome = TxnID.from_wire(command.txn_id), _outcome_of(command)
+        self._check_end(txn_id, command.stamp, reply)
+
+        def answer(ends: EndsTogether) -> None:
+            response = txn_wire.CommandEndTxnOnParticipantsResponse()
+            response.txn_id.most_bits, response.txn_id.least_bits = txn_id
+            for name, error in ends.unfinished.items():
+                _put_unfinished(response.unfinished.add(), name, error)
+
+            def leave() -> None:
+                if ends.ended_partitions:
+                    self._ends[outcome].inc(ends.ended_partitions)
+                for error in ends.unfinished.values():
+                    if error is not None:
+                        self._replies.count_refusal(error)
+                reply.send(response)
+
+            self._environment.when_durable(leave)
+
+        EndsTogether(self._topics, partitions, subscriptions, answer).begin(
+            reply.session, reply.request_id
+        )
+
+    def _end_of(
+        self,
+        command: txn_wire.CommandEndTxnOnPartition | txn_wire.CommandEndTxnOnSubscription,
+        reply: Reply,
+    ) -> End:
+        end = _end_of(command)
+        self._check_end(end.txn_id, end.stamp, reply)
+        return end
+
+    def _check_end(self, txn_id: TxnID, stamp: int, reply: Reply) -> None:
+        """Check what of an end stays for ever.
+
+        Raises:
+            TxnNotFound: no coordinator has issued the TxnID. A stored end would refuse its later
+                owner.
+            LogUnavailable: its coordinator has not announced the TxnID yet.
+            InvalidArgument: the stamp was invented. Coordinators would refuse the commits of
+                everybody who has seen it.
+        """
+        self._environment.issued.check(txn_id)
+        if stamp and not self._coordinators.is_of(txn_id.tcid, reply.session):
+            environment = self._environment
+            ahead_ms_max = environment.config.stamp_ahead_ms_max
+            check_told(stamp, environment.clock.wall_ms(), ahead_ms_max=ahead_ms_max)
+
+    def _low_watermark(self, command: txn_wire.CommandLowWatermark, reply: Reply) -> None:
+        """Handle CommandLowWatermark.
+
+        Rule c: the watermark is stored in the batch that deletes the rows that it covers.
+        """
+        if command.tcid > TCID_MAX or command.incarnation > INCARNATION_MAX:
+            raise InvalidArgument(
+                f"there is no coordinator {command.tcid} of incarnation {command.incarnation}"
+            )
+        watermarks = self._environment.watermarks
+        known = watermarks.of(command.tcid)
+        if command.incarnation < known.incarnation:
+            raise superseded(command.tcid, command.incarnation)
+        store_digest = digest_of(command.store_token)
+        self._admit_store(command.tcid, command.incarnation, command.store_token)
+        self._coordinators.note(command.tcid, reply.session)
+        self._environment.issued.hear(command.tcid)
+        live = [(one.first, one.last) for one in command.live]
+        advanced = known.advanced(
+            command.incarnation,
+            command.low_watermark,
+            live,
+            next_counter=command.next_counter,
+            counter_bound=command.counter_bound,
+            store_digest=store_digest,
+        )
+        watermarks.set(command.tcid, advanced)
+        if advanced.coverage != known.coverage:
+            for partition in self._topics.partitions():
+                partition.forget_covered()
+        self._orphan_resolver.heard(command.known)
+        answer = self._orphan_resolver.answer(command.tcid)
+        if self._stored.get(command.tcid) != advanced:
+            self._stored[command.tcid] = advanced
+            passing = _passing_of(self._topics, command.tcid, advanced)
+            row = records.WatermarkRow(
+                incarnation=advanced.incarnation,
+                low_watermark=advanced.low_watermark,
+                live=[txn_wire.TxnRange(first=first, last=last) for first, last in advanced.live],
+                # Covered transactions that a recovery has to read as well.
+                orphans=sorted(self._orphan_resolver.covered(command.tcid) | passing),
+                next_counter=advanced.next_counter,
+                counter_bound=advanced.counter_bound,
+                store_digest=advanced.store_digest,
+            )
+            self._environment.commits.batch.put(
+                keys.META, keys.watermark(command.tcid), row.SerializeToString()
+            )
+        self._replies.answer(reply, answer)
+        self._unannounced.announced(command.tcid, advanced)
+
+    def _txns_issued(self, command: txn_wire.CommandTxnsIssued, reply: Reply) -> None:
+        """Handle CommandTxnsIssued. Nothing is stored: the next low watermark repeats it."""
+        watermarks = self._environment.watermarks
+        known = watermarks.find(command.tcid)
+        if (
+            known is not None
+            and known.incarnation == command.incarnation
+            and self._coordinators.is_of(command.tcid, reply.session)
+        ):
+            advanced = known.issuing(command.next_counter)
+            watermarks.set(command.tcid, advanced)
+            self._environment.issued.hear(command.tcid)
+            self._unannounced.announced(command.tcid, advanced)
+
+    def _describe_ends(self, command: txn_wire.CommandDescribeEnds, reply: Reply) -> None:
+        """Handle CommandDescribeEnds: a coordinator sends it after a loss, before it ends anything.
+
+        Source: docs/protocol/rules.md, rule n.
+        """
+        if len(command.txn_ids) > ENDS_ASKED_MAX:
+            raise InvalidArgument(f"{ENDS_ASKED_MAX} transactions are described at once, at most")
+        self._replies.answer_later(reply, self._described_ends(command))
+
+    async def _described_ends(
+        self, command: txn_wire.CommandDescribeEnds
+    ) -> txn_wire.CommandDescribeEndsResponse:
+        """Look many transactions up at many participants, while other tasks have their turns."""
+        response = txn_wire.CommandDescribeEndsResponse()
+        indexes = [
+            index
+            for partition in self._topics.partitions()
+            for index in (partition.index, *(one.index for one in partition.subscriptions))
+        ]
+        looked_up = 0
+        described: set[TxnID] = set()
+        for start in range(0, len(command.txn_ids), ENDS_IN_A_TURN):
+            asked = command.txn_ids[start : start + ENDS_IN_A_TURN]
+            wanted = [TxnID.from_wire(one) for one in asked]
+            found: dict[TxnID, EndedTransaction] = {}
+            for index in indexes:
+                if looked_up >= LOOKED_UP_IN_A_TURN:
+                    looked_up = 0
+                    await asyncio.sleep(0)
+                looked_up += len(wanted)
+                for txn_id in wanted:
+                    end = index.ended.get(txn_id)
+                    # What took no part is told to abort: a commit counts wherever else it was
+                    # aborted.
+                    if end is not None and (
+                        txn_id not in found or end.outcome is Outcome.COMMITTED
+                    ):
+                        found[txn_id] = end
+            for txn_id, ended in found.items():
+                if txn_id in described:
+                    continue
+                described.add(txn_id)
+                committed = ended.outcome is Outcome.COMMITTED
+                response.ends.add(
+                    txn_id=txn_id.to_wire(),
+                    txn_action=common.COMMIT if committed else common.ABORT,
+                    selection_digest=ended.selection_digest if committed else b"",
+                    stamp=ended.stamp,
+                )
+            await asyncio.sleep(0)
+        return response
+
+
+def _outcome_of(command: _EndCommand) -> Outcome:
+    return Outcome.COMMITTED if command.txn_action == common.COMMIT else Outcome.ABORTED
+
+
+def _counts_of(counts: Iterable[txn_wire.WriterCount]) -> dict[int, int]:
+    return {one.writer_id: one.count for one in counts}
+
+
+def _end_of(
+    command: txn_wire.CommandEndTxnOnPartition | txn_wire.CommandEndTxnOnSubscription,
+) -> End:
+    return End(
+        txn_id=TxnID.from_wire(command.txn_id),
+        outcome=_outcome_of(command),
+        counts=_counts_of(command.counts) if command.counts_given else None,
+        selection=(frozenset(command.selected_writer_ids) if command.selection_given else None),
+        loss_accepted=command.loss_accepted,
+        hanging=(
+            (command.hanging.start_offset, command.hanging.producer_epoch)
+            if command.HasField("hanging")
+            else None
+        ),
+        stamp=command.stamp,
+    )
+
+
+def _ends_of(
+    command: txn_wire.CommandEndTxnOnParticipants,
+) -> tuple[list[tuple[PartitionName, End]], list[tuple[SubscriptionName, End]]]:
+    """Parse the ends of several participants."""
+    txn_id, outcome = TxnID.from_wire(command.txn_id), _outcome_of(command)
+    selection = frozenset(command.selected_writer_ids) if command.selection_given else None
+    counted, loss_accepted = command.counts_given, command.loss_accepted
+    stamp = command.stamp
+
+    def end(counts: Iterable[txn_wire.WriterCount]) -> End:
+        return End(
+            txn_id,
+            outcome,
+            _counts_of(counts) if counted else None,
+            selection,
+            loss_accepted,
+            stamp=stamp,
+        )
+
+    return (
+        [
+            (PartitionName.from_wire(one.partition), end(one.producers))
+            for one in command.partitions
+        ],
+        [
+            (SubscriptionName.from_wire(one.subscription), end(one.consumers))
+            for one in command.subscriptions
+        ],
+    )
+
+
+def _put_unfinished(
+    wire: txn_wire.UnfinishedParticipant,
+    name: PartitionName | SubscriptionName,
+    error: MagnetarError | None,
+) -> None:
+    wire.partition.topic, wire.partition.partition, wire.partition.topic_id = name[:3]
+    if isinstance(name, SubscriptionName):
+        wire.subscription = name.subscription
+    if error is not None:
+        wire.error.CopyFrom(error.to_wire())
+
+
+def _passing_of(topics: Topics, tcid: int, watermark: Watermark) -> set[int]:
+    """Return counters of ended, covered transactions that pass on what they followed (rule k)."""
+    return {
+        txn_id.counter
+        for partition in topics.partitions()
+        for txn_id in partition.order.passing
+        if txn_id.tcid == tcid and watermark.covers(txn_id)
+    }

@@ -1,0 +1,1 @@
+"""Decisions of a subscription: who gets which message, and what is acknowledged. Pure."""

@@ -1,0 +1,245 @@
+"""Acknowledgement state of a subscription on a partition: deleted and pending offsets. Pure.
+
+    PENDING --ack--> DELETED
+    PENDING --ack in a transaction--> PENDING_ACK --commit--> DELETED
+                                      PENDING_ACK --abort--> PENDING
+
+Every transition between these states happens here. An offset is DELETED below the floor or in
+`deleted`, PENDING_ACK in `pending`, otherwise PENDING. The floor is the mark-delete offset: it
+never passes a PENDING_ACK, since a pending offset is not deleted.
+Source: PIP-31, Broker - Acknowledgements, New Acknowledgement State.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from magnetar_broker.log.offset_set import (
+    CHUNK_BITS,
+    CHUNK_BYTES,
+    FULL_CHUNK,
+    OffsetSet,
+    Range,
+    chunk_masks,
+    ranges_of_mask,
+)
+from magnetar_core.errors import TransactionConflict
+from magnetar_core.ids import TxnID
+from magnetar_core.invariants import BrokenInvariant
+
+
+@dataclass(frozen=True, slots=True)
+class PendingAck:
+    """An ack command of a transaction."""
+
+    ordinal: int
+    ack_sequence: int
+    ranges: tuple[Range, ...]
+
+
+@dataclass(slots=True)
+class PendingTransaction:
+    """All offsets that a transaction has acknowledged here."""
+
+    acks: list[PendingAck] = field(default_factory=list)
+    offsets: OffsetSet = field(default_factory=OffsetSet)
+
+
+class Acknowledgements:
+    """Cursor of a subscription on a partition."""
+
+    def __init__(self, floor: int = 0) -> None:
+        self.floor = floor
+        self.deleted = OffsetSet()
+        self.pending = OffsetSet()
+        self.transactions: dict[TxnID, PendingTransaction] = {}
+        # Chunks whose row must be written, and chunks whose row must be deleted; insertion order.
+        self.dirty_chunks: dict[int, None] = {}
+        self.stale_chunks: dict[int, None] = {}
+
+    def check(self) -> None:
+        """Check the invariants."""
+        together = OffsetSet()
+        for transaction in self.transactions.values():
+            assert not together.intersection(transaction.offsets)
+            together.update(transaction.offsets)
+        assert together == self.pending
+        assert not self.pending.intersection(self.deleted)
+        assert not self.pending or self.pending.first() >= self.floor
+
+    @property
+    def known_end(self) -> int:
+        """Return an offset above all acknowledged or pending offsets."""
+        lasts = [last for one in (self.deleted, self.pending) for _, last in one.ranges()]
+        return max([self.floor, *(last + 1 for last in lasts)])
+
+    def is_deleted(self, offset: int) -> bool:
+        """Return whether an offset is DELETED."""
+        return offset < self.floor or offset in self.deleted
+
+    def unavailable_mask(self, first: int, last: int) -> int:
+        """Return bits of the range's offsets that are DELETED or PENDING_ACK; bit 0 is `first`."""
+        mask = self.deleted.mask(first, last) | self.pending.mask(first, last)
+        if first < self.floor:
+            mask |= (1 << (min(self.floor, last + 1) - first)) - 1
+        return mask
+
+    def acknowledge(self, ranges: Iterable[Range]) -> list[Range]:
+        """Apply a plain ack: PENDING becomes DELETED; PENDING_ACK stays as it is.
+
+        Returns:
+            The ranges that were newly deleted.
+        """
+        deleted: list[Range] = []
+        for first, last in ranges:
+            for part_first, part_last in _split(max(first, self.floor), last):
+                width = part_last - part_first + 1
+                free = ~self.unavailable_mask(part_first, part_last) & ((1 << width) - 1)
+                deleted += ranges_of_mask(free, part_first)
+        for first, last in deleted:
+            self._delete(first, last)
+        self._raise_floor()
+        return deleted
+
+    def check_transactional(self, txn_id: TxnID, ranges: Iterable[Range]) -> None:
+        """Check that a transaction may acknowledge these ranges.
+
+        Raises:
+            TransactionConflict: an offset is DELETED, or pending in another transaction.
+        """
+        own = self.transactions.get(txn_id)
+        for first, last in ranges:
+            if first < self.floor or self.deleted.intersects(first, last):
+                raise TransactionConflict(
+                    f"a message from {first} to {last} is acknowledged already: abort"
+                )
+            for part_first, part_last in _split(first, last):
+                held = self.pending.mask(part_first, part_last)
+                if own is not None:
+                    held &= ~own.offsets.mask(part_first, part_last)
+                if held:
+                    raise TransactionConflict(
+                        f"another transaction is acknowledging a message from {first} to"
+                        f" {last}: abort, then retry"
+                    )
+
+    def acknowledge_in(self, txn_id: TxnID, ack: PendingAck) -> None:
+        """Apply an ack in a transaction.
+
+        PENDING becomes PENDING_ACK, as check_transactional allowed.
+        """
+        transaction = self.transactions.setdefault(txn_id, PendingTransaction())
+        transaction.acks.append(ack)
+        for first, last in ack.ranges:
+            transaction.offsets.add(first, last)
+            self.pending.add(first, last)
+
+    def end(self, txn_id: TxnID, kept: dict[int, int]) -> tuple[OffsetSet, OffsetSet]:
+        """End a transaction: PENDING_ACK becomes DELETED for kept acks, and PENDING for the others.
+
+        Args:
+            kept: how many ack commands of each consumer count, by the consumer's ordinal.
+        Returns:
+            The deleted offsets, and those that return to PENDING.
+        """
+        transaction = self.transactions.pop(txn_id, PendingTransaction())
+        self.pending.difference_update(transaction.offsets)
+        deleted = OffsetSet()
+        for ack in transaction.acks:
+            if ack.ack_sequence < kept.get(ack.ordinal, 0):
+                for first, last in ack.ranges:
+                    deleted.add(first, last)
+                    self._delete(first, last)
+        released = transaction.offsets
+        released.difference_update(deleted)
+        self._raise_floor()
+        return deleted, released
+
+    def move_floor(self, floor: int) -> None:
+        """Restart at an offset: smaller offsets are DELETED, others PENDING.
+
+        Nothing may be pending.
+        """
+        if self.pending:
+            raise BrokenInvariant("a cursor with pending acks is moved")
+        self._stale_below(max(self.deleted.chunks(), default=0) + 1)
+        self.stale_chunks[self.floor // CHUNK_BITS] = None
+        self.deleted.clear()
+        self.floor = floor
+        self.dirty_chunks.clear()
+        self._mark_dirty(floor // CHUNK_BITS)
+
+    def skip_to(self, first_offset: int) -> None:
+        """Count offsets below first_offset, which retention removed, as DELETED."""
+        if first_offset > self.floor:
+            self.acknowledge([(self.floor, first_offset - 1)])
+
+    def chunk_row(self, chunk: int) -> bytes:
+        """Return a chunk's 512 bytes as stored: bits below the floor are set."""
+        mask = self.deleted.chunk(chunk)
+        start = chunk * CHUNK_BITS
+        if self.floor > start:
+            mask |= FULL_CHUNK >> max(0, CHUNK_BITS - (self.floor - start))
+        return mask.to_bytes(CHUNK_BYTES, "little")
+
+    @classmethod
+    def restored(cls, rows: Iterable[tuple[int, bytes]]) -> Acknowledgements:
+        """Read stored chunks, in ascending order; offsets below the lowest chunk are DELETED."""
+        cursor = cls()
+        for position, (chunk, row) in enumerate(rows):
+            if position == 0:
+                cursor.floor = chunk * CHUNK_BITS
+            cursor.deleted.set_chunk(chunk, int.from_bytes(row, "little"))
+        cursor._raise_floor()
+        cursor.dirty_chunks.clear()
+        cursor.stale_chunks.clear()
+        return cursor
+
+    def mark_new(self) -> None:
+        """Note that the cursor has no row yet: its first row says where the floor is."""
+        self._mark_dirty(self.floor // CHUNK_BITS)
+
+    def _delete(self, first: int, last: int) -> None:
+        self.deleted.add(first, last)
+        for chunk in range(first // CHUNK_BITS, last // CHUNK_BITS + 1):
+            self._mark_dirty(chunk)
+
+    def _mark_dirty(self, chunk: int) -> None:
+        self.stale_chunks.pop(chunk, None)
+        self.dirty_chunks[chunk] = None
+
+    def _raise_floor(self) -> None:
+        floor = self.floor
+        while True:
+            chunk, bit = divmod(floor, CHUNK_BITS)
+            ones = self.deleted.chunk(chunk) >> bit
+            run = (~ones & (ones + 1)).bit_length() - 1
+            floor += run
+            if run == 0 or floor % CHUNK_BITS:
+                break
+        if floor == self.floor:
+            return
+        old_chunk, new_chunk = self.floor // CHUNK_BITS, floor // CHUNK_BITS
+        self.floor = floor
+        if new_chunk > old_chunk:
+            # The lowest row says where the floor is: it moves up, and lower rows are deleted.
+            self._stale_below(new_chunk, old_chunk)
+            self._mark_dirty(new_chunk)
+        self.deleted.discard(max(0, old_chunk * CHUNK_BITS), floor - 1)
+
+    def _stale_below(self, end_chunk: int, start_chunk: int | None = None) -> None:
+        start = self.floor // CHUNK_BITS if start_chunk is None else start_chunk
+        for chunk in range(start, end_chunk):
+            self.dirty_chunks.pop(chunk, None)
+            self.stale_chunks[chunk] = None
+
+
+def _split(first: int, last: int) -> list[Range]:
+    """Divide a long range into parts, so that masks stay small."""
+    if first // CHUNK_BITS == last // CHUNK_BITS:
+        return [(first, last)] if first <= last else []
+    return [
+        (max(first, chunk * CHUNK_BITS), min(last, chunk * CHUNK_BITS + CHUNK_BITS - 1))
+        for chunk, _ in chunk_masks(first, last)
+    ]

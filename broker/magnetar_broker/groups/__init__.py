@@ -1,0 +1,1 @@
+"""Groups of consumers: their rows, timers, conversations and commands."""

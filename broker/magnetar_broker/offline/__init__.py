@@ -1,0 +1,1 @@
+"""Checks of a broker's store that no server has open."""

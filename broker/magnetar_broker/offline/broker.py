@@ -1,0 +1,122 @@
+"""What the small families of a broker's store at rest say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from magnetar_broker import keys
+from magnetar_broker.transactions.watermark import Watermark, Watermarks
+from magnetar_core.ids import TxnID
+from magnetar_core.wire import common_pb2 as common
+from magnetar_core.wire import record_pb2 as records
+from magnetar_core.wire import topic_pb2
+from magnetar_storage.offline.rows import RestRows
+
+Place = tuple[int, int]
+
+
+@dataclass(slots=True)
+class IndexEntry:
+    """A transaction at a participant, as its index rows say."""
+
+    row: records.TransactionIndexRow | None = None
+    # Writer id and next index, by ordinal.
+    writers: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is OPEN here."""
+        return self.row is not None and self.row.status == common.OPEN
+
+
+Index = dict[TxnID, IndexEntry]
+
+
+@dataclass(slots=True)
+class RestBroker:
+    """What the small families of a broker's store say; its logs are read later."""
+
+    partitions: dict[Place, records.PartitionRow] = field(default_factory=dict)
+    topics: dict[int, topic_pb2.TopicRecord] = field(default_factory=dict)
+    subscriptions: dict[tuple[int, int, int], records.SubscriptionRecord] = field(
+        default_factory=dict
+    )
+    # By topic, partition and subscription; 0: the partition's own.
+    indexes: dict[tuple[int, int, int], Index] = field(default_factory=dict)
+    watermarks: Watermarks = field(default_factory=Watermarks)
+    incarnations: dict[int, int] = field(default_factory=dict)
+    next_subscription_id: int | None = None
+
+    def index(self, topic_id: int, number: int, subscription_id: int = 0) -> Index:
+        """Return the index of a participant."""
+        return self.indexes.get((topic_id, number, subscription_id), {})
+
+    def name(self, place: Place) -> str:
+        """Return what people call a partition."""
+        topic = self.topics.get(place[0])
+        return f"{topic.topic if topic is not None else f'topic {place[0]}'}/{place[1]}"
+
+    def must_be_indexed(self, txn_id: TxnID) -> bool:
+        """Return whether the index cannot have forgotten an ended transaction.
+
+        Rows of earlier incarnations may have been forgotten under earlier watermarks.
+        """
+        watermark = self.watermarks.find(txn_id.tcid)
+        if watermark is None or txn_id.incarnation > watermark.incarnation:
+            return True
+        return txn_id.incarnation == watermark.incarnation and not watermark.covers(txn_id)
+
+
+async def read_broker(rows: RestRows) -> RestBroker:
+    """Read the small families; rows that cannot be parsed are damage."""
+    found = RestBroker()
+    async for key, value in rows.rows(keys.META):
+        with rows.parsing(keys.META, key):
+            _take_meta(found, key, value)
+    async for key, value in rows.rows(keys.TOPICS):
+        with rows.parsing(keys.TOPICS, key):
+            found.topics[keys.last_u64(key)] = topic_pb2.TopicRecord.FromString(value)
+    async for key, value in rows.rows(keys.PARTITIONS):
+        with rows.parsing(keys.PARTITIONS, key):
+            found.partitions[place_of(key)] = records.PartitionRow.FromString(value)
+    async for key, value in rows.rows(keys.SUBSCRIPTIONS):
+        with rows.parsing(keys.SUBSCRIPTIONS, key):
+            record = records.SubscriptionRecord.FromString(value)
+            found.subscriptions[*place_of(key), keys.last_u64(key)] = record
+    async for key, value in rows.rows(keys.TXNINDEX):
+        with rows.parsing(keys.TXNINDEX, key):
+            txn_id, topic_id, number, subscription_id, ordinal = keys.txnindex_place(key)
+            index = found.indexes.setdefault((topic_id, number, subscription_id), {})
+            entry = index.setdefault(txn_id, IndexEntry())
+            if ordinal is None:
+                entry.row = records.TransactionIndexRow.FromString(value)
+            else:
+                writer = records.TransactionWriterRow.FromString(value)
+                entry.writers[ordinal] = (writer.writer_id, writer.next_index)
+    return found
+
+
+def _take_meta(found: RestBroker, key: bytes, value: bytes) -> None:
+    if key.startswith(keys.META_WATERMARK):
+        row = records.WatermarkRow.FromString(value)
+        found.watermarks.set(
+            int.from_bytes(key[-2:], "big"),
+            Watermark(
+                row.incarnation,
+                row.low_watermark,
+                tuple((one.first, one.last) for one in row.live),
+                row.next_counter,
+                row.counter_bound,
+                row.store_digest,
+            ),
+        )
+    elif key.startswith(keys.META_INCARNATION):
+        incarnation = records.IncarnationRow.FromString(value).incarnation
+        found.incarnations[int.from_bytes(key[-2:], "big")] = incarnation
+    elif key == keys.META_NEXT_SUBSCRIPTION_ID:
+        found.next_subscription_id = keys.read_u64(value)
+
+
+def place_of(key: bytes) -> Place:
+    """Return topic id and partition of a key that begins with them."""
+    return int.from_bytes(key[:8], "big"), int.from_bytes(key[8:12], "big")

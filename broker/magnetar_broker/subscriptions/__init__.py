@@ -1,0 +1,1 @@
+"""Subscriptions of a partition: their acks, their rows, and deliveries to consumers."""

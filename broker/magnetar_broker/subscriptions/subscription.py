@@ -1,0 +1,383 @@
+"""Subscription on a partition: its acks, the transactions that hold some of them, its rows.
+
+`acknowledgements` knows the state of each offset, `delivery` which consumer gets it, and
+`transaction_index` which transactions touched it; this module keeps the three consistent and writes
+their rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from magnetar_broker import keys
+from magnetar_broker.dispatch.acknowledgements import Acknowledgements, PendingAck
+from magnetar_broker.dispatch.dispatch import Dispatcher
+from magnetar_broker.environment import Environment
+from magnetar_broker.log.log_reader import LogReader
+from magnetar_broker.log.offset_set import OffsetSet, Range
+from magnetar_broker.log.partition_log import PartitionLog
+from magnetar_broker.subscriptions.delivery import Delivery
+from magnetar_broker.subscriptions.ownership import Ownership
+from magnetar_broker.transactions import index_rows
+from magnetar_broker.transactions.transaction_index import NO_MEMBER, End, TransactionIndex
+from magnetar_core.errors import (
+    Gone,
+    IllegalGeneration,
+    InvalidArgument,
+    OutOfRange,
+    QuotaExceeded,
+    ResourceInUse,
+    UnknownMember,
+)
+from magnetar_core.ids import MemberName, SubscriptionName, TxnID
+from magnetar_core.wire import common_pb2 as common
+from magnetar_core.wire import record_pb2 as records
+from magnetar_storage.store import WriteBatch
+
+
+class Subscription:
+    """A cursor and its consumers.
+
+    Args:
+        index: the transactions that acknowledged here or named it.
+    """
+
+    def __init__(
+        self,
+        environment: Environment,
+        name: SubscriptionName,
+        subscription_id: int,
+        cursor: Acknowledgements,
+        index: TransactionIndex,
+        partition_log: PartitionLog,
+        reader: LogReader,
+    ) -> None:
+        self.name = name
+        self.subscription_id = subscription_id
+        self.cursor = cursor
+        self.index = index
+        # The relation to its group, if it belongs to a group.
+        self.ownership: Ownership | None = None
+        # Transactions that must end before the attached consumer gets messages.
+        self._after: frozenset[TxnID] = frozenset()
+        self.delivery = Delivery(
+            environment,
+            name,
+            Dispatcher(cursor, name.partition),
+            partition_log,
+            reader,
+            self._pending_acks,
+            self._skip,
+        )
+        self._environment = environment
+        self._log = partition_log
+        self._prefix = keys.in_partition(name.topic_id, name.partition, subscription_id)
+
+    @property
+    def dispatcher(self) -> Dispatcher:
+        """The dispatcher for the type of the attached consumers."""
+        return self.delivery.dispatcher
+
+    # Acknowledgements
+
+    def acknowledge(
+        self, ranges: list[Range], *, cumulative: bool, member: MemberName | None = None
+    ) -> None:
+        """Apply a plain ack.
+
+        Args:
+            member: the group's member, if the subscription belongs to a group.
+        Raises:
+            InvalidArgument: an offset was never in the log.
+            UnknownMember: as Ownership.check.
+            FencedInstance: as Ownership.check.
+            IllegalGeneration: as Ownership.check.
+        """
+        self._check_owner(member)
+        self._check_ranges(ranges)
+        if cumulative:
+            # Offsets below the floor are acknowledged already; acknowledge() skips them.
+            ranges = [(0, max(last for _, last in ranges))]
+        self._delete(ranges)
+
+    def _skip(self, skipped: Range) -> None:
+        """Count an unreadable range as acknowledged, once a consumer reaches it."""
+        self._delete([skipped])
+
+    def _delete(self, ranges: list[Range]) -> None:
+        deleted = self.cursor.acknowledge(ranges)
+        if deleted:
+            settling = self.dispatcher.acknowledged(deleted)
+            self._environment.defer_rows(self)
+            if settling:
+                self._environment.when_written(lambda: self._settle(settling))
+
+    def acknowledge_in(
+        self,
+        txn_id: TxnID,
+        consumer_id: int,
+        ack_sequence: int,
+        ranges: list[Range],
+        *,
+        producer_epoch: int,
+        member: MemberName | None = None,
+        two_phase_commit: bool = False,
+    ) -> None:
+        """Apply an ack in a transaction: PENDING becomes PENDING_ACK, or nothing happens.
+
+        Raises:
+            TransactionConflict: a message is acknowledged, or pending in another transaction.
+            InvalidTxnState: as TransactionIndex.check_write.
+            SequenceGap: as TransactionIndex.check_write.
+            QuotaExceeded: as TransactionIndex.check_write, or too many transactions are open.
+            InvalidArgument: an offset was never in the log; or the group takes no part in two-phase
+                commit.
+            UnknownMember: as Ownership.check.
+            FencedInstance: as Ownership.check.
+            IllegalGeneration: as Ownership.check.
+        """
+        # Checked for a repeat, too: the first ack may be gone with its transaction.
+        self._check_owner(member)
+        if self.ownership is not None:
+            self.ownership.check_transactional(two_phase_commit=two_phase_commit)
+        config = self._environment.config
+        if self.index.check_write(
+            txn_id, consumer_id, ack_sequence, 1, writers_max=config.txn_writers_max
+        ):
+            return
+        if txn_id not in self.index.open and len(self.index.open) >= config.open_txns_max:
+            raise QuotaExceeded(f"{config.open_txns_max} transactions are open here")
+        self._check_ranges(ranges)
+        self.cursor.check_transactional(txn_id, ranges)
+        now_ms = self._environment.clock.wall_ms()
+        writer, is_new = self.index.record_write(
+            txn_id,
+            consumer_id,
+            1,
+            now_ms=now_ms,
+            start_offset=self._log.end_offset,
+            producer_epoch=producer_epoch,
+            member=member or NO_MEMBER,
+        )
+        self.cursor.acknowledge_in(txn_id, PendingAck(writer.ordinal, ack_sequence, tuple(ranges)))
+        self.dispatcher.pend(ranges, consumer_id)
+        batch = self._environment.commits.batch
+        row = records.PendingAckRow(
+            ranges=[common.OffsetRange(first=first, last=last) for first, last in ranges]
+        )
+        batch.put(
+            keys.PENDINGACKS,
+            keys.pending_ack(self._prefix, txn_id, writer.ordinal, ack_sequence),
+            row.SerializeToString(),
+        )
+        key = self._index_key(txn_id)
+        if is_new:
+            index_rows.put_open(batch, key, self.index.open[txn_id])
+            self._environment.metrics.open_txns.inc()
+        index_rows.put_writer(batch, key, writer)
+
+    def end(self, end: End) -> None:
+        """End a transaction, as CommandEndTxnOnSubscription asks.
+
+        Raises:
+            InvalidTxnState: as TransactionIndex.plan_end.
+            TxnIncomplete: as TransactionIndex.plan_end.
+        """
+        plan = self.index.plan_end(end)
+        if plan.already_ended:
+            return
+        batch = self._environment.commits.batch
+        transaction = self.cursor.transactions.get(end.txn_id)
+        for ack in transaction.acks if transaction is not None else ():
+            batch.delete(
+                keys.PENDINGACKS,
+                keys.pending_ack(self._prefix, end.txn_id, ack.ordinal, ack.ack_sequence),
+            )
+        kept = {one.writer.ordinal: one.kept for one in plan.writers}
+        deleted, released = self.cursor.end(end.txn_id, kept)
+        removed_end = self._log.first_offset
+        if released and released.first() < removed_end:
+            # Retention does not wait for pending acks; removed messages count as DELETED.
+            released.discard(0, removed_end - 1)
+            self.cursor.skip_to(removed_end)
+        index_rows.put_ended(
+            batch,
+            self._index_key(end.txn_id),
+            self.index.record_end(end),
+            plan.transaction,
+            marker_entry_id=None,
+        )
+        if plan.transaction is not None:
+            self._environment.metrics.open_txns.dec()
+        self._environment.defer_rows(self)
+        settling = self.dispatcher.acknowledged(deleted.ranges())
+        self.dispatcher.withhold(released)
+        self._environment.when_durable(lambda: self._release(released))
+        if settling:
+            self._environment.when_durable(lambda: self._settle(settling))
+
+    def _release(self, offsets: OffsetSet) -> None:
+        self.dispatcher.release(offsets)
+        if self.delivery.waiting:
+            self.delivery.wait(self._has_to_wait())
+        self.delivery.wake()
+
+    def _settle(self, offsets: OffsetSet) -> None:
+        self.dispatcher.settle(offsets)
+        self.delivery.wake()
+
+    def _pending_acks(self) -> Iterator[tuple[int, Range]]:
+        """Yield the ranges in PENDING_ACK, with the ids of their consumers."""
+        for txn_id, pending in self.cursor.transactions.items():
+            writers = self.index.open[txn_id].writers.values()
+            consumer_ids = {one.ordinal: one.writer_id for one in writers}
+            for ack in pending.acks:
+                for one in ack.ranges:
+                    yield consumer_ids[ack.ordinal], one
+
+    # Groups
+
+    def claim(self, ownership: Ownership) -> None:
+        """Let the subscription belong to a group from now on, or to another owner in it.
+
+        Attached consumers are not the owner's any more. The new owner waits for transactions in
+        which earlier owners acknowledged.
+        """
+        self.ownership = ownership
+        lost = IllegalGeneration(f"{self.name} was given to another member of its group")
+        self.delivery.close_consumers(lost)
+        self._after = frozenset()
+        self.delivery.wait(self._has_to_wait())
+
+    def deliver_after(self, txn_ids: Iterable[TxnID]) -> None:
+        """Deliver nothing to the attached consumer before these transactions have ended here.
+
+        In a group, it also waits for what its owner's consumer before it had to wait for.
+        """
+        after = set(txn_ids)
+        if self.ownership is not None:
+            after.update(one for one in self._after if one in self.index.open)
+        self._after = frozenset(after)
+        self.delivery.wait(self._has_to_wait())
+
+    def _has_to_wait(self) -> bool:
+        if self.ownership is None and not self._after:
+            return False
+        # Withheld messages come back in a moment, and lie before messages that are not read yet.
+        return bool(self.dispatcher.withheld) or bool(self.awaited())
+
+    def awaited(self) -> list[TxnID]:
+        """Return open transactions for which delivery waits."""
+        awaited = [one for one in self._after if one in self.index.open]
+        if self.ownership is not None:
+            earlier = self.ownership.awaited(self.index.open.values())
+            awaited += [one for one in earlier if one not in self._after]
+        return awaited
+
+    def left_behind(self) -> list[TxnID]:
+        """Return transactions of members that are no longer in the group."""
+        if self.ownership is None:
+            return []
+        return self.ownership.left_behind(self.index.open.values())
+
+    def _check_owner(self, member: MemberName | None) -> None:
+        if self.ownership is not None:
+            self.ownership.check(member)
+        elif member is not None:
+            raise UnknownMember(f"{self.name} belongs to no group: join one")
+
+    # Administration
+
+    def seek(self, offset: int) -> None:
+        """Move the cursor to an offset; attached consumers are told to attach again.
+
+        Call check_seek first.
+        """
+        self.cursor.move_floor(offset)
+        self._environment.defer_rows(self)
+        self.delivery.cursor_moved()
+
+    def check_seek(self, offset: int, member: MemberName | None = None) -> None:
+        """Check that the cursor may be moved to an offset.
+
+        Args:
+            member: the group's member, if the subscription belongs to a group.
+        Raises:
+            UnknownMember: as Ownership.check.
+            FencedInstance: as Ownership.check.
+            IllegalGeneration: as Ownership.check.
+            ResourceInUse: open transactions have acknowledged here.
+            OutOfRange: the offset is not in the log.
+            Gone: the subscription was deleted meanwhile.
+        """
+        if self.delivery.closed:
+            raise Gone(f"subscription {self.name} was deleted")
+        self._check_owner(member)
+        self._refuse_pending("seek")
+        if not self._log.first_offset <= offset <= self._log.end_offset:
+            raise OutOfRange(
+                f"offset {offset} is outside of {self._log.first_offset} to {self._log.end_offset}",
+                first_offset=self._log.first_offset,
+                end_offset=self._log.end_offset,
+            )
+
+    def refuse_deletion(self) -> None:
+        """Check that the subscription may be deleted.
+
+        Raises:
+            ResourceInUse: acks are pending.
+        """
+        self._refuse_pending("deletion")
+
+    def close(self) -> None:
+        """Tell attached consumers that the subscription is being deleted.
+
+        The owner removes its rows.
+        """
+        self.delivery.closed = True
+        self._environment.deferred_rows.pop(self, None)
+        self.delivery.close_consumers()
+
+    def trimmed(self, first_offset: int) -> None:
+        """Count messages below first_offset, which retention removed, as DELETED."""
+        self.cursor.skip_to(first_offset)
+        self.dispatcher.skip_to(first_offset)
+        self._environment.defer_rows(self)
+
+    def write_deferred_rows(self, batch: WriteBatch) -> None:
+        """Write changed chunks of the cursor, each at most once per group."""
+        name, cursor = self.name, self.cursor
+        for chunk in cursor.stale_chunks:
+            key = keys.cursor_chunk(name.topic_id, name.partition, self.subscription_id, chunk)
+            batch.delete(keys.CURSORS, key)
+        for chunk in cursor.dirty_chunks:
+            key = keys.cursor_chunk(name.topic_id, name.partition, self.subscription_id, chunk)
+            batch.put(keys.CURSORS, key, cursor.chunk_row(chunk))
+        cursor.stale_chunks.clear()
+        cursor.dirty_chunks.clear()
+
+    @property
+    def backlog(self) -> int:
+        """Return how many messages are not DELETED."""
+        above = self._log.durable_end - self.cursor.floor
+        return max(0, above - len(self.cursor.deleted))
+
+    def _check_ranges(self, ranges: list[Range]) -> None:
+        for first, last in ranges:
+            if first > last or last >= self._log.durable_end:
+                raise InvalidArgument(
+                    f"offsets {first} to {last} are not in the log, which ends at"
+                    f" {self._log.durable_end}"
+                )
+
+    def _refuse_pending(self, what: str) -> None:
+        if self.index.open:
+            raise ResourceInUse(
+                f"{what} of {self.name} has to wait: {len(self.index.open)} transactions have"
+                " acknowledged there; end them first",
+                open_txns=" ".join(str(txn_id) for txn_id in list(self.index.open)[:100]),
+            )
+
+    def _index_key(self, txn_id: TxnID) -> bytes:
+        name = self.name
+        return keys.txnindex(txn_id, name.topic_id, name.partition, self.subscription_id)

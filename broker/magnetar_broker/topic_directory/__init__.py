@@ -1,0 +1,1 @@
+"""The topics of a cluster: its first broker keeps them, the other brokers follow it."""

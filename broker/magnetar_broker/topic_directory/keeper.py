@@ -1,0 +1,353 @@
+"""Keeper of the directory: the first broker's commands about topics and incarnations.
+
+A creation or deletion is answered when the linked followers know of it, a second later at most. A
+deletion first asks the other brokers whether anything is open there.
+Source: docs/design/0008-cluster.md, The directory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from functools import partial
+from random import Random
+from typing import Any
+
+from magnetar_broker import keys
+from magnetar_broker.coordinators.coordinator_sessions import CoordinatorSessions
+from magnetar_broker.coordinators.incarnations import Incarnations
+from magnetar_broker.coordinators.store_tokens import works_with_another
+from magnetar_broker.environment import Environment
+from magnetar_broker.groups.groups import Groups
+from magnetar_broker.replies import Replies
+from magnetar_broker.topic_directory.broker_peer import BrokerPeer
+from magnetar_broker.topic_directory.broker_stores import BrokerStores
+from magnetar_broker.topic_directory.past_calls import PastCalls
+from magnetar_broker.topics.directory import Contents, Directory, begin_life
+from magnetar_broker.topics.topics import Topic, Topics
+from magnetar_core.errors import (
+    InvalidArgument,
+    LogUnavailable,
+    MagnetarError,
+    ResourceInUse,
+    TopicNotFound,
+    from_wire,
+)
+from magnetar_core.membership.placement import shard_of
+from magnetar_core.server.commands import CommandSession, Handler, Reply
+from magnetar_core.transport.transport import Transport
+from magnetar_core.wire import record_pb2 as records
+from magnetar_core.wire import topic_pb2 as wire
+
+# How long an answer waits for followers that are linked.
+FOLLOWERS_WAIT_S = 1.0
+
+Done = Callable[[], None]
+
+
+class _Follower:
+    """A follower: its present conversation, and the question that waits for news."""
+
+    def __init__(self, on_change: Done) -> None:
+        self._on_change = on_change
+        self._session: CommandSession | None = None
+        # The highest revision that it has, in the present life of the directory.
+        self.revision = 0
+        self.waiting: tuple[wire.CommandFollowDirectory, Reply] | None = None
+
+    @property
+    def is_linked(self) -> bool:
+        """Whether it follows now."""
+        return self._session is not None and not self._session.closed
+
+    def is_at(self, session: CommandSession) -> None:
+        """Note the conversation in which it asked last."""
+        if self._session is not session:
+            if self._session is not None:
+                self._session.unlisten(self)
+            self._session = session
+            session.listen(self)
+
+    def session_writable(self, writable: bool) -> None:
+        """Ignore the event: answers are small, and rare."""
+
+    def session_closed(self) -> None:
+        """Note that nobody waits for its answer any more."""
+        self._on_change()
+
+
+class _Wait:
+    """An answer that waits until followers have a revision."""
+
+    def __init__(self, revision: int, done: Done) -> None:
+        self.revision = revision
+        self.done = done
+        self.timer: asyncio.TimerHandle | None = None
+
+
+class DirectoryKeeper:
+    """Handlers of the first broker."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        topics: Topics,
+        groups: Groups,
+        incarnations: Incarnations,
+        coordinators: CoordinatorSessions,
+        stores: BrokerStores,
+        transport: Transport,
+        random: Random,
+    ) -> None:
+        config = environment.config
+        self._environment = environment
+        self._topics = topics
+        self._groups = groups
+        self._incarnations = incarnations
+        self._coordinators = coordinators
+        self._stores = stores
+        self._replies = Replies(environment)
+        self._directory = Directory(random.getrandbits(63) | 1)
+        self._losses = 0
+        self._lives: list[wire.DirectoryLife] = []
+        others = list(enumerate(config.brokers))[1:]
+        self._followers = {one.name: _Follower(self._look_at_waits) for _, one in others}
+        self._peers = {shard: BrokerPeer(one, config, transport, random) for shard, one in others}
+        self._waits: dict[_Wait, None] = {}
+        self._past_calls = PastCalls(environment)
+        self.handlers: Mapping[str, Handler] = {
+            "create_topic": self._create_topic,
+            "delete_topic": self._delete_topic,
+            "take_incarnation": self._take_incarnation,
+            "follow_directory": self._follow_directory,
+        }
+
+    async def recover(self, losses: int) -> None:
+        """Begin a life of the directory; the topics are recovered already.
+
+        Args:
+            losses: how many losses of the store were accepted.
+        """
+        self._losses = losses
+        if not self._followers:
+            return
+        await self._past_calls.recover()
+        row = records.DirectoryLivesRow()
+        value = await self._environment.store.get(keys.META, keys.META_DIRECTORY_LIVES)
+        if value is not None:
+            row.ParseFromString(value)
+        self._lives = begin_life(row.lives, self._directory.life, self._topics.next_serial)
+        row = records.DirectoryLivesRow(lives=self._lives)
+        self._environment.commits.batch.put(
+            keys.META, keys.META_DIRECTORY_LIVES, row.SerializeToString()
+        )
+
+    def start(self) -> None:
+        """Begin to connect to the other brokers."""
+        for one in self._peers.values():
+            one.start()
+
+    def stop(self) -> None:
+        """Break all links at once."""
+        for one in self._peers.values():
+            one.stop()
+
+    async def close(self) -> None:
+        """Let nobody wait any longer."""
+        for wait in list(self._waits):
+            self._end(wait)
+        for one in self._peers.values():
+            await one.close()
+
+    def patient(self, handlers: Mapping[str, Handler]) -> dict[str, Handler]:
+        """Return the handlers: nobody else knows of topics that this broker does not know."""
+        return dict(handlers)
+
+    # Creations, deletions, incarnations
+
+    def _create_topic(self, command: wire.CommandCreateTopic, reply: Reply) -> None:
+        known = self._past_calls.topic_of(command.call_token)
+        if known is not None:
+            self._replies.answer(reply, wire.CommandCreateTopicResponse(topic_id=known))
+            return
+        topic = self._topics.existing(command) if command.exist_ok else None
+        if topic is None:
+            topic = self._topics.create(command)
+            self._groups.topic_changed(topic.name)
+            self._directory.created(topic.record)
+        self._note_call(command.call_token, topic)
+        answer = wire.CommandCreateTopicResponse(topic_id=topic.topic_id)
+        self._answer_when_followed(reply, answer)
+
+    def _delete_topic(self, command: wire.CommandDeleteTopic, reply: Reply) -> None:
+        if self._past_calls.topic_of(command.call_token) is not None:
+            self._replies.answer(reply, wire.CommandDeleteTopicResponse())
+            return
+        topic = self._topics.to_delete(command.topic, command.topic_id)
+        shards = {shard_of(topic.topic_id, number) for number in range(topic.record.partitions)}
+        asked = [peer for shard, peer in self._peers.items() if shard in shards]
+        if not asked:
+            self._delete(topic, command.call_token, reply)
+            return
+        # The first refusal answers.
+        left = dict.fromkeys(peer.name for peer in asked)
+
+        def on_answer(peer: str, name: str, body: Any) -> None:
+            if peer not in left:
+                return
+            error = _refusal_of(topic, peer, name, body)
+            if error is not None:
+                left.clear()
+                self._replies.refuse(error, reply)
+                return
+            del left[peer]
+            if not left:
+                self._delete_asked(topic, command.call_token, reply)
+
+        for peer in asked:
+            peer.ask(wire.CommandDescribeTopic(topic=topic.name), partial(on_answer, peer.name))
+
+    def _delete_asked(self, topic: Topic, call_token: int, reply: Reply) -> None:
+        """Delete a topic after the other brokers were asked: meanwhile much may have happened."""
+        try:
+            found = self._topics.to_delete(topic.name, topic.topic_id)
+        except Exception as error:
+            self._replies.fail(error, reply)
+            return
+        self._delete(found, call_token, reply)
+
+    def _delete(self, topic: Topic, call_token: int, reply: Reply) -> None:
+        self._topics.delete(topic)
+        self._note_call(call_token, topic)
+        self._groups.topic_changed(topic.name)
+        self._directory.deleted(topic.topic_id)
+        self._answer_when_followed(reply, wire.CommandDeleteTopicResponse())
+
+    def _note_call(self, call_token: int, topic: Topic) -> None:
+        if self._followers:
+            self._past_calls.note(call_token, topic.topic_id)
+
+    def _take_incarnation(self, command: wire.CommandTakeIncarnation, reply: Reply) -> None:
+        tcid, token = command.tcid, command.store_token
+        is_new = self._incarnations.find(tcid, token) is None
+        if is_new and self._incarnations.has(tcid) and self._coordinators.is_linked(tcid):
+            raise LogUnavailable(works_with_another(f"coordinator {tcid}"))
+        taken = self._incarnations.take(tcid, token)
+        answer = wire.CommandTakeIncarnationResponse(incarnation=taken)
+        if is_new:
+            self._directory.changed()
+            self._answer_when_followed(reply, answer)
+        else:
+            self._replies.answer(reply, answer)
+
+    def admit_store(self, tcid: int, incarnation: int, store_token: str) -> None:
+        """Check that a coordinator's store took an incarnation here.
+
+        Raises:
+            InvalidTxnState: it did not.
+        """
+        if self._incarnations.admit(tcid, incarnation, store_token):
+            self._directory.changed()
+            self._tell_followers()
+
+    # Followers
+
+    def _follow_directory(self, command: wire.CommandFollowDirectory, reply: Reply) -> None:
+        follower = self._followers.get(command.broker_name)
+        if follower is None:
+            raise InvalidArgument(
+                f"{command.broker_name!r} is not among the brokers that follow this one"
+            )
+        self._stores.introduce(
+            command.broker_name,
+            command.store_token,
+            command.accepted_losses,
+            is_linked=follower.is_linked,
+        )
+        if reply.session is None:
+            # A unary call: somebody looks.
+            self._tell(command, reply)
+            return
+        earlier, follower.waiting = follower.waiting, None
+        follower.is_at(reply.session)
+        if command.directory_life != self._directory.life:
+            follower.revision = 0
+        else:
+            follower.revision = max(follower.revision, command.revision)
+        if earlier is not None:
+            # The follower asks anew, or this is a copy: then the answer lets it ask again.
+            self._tell(*earlier)
+        has_news = self._directory.has_news(command.directory_life, command.revision)
+        if command.at_once or has_news:
+            self._tell(command, reply)
+        else:
+            follower.waiting = (command, reply)
+        self._look_at_waits()
+
+    def _tell(self, command: wire.CommandFollowDirectory, reply: Reply) -> None:
+        topics = self._topics
+        contents = Contents(
+            topics=topics.by_id,
+            next_serial=topics.next_serial,
+            accepted_losses=self._losses,
+            coordinator_stores=self._incarnations.stores(),
+            lives=self._lives,
+        )
+        told = self._directory.tell(command.directory_life, command.revision, contents)
+        # Followers hear of nothing that this broker could forget.
+        self._replies.answer(reply, told)
+
+    def _answer_when_followed(self, reply: Reply, answer: Any) -> None:
+        """Tell the followers what is new, and answer when those that are linked have it."""
+        self._tell_followers()
+        wait = _Wait(self._directory.revision, partial(self._replies.answer, reply, answer))
+        self._waits[wait] = None
+        if not self._is_over(wait):
+            loop = asyncio.get_running_loop()
+            wait.timer = loop.call_later(FOLLOWERS_WAIT_S, self._end, wait)
+        self._look_at_waits()
+
+    def _tell_followers(self) -> None:
+        for one in self._followers.values():
+            waiting, one.waiting = one.waiting, None
+            if waiting is not None:
+                self._tell(*waiting)
+
+    def _is_over(self, wait: _Wait) -> bool:
+        followers = self._followers.values()
+        return all(one.revision >= wait.revision for one in followers if one.is_linked)
+
+    def _look_at_waits(self) -> None:
+        for wait in [one for one in self._waits if self._is_over(one)]:
+            self._end(wait)
+
+    def _end(self, wait: _Wait) -> None:
+        if wait.timer is not None:
+            wait.timer.cancel()
+        if wait in self._waits:
+            del self._waits[wait]
+            wait.done()
+
+
+def _refusal_of(topic: Topic, peer: str, name: str, body: Any) -> MagnetarError | None:
+    """Return why a topic may not be deleted, as another broker describes it; None: it may."""
+    if name == "error":
+        error = from_wire(body)
+        if isinstance(error, TopicNotFound):
+            return None  # It has not heard of it: nobody can have used it there.
+        return LogUnavailable(
+            f"{peer} does not say whether transactions are open on {topic.name!r}: ask again"
+            f" ({error})"
+        )
+    if body.topic_id != topic.topic_id:
+        return LogUnavailable(f"{peer} knows another topic {topic.name!r} yet: ask again")
+    for one in body.partitions:
+        pending = sum(
+            each.pending_txn_count or each.pending_ack_count for each in one.subscriptions
+        )
+        if one.open_txn_count or pending:
+            return ResourceInUse(
+                f"{one.open_txn_count} transactions are open on partition {one.partition} of"
+                f" {topic.name!r} at {peer}, and {pending} have acknowledged there: end them first"
+            )
+    return None

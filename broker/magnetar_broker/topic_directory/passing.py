@@ -1,0 +1,116 @@
+"""Passing on: a follower's commands about topics and incarnations, which the first broker decides.
+
+They are answered when the follower's own copy has what the first broker answered.
+Source: docs/design/0008-cluster.md, The directory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from magnetar_broker.environment import Environment
+from magnetar_broker.replies import Replies
+from magnetar_broker.topic_directory.follower import DirectoryFollower
+from magnetar_broker.topics.directory import Unheard
+from magnetar_broker.topics.topics import Topics
+from magnetar_core.errors import InvalidArgument, MagnetarError, TopicNotFound, from_wire
+from magnetar_core.server.commands import Handler, Reply
+from magnetar_core.transport.frames import detached
+from magnetar_core.wire import topic_pb2 as wire
+
+# Commands that wait until the first broker has said whether their topic is new; larger ones, and
+# those that come when so many wait, are to be sent again.
+WAITING_MAX = 1_000
+WAITING_BYTES_MAX = 64 << 10
+# Their clients send them again, in order; a later one must not come before an earlier one.
+_NEVER_WAITING = frozenset({"send", "publish"})
+
+
+class DirectoryPassing:
+    """Handlers of a follower."""
+
+    def __init__(
+        self, environment: Environment, topics: Topics, follower: DirectoryFollower
+    ) -> None:
+        self._topics = topics
+        self._follower = follower
+        self._replies = Replies(environment)
+        self._waiting_count = 0
+        self.handlers: Mapping[str, Handler] = {
+            "create_topic": self._pass_on,
+            "delete_topic": self._pass_on,
+            "take_incarnation": self._pass_on,
+            "follow_directory": self._refuse_follower,
+        }
+
+    def _refuse_follower(self, command: wire.CommandFollowDirectory, reply: Reply) -> None:
+        raise InvalidArgument("this is not the first broker: it keeps no directory to follow")
+
+    def _pass_on(self, command: Any, reply: Reply) -> None:
+        self._follower.ask(detached(command), lambda name, body: self._answered(name, body, reply))
+
+    def _answered(self, name: str, body: Any, reply: Reply) -> None:
+        refusal = from_wire(body) if name == "error" else None
+        if refusal is not None and refusal.retriable:
+            self._replies.refuse(refusal, reply)
+            return
+
+        def on_current(error: MagnetarError | None) -> None:
+            if refusal is not None:
+                # Whoever hears that a topic exists goes on to use it.
+                self._replies.refuse(refusal, reply)
+            elif error is not None:
+                self._replies.refuse(error, reply)
+            else:
+                self._replies.answer(reply, body)
+
+        self._follower.catch_up(on_current)
+
+    def patient(self, handlers: Mapping[str, Handler]) -> dict[str, Handler]:
+        """Return handlers that ask the first broker about what nobody has heard of here."""
+        return {name: self._patient(name, handler) for name, handler in handlers.items()}
+
+    def _patient(self, name: str, handler: Handler) -> Handler:
+        def handle(command: Any, reply: Reply) -> None:
+            try:
+                handler(command, reply)
+            except Unheard as error:
+                if (
+                    name in _NEVER_WAITING
+                    or self._waiting_count >= WAITING_MAX
+                    or command.ByteSize() > WAITING_BYTES_MAX
+                ):
+                    self._follower.hurry()
+                    if name in _NEVER_WAITING and self._denies(error):
+                        raise error.denial from None
+                    raise
+                self._wait(handler, command, reply)
+
+        return handle
+
+    def _denies(self, error: Unheard) -> bool:
+        """Return whether to deny without asking: sends by name alone would come again for ever."""
+        return isinstance(error.denial, TopicNotFound) and self._follower.is_current
+
+    def _wait(self, handler: Handler, command: Any, reply: Reply) -> None:
+        waiting = detached(command)
+        self._waiting_count += 1
+
+        def on_current(error: MagnetarError | None) -> None:
+            self._waiting_count -= 1
+            if error is not None:
+                self._replies.refuse(error, reply)
+            else:
+                self._replies.handle(again, waiting, reply)
+
+        def again(command: Any, reply: Reply) -> None:
+            self._topics.are_complete = True
+            try:
+                handler(command, reply)
+            except Unheard as error:
+                raise error.denial from None
+            finally:
+                self._topics.are_complete = False
+
+        self._follower.catch_up(on_current)

@@ -1,0 +1,480 @@
+"""Partition: its log, its sidecar transaction buffer, its producers and subscriptions.
+
+Every method decides and applies at once; its result may leave only when the group commit's position
+at that moment is durable.
+Source: PIP-31, Broker - Transaction Buffer; docs/architecture.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from magnetar_broker import keys
+from magnetar_broker.environment import Environment
+from magnetar_broker.log.entries import DataEntry, Entry, MarkerEntry, MarkerWriter
+from magnetar_broker.log.log_reader import LogReader
+from magnetar_broker.log.offset_set import Range
+from magnetar_broker.log.partition_log import PartitionLog
+from magnetar_broker.subscriptions.subscriptions import Subscriptions
+from magnetar_broker.transactions import index_rows
+from magnetar_broker.transactions.order import Order
+from magnetar_broker.transactions.producers import Producers
+from magnetar_broker.transactions.recent_messages import messages_of
+from magnetar_broker.transactions.transaction_index import (
+    End,
+    EndPlan,
+    KeptWriter,
+    TransactionIndex,
+    Writer,
+)
+from magnetar_broker.transactions.waiting_ends import AskedEnd, WaitingEnds
+from magnetar_core.access.grants import Rights
+from magnetar_core.errors import Gone, QuotaExceeded, ResourceInUse
+from magnetar_core.ids import MessageId, PartitionName, TxnID
+from magnetar_core.server.commands import CommandSession
+from magnetar_core.wire import common_pb2 as common
+from magnetar_core.wire import record_pb2 as records
+from magnetar_storage.store import WriteBatch, end_of_prefix
+
+# With more rows than this, a range deletion is used instead of single deletions.
+DELETES_BY_KEY_MAX = 4_096
+# How many batches of a writer a marker notes, so that retention deletes them by their keys.
+BATCH_STARTS_NOTED_MAX = 64
+
+
+class Accepted:
+    """Position of an accepted batch.
+
+    `message_id` is None for a repeat whose position is forgotten.
+    """
+
+    __slots__ = ("duplicate", "message_id")
+
+    def __init__(self, message_id: MessageId | None, *, duplicate: bool) -> None:
+        self.message_id = message_id
+        self.duplicate = duplicate
+
+
+class Partition:
+    """State of a partition."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        name: PartitionName,
+        row: records.PartitionRow,
+        take_subscription_id: Callable[[], int],
+        *,
+        ledger_id: int = 1,
+    ) -> None:
+        self.name = name
+        self.log = PartitionLog(
+            first_offset=row.first_offset,
+            end_offset=row.end_offset,
+            retained_bytes=row.retained_bytes,
+            tail_bytes_max=environment.config.tail_bytes_max,
+            skipped=[(one.first, one.last) for one in row.skipped],
+            ledger_id=ledger_id,
+            tails=environment.tails,
+            highest_stamp=row.highest_stamp,
+            last_append_time_ms=row.last_append_time_ms,
+        )
+        self.reader = LogReader(environment.store, self.log, name)
+        self.producers = Producers()
+        self.index: TransactionIndex = environment.new_index(name)
+        self.waiting_ends = WaitingEnds()
+        self.order = Order(self.index, lambda call: environment.spawn(_in_another_turn(call)))
+        self.subscriptions = Subscriptions(
+            environment, name, self.log, self.reader, take_subscription_id
+        )
+        # Whether the sidecar txnlog was ever used: until then it does not exist.
+        self.has_txnlog = row.has_txnlog
+        self.deleted = False
+        self._environment = environment
+        self._prefix = keys.partition(name.topic_id, name.partition)
+
+    @property
+    def ledger_id(self) -> int:
+        """The ledger id of the log."""
+        return self.log.ledger_id
+
+    # Sends
+
+    def send(self, producer_id: int, sequence_id: int, count: int, batch: bytes) -> Accepted:
+        """Append a plain batch.
+
+        Raises:
+            SequenceGap: as check_sequence.
+            InvalidArgument: as check_sequence.
+            DiskFull: the disk's reserve is reached; a repeat is still recognised.
+        """
+        if self.producers.check(producer_id, sequence_id, count):
+            entry_id = self.producers.entry_of(producer_id, sequence_id)
+            place = None if entry_id is None else self._message_id(entry_id)
+            return Accepted(place, duplicate=True)
+        self._environment.disk_reserve.check()
+        now_ms = self._environment.clock.wall_ms()
+        append_time_ms = self.log.next_append_time_ms(now_ms)
+        entry = DataEntry(self.log.end_offset, count, append_time_ms, batch)
+        self.producers.accept(
+            producer_id,
+            sequence_id,
+            count,
+            entry.entry_id,
+            now_ms=now_ms,
+            run_time_ms=self._environment.run_time.now_ms(),
+        )
+        self._append(entry)
+        return Accepted(self._message_id(entry.entry_id), duplicate=False)
+
+    def send_in(
+        self,
+        txn_id: TxnID,
+        producer_id: int,
+        sequence_id: int,
+        count: int,
+        batch: bytes,
+        *,
+        follows: Sequence[TxnID],
+        session: CommandSession | None,
+        origin: str,
+        rights: Rights | None = None,
+        producer_epoch: int,
+    ) -> Accepted:
+        """Store a batch of an open transaction in the sidecar txnlog.
+
+        Args:
+            session: the conversation that sent it; None: a unary call.
+            origin: the client's machine.
+            rights: of the client, if there is access control; they have its quota.
+            producer_epoch: epoch of the transactional producer; NO_EPOCH without one.
+        Raises:
+            InvalidTxnState: as TransactionIndex.check_write.
+            SequenceGap: as TransactionIndex.check_write.
+            InvalidArgument: as Order.to_follow.
+            QuotaExceeded: too many transactions, writers, or bytes in open transactions.
+            DiskFull: as send.
+        """
+        config = self._environment.config
+        place = MessageId(0, 0, sequence_id, self.name.partition)
+        if self.index.check_write(
+            txn_id, producer_id, sequence_id, count, writers_max=config.txn_writers_max
+        ):
+            return Accepted(place, duplicate=True)
+        self._environment.disk_reserve.check()
+        open_count = len(self.index.open) + len(self.order.passing)
+        if txn_id not in self.index.open and open_count >= config.open_txns_max:
+            raise QuotaExceeded(f"{config.open_txns_max} transactions are open on {self.name}")
+        followed = self.order.to_follow(txn_id, producer_id, follows)
+        open_bytes = self._environment.open_bytes
+        limit = rights.quotas.open_txn_bytes_max if rights is not None else 0
+        if rights is not None and limit:
+            account = open_bytes.account_of_principal(rights.principal)
+            open_bytes.check_principal(account, len(batch), limit)
+        else:
+            account = open_bytes.account(session, origin)
+            open_bytes.check(account, len(batch))
+        now_ms = self._environment.clock.wall_ms()
+        writer, is_new = self.index.record_write(
+            txn_id,
+            producer_id,
+            count,
+            follows=followed,
+            now_ms=now_ms,
+            start_offset=self.log.end_offset,
+            producer_epoch=producer_epoch,
+        )
+        if not writer.stored_bytes:
+            writer.account = account
+        self._environment.recent_messages.keep(writer, batch)
+        writer.stored_bytes += len(batch)
+        open_bytes.take(writer.account, len(batch))
+        if not self.has_txnlog:
+            self.has_txnlog = True
+            self._environment.defer_rows(self)
+        rows = self._environment.commits.batch
+        rows.put(keys.TXNLOG, keys.txnlog(self._prefix, txn_id, writer.ordinal, sequence_id), batch)
+        key = self._index_key(txn_id)
+        if is_new:
+            index_rows.put_open(rows, key, self.index.open[txn_id])
+            self._environment.metrics.open_txns.inc()
+        index_rows.put_writer(rows, key, writer)
+        return Accepted(place, duplicate=False)
+
+    # Ends
+
+    def end(self, asked: AskedEnd) -> None:
+        """End a transaction, as CommandEndTxnOnPartition asks; calls done() when applied.
+
+        A commit may wait for other transactions first (rule k).
+
+        Raises:
+            InvalidTxnState: as TransactionIndex.plan_end.
+            TxnIncomplete: as TransactionIndex.plan_end.
+        """
+        end = asked.end
+        plan = self.index.plan_end(end)
+        if plan.already_ended:
+            asked.done()
+            return
+        awaited = self.order.awaited(plan)
+        if awaited is not None:
+            if self.waiting_ends.add(asked):
+                self.order.park(awaited, partial(self._end_again, end.txn_id))
+            return
+        # A single batch: there is no moment between the marker and COMMITTED.
+        rows = self._environment.commits.batch
+        marker = self._marker(end, plan) if plan.total else None
+        if marker is not None:
+            self._append(marker)
+        for one in plan.writers:
+            self._environment.recent_messages.drop(one.writer)
+            self._delete_batches(rows, end.txn_id, one.writer, from_index=one.kept)
+            self._environment.open_bytes.give_back(one.writer.account, one.writer.stored_bytes)
+        if plan.transaction is not None:
+            self._environment.metrics.open_txns.dec()
+        index_rows.put_ended(
+            rows,
+            self._index_key(end.txn_id),
+            self.index.record_end(end, self.order.ended(end, plan.transaction)),
+            plan.transaction,
+            marker_entry_id=marker.entry_id if marker is not None else None,
+        )
+        asked.done()
+        self.order.run()
+
+    def _end_again(self, txn_id: TxnID) -> None:
+        """Try a waiting commit again: a transaction that it waited for is settled."""
+        for asked in self.waiting_ends.take(txn_id):
+            try:
+                self.end(asked)
+            except Exception as error:
+                asked.failed(error)
+
+    def _marker(self, end: End, plan: EndPlan) -> MarkerEntry:
+        """Build the log's next entry: the marker of the messages that a commit keeps."""
+        kept = [one for one in plan.writers if one.kept]
+        return MarkerEntry(
+            self.log.end_offset,
+            plan.total,
+            self.log.next_append_time_ms(self._environment.clock.wall_ms()),
+            end.txn_id,
+            tuple(_marker_writer(one) for one in kept),
+            sum(one.writer.stored_bytes for one in kept),
+            messages_of(kept),
+            end.stamp,
+        )
+
+    def _delete_batches(
+        self, batch: WriteBatch, txn_id: TxnID, writer: Writer, *, from_index: int
+    ) -> None:
+        def key(index: int) -> bytes:
+            return keys.txnlog(self._prefix, txn_id, writer.ordinal, index)
+
+        doomed = [start for start in writer.batch_starts if start >= from_index]
+        if not writer.are_starts_known:
+            batch.delete_range(keys.TXNLOG, key(from_index), key(writer.next_index))
+        elif len(doomed) > DELETES_BY_KEY_MAX:
+            batch.delete_range(keys.TXNLOG, key(doomed[0]), key(doomed[-1] + 1))
+        else:
+            for start in doomed:
+                batch.delete(keys.TXNLOG, key(start))
+
+    # Retention and deletion
+
+    def refuse_deletion(self) -> None:
+        """Check that the partition may be deleted.
+
+        Raises:
+            ResourceInUse: transactions are open, or acks are pending.
+        """
+        if self.index.open:
+            raise ResourceInUse(
+                f"{len(self.index.open)} transactions are open on {self.name}: end them first",
+                open_txns=" ".join(str(txn_id) for txn_id in list(self.index.open)[:100]),
+            )
+        for subscription in self.subscriptions:
+            subscription.refuse_deletion()
+
+    def delete(self) -> None:
+        """Delete every row; what is open is aborted, and its coordinator will hear Gone."""
+        self.deleted = True
+        for asked in self.waiting_ends.take_all():
+            asked.failed(Gone(f"{self.name} was deleted"))
+        for txn_id in list(self.index.open):
+            # Nothing is remembered of it: the partition's index goes, too.
+            self.end(AskedEnd(End.dropping(txn_id), None, 0, _nothing, _fail))
+        self.log.forget_tail()
+        batch = self._environment.commits.batch
+        self.subscriptions.delete_all()
+        end_of_rows = end_of_prefix(self._prefix)
+        for family in (keys.LOG, keys.TXNLOG, keys.PRODUCERS):
+            batch.delete_range(family, self._prefix, end_of_rows)
+        batch.delete(keys.PARTITIONS, self._prefix)
+        for txn_id in self.index.ended:
+            batch.delete(keys.TXNINDEX, self._index_key(txn_id))
+        self._environment.deferred_rows.pop(self, None)
+
+    def delete_rows(self) -> None:
+        """Delete the rows that a lost partition of this name has left.
+
+        Rows of the index stay: they are not ordered by partition.
+        """
+        batch = self._environment.commits.batch
+        end_of_rows = end_of_prefix(self._prefix)
+        for family in keys.PARTITION_FAMILIES:
+            batch.delete_range(family, self._prefix, end_of_rows)
+
+    def trim(self, entries: list[Entry]) -> None:
+        """Remove the log's first entries, with the transactions behind their markers."""
+        batch = self._environment.commits.batch
+        for entry in entries:
+            batch.delete(
+                keys.LOG,
+                keys.in_partition(self.name.topic_id, self.name.partition, entry.entry_id),
+            )
+            if isinstance(entry, MarkerEntry):
+                self._delete_messages(batch, entry)
+        self.log.trim(entries[-1].end, sum(entry.retained_bytes for entry in entries))
+        for subscription in self.subscriptions:
+            subscription.trimmed(self.log.first_offset)
+        self._environment.defer_rows(self)
+
+    def trim_skipped(self, first_offset: int) -> None:
+        """Remove a range that was given up from the front of the log, up to an offset.
+
+        The messages of an unreadable marker stay in the sidecar: nobody knows which they are.
+        """
+        batch = self._environment.commits.batch
+        place = self.name.topic_id, self.name.partition
+        batch.delete_range(
+            keys.LOG,
+            keys.in_partition(*place, self.log.first_offset),
+            keys.in_partition(*place, first_offset),
+        )
+        self.log.trim(first_offset, 0)
+        for subscription in self.subscriptions:
+            subscription.trimmed(first_offset)
+        self._environment.defer_rows(self)
+
+    def skip_damaged(self, ranges: list[Range]) -> None:
+        """Let readers and consumers continue after unreadable ranges."""
+        self.log.skip(ranges)
+        self._environment.defer_rows(self)
+        for subscription in self.subscriptions:
+            subscription.delivery.wake()
+
+    def _delete_messages(self, batch: WriteBatch, marker: MarkerEntry) -> None:
+        """Delete a transaction's messages, by their keys if the marker notes them.
+
+        A range deletion would slow down every read.
+        """
+        if all(writer.batch_starts for writer in marker.writers):
+            for writer in marker.writers:
+                for start in writer.batch_starts:
+                    key = keys.txnlog(self._prefix, marker.txn_id, writer.ordinal, start)
+                    batch.delete(keys.TXNLOG, key)
+            return
+        prefix = self._prefix + marker.txn_id.to_bytes()
+        batch.delete_range(keys.TXNLOG, prefix, end_of_prefix(prefix))
+
+    @property
+    def lowest_needed_offset(self) -> int:
+        """Return the offset below which every subscription has acknowledged all messages."""
+        floors = [one.cursor.floor for one in self.subscriptions]
+        return min(floors, default=self.log.durable_end)
+
+    def forget_covered(self) -> None:
+        """Drop from the index the transactions that watermarks cover."""
+        batch = self._environment.commits.batch
+        for txn_id in self.index.forget_covered(self.order.passing):
+            batch.delete(keys.TXNINDEX, self._index_key(txn_id))
+        self.subscriptions.forget_covered()
+
+    def write_new_rows(self) -> None:
+        """Write the rows of a partition that was just created."""
+        self._environment.defer_rows(self)
+
+    def write_deferred_rows(self, batch: WriteBatch) -> None:
+        """Write rows that change with every batch, once per group."""
+        row = records.PartitionRow(
+            first_offset=self.log.first_offset,
+            end_offset=self.log.end_offset,
+            retained_bytes=max(0, self.log.retained_bytes),
+            has_txnlog=self.has_txnlog,
+            highest_stamp=self.log.highest_stamp,
+            last_append_time_ms=self.log.last_append_time_ms,
+            skipped=[
+                common.OffsetRange(first=first, last=last) for first, last in self.log.skipped
+            ],
+        )
+        batch.put(keys.PARTITIONS, self._prefix, row.SerializeToString())
+        for producer_id in self.producers.dirty:
+            producer = self.producers.get(producer_id)
+            assert producer is not None
+            sequence_id, entry_id = producer.recent[-1]
+            producer_row = records.ProducerRow(
+                next_sequence_id=producer.next_sequence_id,
+                last_time_ms=producer.last_time_ms,
+                last_sequence_id=sequence_id,
+                last_entry_id=entry_id,
+                last_run_time_ms=producer.last_run_time_ms,
+            )
+            key = keys.in_partition(self.name.topic_id, self.name.partition, producer_id)
+            batch.put(keys.PRODUCERS, key, producer_row.SerializeToString())
+        self.producers.dirty.clear()
+
+    def forget_idle_producers(self, before_run_time_ms: int) -> None:
+        """Forget producers whose last batch is older than a run time."""
+        batch = self._environment.commits.batch
+        for producer_id in self.producers.idle_since(before_run_time_ms):
+            self.producers.forget(producer_id)
+            key = keys.in_partition(self.name.topic_id, self.name.partition, producer_id)
+            batch.delete(keys.PRODUCERS, key)
+
+    def _append(self, entry: Entry) -> None:
+        self._environment.commits.batch.put(
+            keys.LOG,
+            keys.in_partition(self.name.topic_id, self.name.partition, entry.entry_id),
+            entry.to_bytes(),
+        )
+        self.log.append(entry)
+        self._environment.defer_rows(self)
+        end = entry.end
+        self._environment.when_written(lambda: self._advance(end))
+
+    def _advance(self, written_end: int) -> None:
+        self.log.advance(written_end)
+        for subscription in self.subscriptions:
+            subscription.delivery.wake()
+
+    def _message_id(self, entry_id: int) -> MessageId:
+        return MessageId(self.ledger_id, entry_id, 0, self.name.partition)
+
+    def _index_key(self, txn_id: TxnID) -> bytes:
+        return keys.txnindex(txn_id, self.name.topic_id, self.name.partition)
+
+
+def _nothing() -> None:
+    return
+
+
+def _fail(error: Exception) -> None:
+    raise error
+
+
+async def _in_another_turn(call: Callable[[], None]) -> None:
+    await asyncio.sleep(0)
+    call()
+
+
+def _marker_writer(one: KeptWriter) -> MarkerWriter:
+    writer, kept = one.writer, one.kept
+    starts = writer.batch_starts
+    noted: tuple[int, ...] = ()
+    if writer.are_starts_known and len(starts) <= BATCH_STARTS_NOTED_MAX:
+        whole = kept == writer.next_index
+        noted = tuple(starts) if whole else tuple([start for start in starts if start < kept])
+    return MarkerWriter(writer.ordinal, writer.writer_id, kept, noted)

@@ -1,0 +1,1 @@
+"""Transactions at a participant: which are open or have ended, and in which order they come."""

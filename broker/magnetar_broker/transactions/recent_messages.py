@@ -1,0 +1,84 @@
+"""Messages of small transactions, in memory until they end and then with their marker in the tail.
+
+A consumer at the tail then gets a transaction's messages without a read of the store, as it gets
+plain messages. Larger transactions, and those from before a restart, are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from magnetar_broker.budgets.tails import Tails
+    from magnetar_broker.transactions.transaction_index import KeptWriter, Writer
+
+# Of a writer in a transaction. A larger part is read with few scans, whatever they cost each.
+WRITER_BYTES_MAX: Final = 64 << 10
+# Of the memory for tails, as much as that is now, what messages of open transactions may take.
+SHARE: Final = 4
+
+
+class Messages(NamedTuple):
+    """Batches of a transaction: for each writer of its marker, first indexes and batches."""
+
+    of_writers: tuple[tuple[tuple[int, bytes], ...], ...]
+
+    @property
+    def byte_count(self) -> int:
+        """Bytes of all batches."""
+        return sum(len(batch) for writer in self.of_writers for _, batch in writer)
+
+
+class RecentMessages:
+    """Batches of open transactions in memory.
+
+    Args:
+        tails: beyond a share of their limit, the messages of further transactions are not kept.
+    """
+
+    def __init__(self, tails: Tails) -> None:
+        self._tails = tails
+        self.byte_count = 0
+
+    def check(self, writers: Iterable[Writer]) -> None:
+        """Check the invariants.
+
+        Args:
+            writers: all writers of open transactions.
+        """
+        kept = [writer for writer in writers if writer.recent is not None]
+        assert self.byte_count == sum(len(one) for writer in kept for one in writer.recent or ())
+        assert all(len(one.recent or ()) == len(one.batch_starts) for one in kept)
+
+    def keep(self, writer: Writer, batch: bytes) -> None:
+        """Keep the batch that the writer has just added, if all before it were kept."""
+        is_first = len(writer.batch_starts) == 1
+        if is_first and writer.recent is None:
+            writer.recent = []
+        if writer.recent is None:
+            return
+        size = len(batch)
+        is_small = writer.stored_bytes + size <= WRITER_BYTES_MAX
+        if is_small and self.byte_count + size <= self._tails.bytes_max // SHARE:
+            writer.recent.append(batch)
+            self.byte_count += size
+        else:
+            self.drop(writer)
+
+    def drop(self, writer: Writer) -> None:
+        """Forget a writer's batches: it has grown, or its transaction has ended."""
+        if writer.recent is not None:
+            self.byte_count -= sum(map(len, writer.recent))
+            writer.recent = None
+
+
+def messages_of(kept: Sequence[KeptWriter]) -> Messages | None:
+    """Return the messages that a commit keeps; None: not all of them are in memory."""
+    of_writers: list[tuple[tuple[int, bytes], ...]] = []
+    for writer, count in kept:
+        if writer.recent is None:
+            return None
+        batches = zip(writer.batch_starts, writer.recent, strict=True)
+        of_writers.append(tuple(one for one in batches if one[0] < count))
+    return Messages(tuple(of_writers))

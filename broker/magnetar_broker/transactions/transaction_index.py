@@ -1,0 +1,330 @@
+r"""Transaction index of a participant, a partition or a subscription: open and ended transactions.
+
+Both kinds keep the same books. A writer is a producer with its messages, or a consumer with its ack
+commands; either numbers its writes from 0 without gaps, so that a count says which writes are
+meant. All rules about what an end may do are here; its effect on messages or acks is elsewhere.
+Pure.
+
+    (unknown) --write--> OPEN --end--> COMMITTED or ABORTED --covered--> (forgotten)
+        \_________________end__________________/
+
+Source: PIP-31, Broker - Transaction Buffer, Transaction Index; docs/protocol/rules.md, rules c to
+h.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+from magnetar_broker.budgets.open_bytes import Account
+from magnetar_broker.transactions.producers import check_sequence
+from magnetar_core.cuts.hybrid_clock import NO_STAMP
+from magnetar_core.errors import InvalidTxnState, QuotaExceeded, TxnIncomplete
+from magnetar_core.ids import MemberName, TxnID
+from magnetar_core.selections import digest_of_selection
+
+NO_EPOCH = -1
+NO_MEMBER = MemberName("")
+
+
+class Outcome(Enum):
+    """Outcome of a transaction."""
+
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+
+
+@dataclass(slots=True)
+class Writer:
+    """A producer's or consumer's part of an open transaction."""
+
+    ordinal: int
+    writer_id: int
+    next_index: int = 0
+    # Transactions that its producer had ended before, and that are not settled here (rule k).
+    follows: tuple[TxnID, ...] = ()
+    # Index of the first message of each batch, which is in its row's key.
+    batch_starts: list[int] = field(default_factory=list)
+    # False if recovery could not read some of them.
+    are_starts_known: bool = True
+    stored_bytes: int = 0
+    # Its batches, while they are few and in memory: see recent_messages.
+    recent: list[bytes] | None = None
+    # The account that counts their bytes.
+    account: Account = field(default_factory=Account)
+
+
+@dataclass(slots=True)
+class OpenTransaction:
+    """A transaction that has written here and has not ended."""
+
+    txn_id: TxnID
+    start_time_ms: int
+    # The partition's end at its first write here, by which an administrator identifies the
+    # transaction.
+    start_offset: int = 0
+    # Epoch of its transactional producer; -1: none.
+    producer_epoch: int = NO_EPOCH
+    # On a group's partition: the member that acknowledged first.
+    member: MemberName = NO_MEMBER
+    writers: dict[int, Writer] = field(default_factory=dict)
+
+
+class EndedTransaction(NamedTuple):
+    """Kept until the coordinator's watermark covers it, so that late-comers are refused."""
+
+    outcome: Outcome
+    selection_digest: bytes = b""
+    # Transactions that it followed and that were not settled when it ended (rule k).
+    follows: tuple[TxnID, ...] = ()
+    # Of a commit.
+    stamp: int = NO_STAMP
+
+
+class End(NamedTuple):
+    """What a coordinator asks of a participant."""
+
+    txn_id: TxnID
+    outcome: Outcome
+    # Confirmed writes by writer id; None: not checked.
+    counts: Mapping[int, int] | None = None
+    # The writers whose writes count; None: all.
+    selection: frozenset[int] | None = None
+    loss_accepted: bool = False
+    # For an administrator's abort: the start offset and producer epoch that the transaction must
+    # have here.
+    hanging: tuple[int, int] | None = None
+    # The partition or subscription is being deleted: nothing of the end is remembered.
+    is_dropped: bool = False
+    # Of a commit.
+    stamp: int = NO_STAMP
+
+    @classmethod
+    def dropping(cls, txn_id: TxnID) -> End:
+        """Return the abort of a transaction of which nothing is remembered."""
+        return cls(txn_id=txn_id, outcome=Outcome.ABORTED, is_dropped=True)
+
+    @property
+    def selection_digest(self) -> bytes:
+        """The digest of the selection."""
+        return digest_of_selection(self.selection)
+
+
+class KeptWriter(NamedTuple):
+    """A writer and how much of it a commit keeps; 0: all of it is discarded."""
+
+    writer: Writer
+    kept: int
+
+
+class EndPlan(NamedTuple):
+    """What an end will do. `already_ended`: nothing."""
+
+    already_ended: bool
+    transaction: OpenTransaction | None = None
+    writers: tuple[KeptWriter, ...] = ()
+
+    @property
+    def total(self) -> int:
+        """How many writes are kept."""
+        return sum(kept.kept for kept in self.writers)
+
+
+class TransactionIndex:
+    """Transactions of a participant.
+
+    Args:
+        covers: whether the coordinator's watermark covers a TxnID.
+        is_superseded: whether a TxnID belongs to an abandoned incarnation of its coordinator.
+        check_issued: raises TxnNotFound or LogUnavailable unless the TxnID is issued.
+        on_opened: called when a transaction begins to write here.
+        on_closed: called when it ends here.
+    """
+
+    def __init__(
+        self,
+        covers: Callable[[TxnID], bool],
+        is_superseded: Callable[[TxnID], bool],
+        check_issued: Callable[[TxnID], None],
+        *,
+        on_opened: Callable[[TxnID], None],
+        on_closed: Callable[[TxnID], None],
+    ) -> None:
+        self._covers = covers
+        self._is_superseded = is_superseded
+        self._check_issued = check_issued
+        self._on_opened = on_opened
+        self._on_closed = on_closed
+        self.open: dict[TxnID, OpenTransaction] = {}
+        self.ended: dict[TxnID, EndedTransaction] = {}
+
+    def check(self) -> None:
+        """Check the invariants."""
+        assert not self.open.keys() & self.ended.keys()
+        for transaction in self.open.values():
+            ordinals = [writer.ordinal for writer in transaction.writers.values()]
+            assert ordinals == list(range(len(ordinals)))
+
+    def check_write(
+        self, txn_id: TxnID, writer_id: int, sequence_id: int, count: int, *, writers_max: int
+    ) -> bool:
+        """Return whether a write is a repeat.
+
+        Raises:
+            InvalidTxnState: the transaction has ended, here or for its coordinator.
+            TxnNotFound: no coordinator has issued the TxnID.
+            LogUnavailable: its coordinator has not announced the TxnID yet.
+            SequenceGap: as check_sequence.
+            InvalidArgument: as check_sequence.
+            QuotaExceeded: too many writers in a transaction.
+        """
+        # A transaction that is still open here takes no more writes once its coordinator has ended
+        # it.
+        if txn_id in self.ended or self._covers(txn_id):
+            raise InvalidTxnState(f"transaction {txn_id} has ended: begin another one")
+        if self._is_superseded(txn_id):
+            raise InvalidTxnState(
+                f"transaction {txn_id} is of a coordinator's store that was replaced"
+            )
+        transaction = self.open.get(txn_id)
+        if transaction is None:
+            self._check_issued(txn_id)
+            return check_sequence(0, sequence_id, count)
+        writer = transaction.writers.get(writer_id)
+        if writer is None:
+            if len(transaction.writers) >= writers_max:
+                raise QuotaExceeded(
+                    f"a transaction may have {writers_max} writers at a participant"
+                )
+            return check_sequence(0, sequence_id, count)
+        return check_sequence(writer.next_index, sequence_id, count)
+
+    def record_write(
+        self,
+        txn_id: TxnID,
+        writer_id: int,
+        count: int,
+        *,
+        follows: tuple[TxnID, ...] = (),
+        now_ms: int,
+        start_offset: int = 0,
+        producer_epoch: int = NO_EPOCH,
+        member: MemberName = NO_MEMBER,
+    ) -> tuple[Writer, bool]:
+        """Count a write that check_write has accepted.
+
+        Returns:
+            The writer, and whether the transaction is new here.
+        """
+        transaction = self.open.get(txn_id)
+        is_new = transaction is None
+        if transaction is None:
+            transaction = OpenTransaction(txn_id, now_ms, start_offset, producer_epoch, member)
+            self.restore_open(transaction)
+        writer = transaction.writers.get(writer_id)
+        if writer is None:
+            writer = Writer(len(transaction.writers), writer_id, follows=follows)
+            transaction.writers[writer_id] = writer
+        writer.batch_starts.append(writer.next_index)
+        writer.next_index += count
+        return writer, is_new
+
+    def restore_open(self, transaction: OpenTransaction) -> None:
+        """Restore an open transaction."""
+        self.open[transaction.txn_id] = transaction
+        self._on_opened(transaction.txn_id)
+
+    def plan_end(self, end: End) -> EndPlan:
+        """Compare an end with the writes here, and return its effect. Changes nothing.
+
+        Raises:
+            InvalidTxnState: another outcome is recorded here, or an administrator means another
+                transaction.
+            TxnIncomplete: fewer writes are here than were confirmed to the client.
+        """
+        if end.hanging is not None:
+            self._check_hanging(end.txn_id, end.hanging)
+        ended = self.ended.get(end.txn_id)
+        if ended is not None:
+            same_selection = (
+                end.outcome is Outcome.ABORTED
+                or end.selection is None
+                or ended.selection_digest == end.selection_digest
+            )
+            if ended.outcome is not end.outcome or not same_selection:
+                raise InvalidTxnState(f"transaction {end.txn_id} was {ended.outcome.value} here")
+            return EndPlan(already_ended=True)
+        transaction = self.open.get(end.txn_id)
+        if transaction is None and self._covers(end.txn_id):
+            return EndPlan(already_ended=True)
+        writers = transaction.writers if transaction is not None else {}
+        if end.outcome is Outcome.ABORTED:
+            discarded = tuple(KeptWriter(writer, 0) for writer in writers.values())
+            return EndPlan(False, transaction, discarded)
+        if not end.loss_accepted:
+            self._check_complete(end, writers)
+        kept = tuple(KeptWriter(writer, _kept(end, writer)) for writer in writers.values())
+        return EndPlan(False, transaction, kept)
+
+    def record_end(self, end: End, follows: tuple[TxnID, ...] = ()) -> EndedTransaction | None:
+        """Note that a transaction has ended as planned.
+
+        Args:
+            follows: the transactions that it passes on (rule k).
+        Returns:
+            The ended transaction; None: nothing is remembered.
+        """
+        if self.open.pop(end.txn_id, None) is not None:
+            self._on_closed(end.txn_id)
+        if end.is_dropped:
+            return None
+        ended = EndedTransaction(end.outcome, end.selection_digest, follows, end.stamp)
+        self.ended[end.txn_id] = ended
+        return ended
+
+    def forget_covered(self, but: Collection[TxnID] = ()) -> list[TxnID]:
+        """Drop the transactions that the watermark covers, and return them."""
+        forgotten = [one for one in self.ended if self._covers(one) and one not in but]
+        for txn_id in forgotten:
+            del self.ended[txn_id]
+        return forgotten
+
+    def _check_hanging(self, txn_id: TxnID, hanging: tuple[int, int]) -> None:
+        transaction = self.open.get(txn_id)
+        if transaction is None:
+            raise InvalidTxnState(f"transaction {txn_id} is not open here")
+        found = (transaction.start_offset, transaction.producer_epoch)
+        if found != hanging:
+            raise InvalidTxnState(
+                f"transaction {txn_id} began here at offset {found[0]} with producer epoch"
+                f" {found[1]}, not at {hanging[0]} with {hanging[1]}: describe the producers again",
+                start_offset=found[0],
+                producer_epoch=found[1],
+            )
+
+    @staticmethod
+    def _check_complete(end: End, writers: Mapping[int, Writer]) -> None:
+        for writer_id, confirmed in (end.counts or {}).items():
+            if end.selection is not None and writer_id not in end.selection:
+                continue
+            writer = writers.get(writer_id)
+            present = writer.next_index if writer is not None else 0
+            if present < confirmed:
+                raise TxnIncomplete(
+                    f"transaction {end.txn_id}: writer {writer_id} had {confirmed} confirmed,"
+                    f" {present} are here; an administrator must accept the loss",
+                    writer_id=writer_id,
+                    confirmed=confirmed,
+                    present=present,
+                )
+
+
+def _kept(end: End, writer: Writer) -> int:
+    if end.selection is not None and writer.writer_id not in end.selection:
+        return 0
+    if end.counts is None:
+        return writer.next_index
+    return min(end.counts.get(writer.writer_id, 0), writer.next_index)

@@ -1,0 +1,1 @@
+"""Commands of clients and administrators: parsed, handled and answered."""

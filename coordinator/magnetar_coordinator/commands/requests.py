@@ -1,0 +1,148 @@
+"""Parsing of commands from the wire. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from magnetar_coordinator.metadata.named_sequences import NamedSequence
+from magnetar_coordinator.metadata.records import writer_counts
+from magnetar_coordinator.metadata.transaction import Counts, Participant, TxnAction, WriterCounts
+from magnetar_coordinator.metadata.transactional_id import InitCall, Pair
+from magnetar_coordinator.transactions.decision import EndTxnRequest
+from magnetar_core.errors import InvalidArgument
+from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
+from magnetar_core.wire import common_pb2 as common
+from magnetar_core.wire import transaction_pb2 as pb
+
+FINGERPRINT_CHARACTERS_MAX = 255
+
+
+def txn_id_of(request: Any) -> TxnID:
+    """Return a request's TxnID.
+
+    Raises:
+        InvalidArgument: it is missing.
+    """
+    if not request.HasField("txn_id"):
+        raise InvalidArgument("txn_id is missing")
+    return TxnID.from_wire(request.txn_id)
+
+
+def partitions_of(wire: Iterable[common.Partition]) -> list[PartitionName]:
+    """Return the partitions that a request names.
+
+    Raises:
+        InvalidArgument: a partition has no topic.
+    """
+    names = [PartitionName.from_wire(one) for one in wire]
+    for name in names:
+        if not name.topic:
+            raise InvalidArgument("a partition has no topic")
+    return names
+
+
+def subscriptions_of(wire: Iterable[common.Subscription]) -> list[SubscriptionName]:
+    """Return the subscriptions that a request names.
+
+    Raises:
+        InvalidArgument: a subscription has no topic or no name.
+    """
+    names = [SubscriptionName.from_wire(one) for one in wire]
+    for name in names:
+        if not name.topic or not name.subscription:
+            raise InvalidArgument("a subscription has no topic or no name")
+    return names
+
+
+def action_of(request: pb.CommandEndTxn) -> TxnAction:
+    """Return the action of a request: COMMIT or ABORT.
+
+    Raises:
+        InvalidArgument: the action is unknown.
+    """
+    try:
+        return TxnAction(request.txn_action)
+    except ValueError as error:
+        raise InvalidArgument(f"unknown action {request.txn_action}") from error
+
+
+def end_of(request: pb.CommandEndTxn, txn_id: TxnID | None = None) -> EndTxnRequest:
+    """Parse CommandEndTxn.
+
+    Args:
+        txn_id: the transaction to end, whatever the request says: that of the identity that it
+            shows. None: the transaction that the request names.
+    Raises:
+        InvalidArgument: the action is unknown, or a participant is counted twice.
+    """
+    identity_shown = txn_id is not None
+    action = action_of(request)
+    if txn_id is None:
+        txn_id = txn_id_of(request)
+    counts = _counts(request) if request.counts_given else None
+    selection = tuple(request.selected_writer_ids) if request.selection_given else None
+    _check_fingerprint(request.fingerprint)
+    return EndTxnRequest(
+        txn_id,
+        action,
+        counts,
+        selection,
+        request.fingerprint,
+        identity_shown,
+        request.seen_stamp,
+    )
+
+
+def _counts(request: pb.CommandEndTxn) -> Counts:
+    counts: dict[Participant, WriterCounts] = {}
+    for partition in request.partition_counts:
+        name = PartitionName.from_wire(partition.partition)
+        counts[name] = writer_counts(partition.producers)
+    for subscription in request.subscription_counts:
+        cursor = SubscriptionName.from_wire(subscription.subscription)
+        counts[cursor] = writer_counts(subscription.consumers)
+    if len(counts) != len(request.partition_counts) + len(request.subscription_counts):
+        raise InvalidArgument("a participant is counted twice")
+    return counts
+
+
+def init_call_of(request: pb.CommandInitProducer) -> InitCall:
+    """Parse CommandInitProducer.
+
+    Raises:
+        InvalidArgument: half of a pair is missing.
+    """
+    if request.HasField("producer_id") is not request.HasField("producer_epoch"):
+        raise InvalidArgument("producer_id and producer_epoch belong together")
+    if not request.HasField("producer_id"):
+        return InitCall(request.call_token)
+    return InitCall(request.call_token, Pair(request.producer_id, request.producer_epoch))
+
+
+def pair_of(wire: common.ProducerIdentity) -> Pair:
+    """Return the producer id and epoch of an identity."""
+    return Pair(wire.producer_id, wire.producer_epoch)
+
+
+def named_sequence_of(wire: pb.NamedSequence) -> NamedSequence:
+    """Parse a named sequence.
+
+    Raises:
+        InvalidArgument: the fingerprint is malformed.
+    """
+    _check_fingerprint(wire.fingerprint)
+    return NamedSequence(wire.name, wire.sequence, wire.run_token, wire.fingerprint)
+
+
+def _check_fingerprint(text: str) -> None:
+    """Check a fingerprint; empty: none is known.
+
+    Raises:
+        InvalidArgument: it is malformed.
+    """
+    if len(text) > FINGERPRINT_CHARACTERS_MAX or not text.isprintable():
+        raise InvalidArgument(
+            f"{text[:FINGERPRINT_CHARACTERS_MAX]!r} is no fingerprint: at most"
+            f" {FINGERPRINT_CHARACTERS_MAX} printable characters; take a digest of what is longer"
+        )

@@ -1,0 +1,1 @@
+"""Ends of transactions at their participants: links to brokers, end commands, watermarks."""

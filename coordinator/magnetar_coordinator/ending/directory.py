@@ -1,0 +1,49 @@
+"""Directory that finds the broker of a participant. Pure.
+
+The name of a partition says in which shard it lies, and the position in the list says which broker
+keeps that shard: no broker is asked, and a recovered COMMITTING transaction goes on at once.
+Source: docs/design/0008-cluster.md, Placement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from magnetar_coordinator.metadata.transaction import Participant
+from magnetar_core.errors import InvalidArgument
+from magnetar_core.membership.placement import shard_of
+
+
+class BrokerDirectory:
+    """Brokers of the cluster, in the order of their shards."""
+
+    def __init__(self, addresses: Iterable[str]) -> None:
+        self._addresses = tuple(addresses)
+
+    def addresses(self) -> tuple[str, ...]:
+        """All brokers: each hears the low watermark."""
+        return self._addresses
+
+    def address_of(self, participant: Participant) -> str:
+        """Return the address of the broker that keeps a participant.
+
+        Somebody has invented an id whose shard no broker keeps: the first broker, which issues the
+        ids, answers for it.
+        """
+        shard = shard_of(participant.topic_id, participant.partition)
+        return self._addresses[shard if shard < len(self._addresses) else 0]
+
+    def require_placed(self, participants: Iterable[Participant]) -> None:
+        """Check that the participants' names say on which broker they are.
+
+        Raises:
+            InvalidArgument: a topic's id is missing, and there are several brokers.
+        """
+        if len(self._addresses) == 1:
+            return
+        for one in participants:
+            if not one.topic_id:
+                raise InvalidArgument(
+                    f"{one} lacks the topic's id, which says on which of the"
+                    f" {len(self._addresses)} brokers it is; look the topic up, and send its id"
+                )

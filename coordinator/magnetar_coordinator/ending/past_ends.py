@@ -1,0 +1,74 @@
+"""Ends that an accepted loss has taken: transactions that are OPEN in the remaining records.
+
+Such a transaction belongs to an earlier incarnation. Its end may have been decided, told to its
+client and carried out at some participants: another outcome at the other participants would tear
+it. So the coordinator asks brokers before it serves anybody.
+Source: docs/protocol/rules.md, rule n.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, NamedTuple
+
+from magnetar_coordinator.metadata.transaction import TxnAction, TxnStatus
+from magnetar_coordinator.transactions.shard import Shard
+from magnetar_core.cuts.hybrid_clock import NO_STAMP
+from magnetar_core.ids import TxnID
+from magnetar_core.wire import common_pb2 as common
+from magnetar_core.wire import transaction_pb2 as pb
+
+# How many TxnIDs a question names.
+ASKED_MAX = 1_000
+
+
+class PastEnd(NamedTuple):
+    """How a transaction has ended at participants.
+
+    Attributes:
+        selection_digest: of a commit; empty: all writers count.
+        stamp: of a commit; 0: it is none.
+    """
+
+    action: TxnAction
+    selection_digest: bytes = b""
+    stamp: int = NO_STAMP
+
+
+PastEnds = dict[TxnID, PastEnd]
+Ask = Callable[[pb.CommandDescribeEnds], Coroutine[Any, Any, pb.CommandDescribeEndsResponse]]
+
+
+def open_before_loss(shard: Shard) -> list[TxnID]:
+    """Return transactions that are OPEN here and may have ended elsewhere."""
+    return [
+        one.txn_id
+        for one in shard.select(frozenset({TxnStatus.OPEN}))
+        if one.txn_id.incarnation < shard.incarnation
+    ]
+
+
+async def past_ends(asks: Sequence[Ask], txn_ids: list[TxnID]) -> PastEnds:
+    """Ask how these transactions have ended at participants.
+
+    Where one participant has committed a transaction and another has aborted it, it was committed:
+    a participant that took no part is told to abort what it holds (rule f).
+
+    Args:
+        asks: a question to each broker. All are awaited: any of them may know the only end.
+    """
+    found: PastEnds = {}
+    for start in range(0, len(txn_ids), ASKED_MAX):
+        some = txn_ids[start : start + ASKED_MAX]
+        request = pb.CommandDescribeEnds(txn_ids=[one.to_wire() for one in some])
+        async with asyncio.TaskGroup() as group:
+            answers = [group.create_task(ask(request)) for ask in asks]
+        for answer in answers:
+            for end in answer.result().ends:
+                txn_id = TxnID.from_wire(end.txn_id)
+                if end.txn_action == common.COMMIT:
+                    found[txn_id] = PastEnd(TxnAction.COMMIT, end.selection_digest, end.stamp)
+                else:
+                    found.setdefault(txn_id, PastEnd(TxnAction.ABORT))
+    return found

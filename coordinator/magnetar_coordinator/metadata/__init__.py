@@ -1,0 +1,1 @@
+"""Transactions, transactional ids and named sequences as they are kept: records. Pure."""

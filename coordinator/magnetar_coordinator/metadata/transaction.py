@@ -1,0 +1,147 @@
+r"""State of a transaction in its coordinator, and the table of transitions between states.
+
+    OPEN --COMMIT_REQUESTED--> COMMITTING --PARTICIPANTS_ENDED--> COMMITTED
+      \--ABORT_REQUESTED, EXPIRED--> ABORTING --PARTICIPANTS_ENDED--> ABORTED
+
+Only `shard.next_status` reads it, and only `TransactionTable.apply` stores what it says. Pure.
+Source: PIP-31, Transaction Coordinator, Concepts, TxnStatus.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum, auto
+from typing import NamedTuple, TypeAlias
+
+from magnetar_core.cuts.hybrid_clock import NO_STAMP
+from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
+from magnetar_core.wire import common_pb2 as common
+
+
+class TxnStatus(IntEnum):
+    """Status of a transaction, with the numbers of the wire. PIP-31, TxnStatus."""
+
+    OPEN = 1
+    COMMITTING = 2
+    COMMITTED = 3
+    ABORTING = 4
+    ABORTED = 5
+
+
+class TxnAction(IntEnum):
+    """Action of CommandEndTxn, with the numbers of the wire."""
+
+    COMMIT = 0
+    ABORT = 1
+
+
+class TxnEvent(Enum):
+    """Events that move a transaction to another status."""
+
+    COMMIT_REQUESTED = auto()
+    ABORT_REQUESTED = auto()
+    EXPIRED = auto()
+    PARTICIPANTS_ENDED = auto()
+
+
+TRANSITIONS: Mapping[tuple[TxnStatus, TxnEvent], TxnStatus] = {
+    (TxnStatus.OPEN, TxnEvent.COMMIT_REQUESTED): TxnStatus.COMMITTING,
+    (TxnStatus.OPEN, TxnEvent.ABORT_REQUESTED): TxnStatus.ABORTING,
+    (TxnStatus.OPEN, TxnEvent.EXPIRED): TxnStatus.ABORTING,
+    (TxnStatus.COMMITTING, TxnEvent.PARTICIPANTS_ENDED): TxnStatus.COMMITTED,
+    (TxnStatus.ABORTING, TxnEvent.PARTICIPANTS_ENDED): TxnStatus.ABORTED,
+}
+
+REQUESTED: Mapping[TxnAction, TxnEvent] = {
+    TxnAction.COMMIT: TxnEvent.COMMIT_REQUESTED,
+    TxnAction.ABORT: TxnEvent.ABORT_REQUESTED,
+}
+
+# The action that led to a status; it is the only action that may be repeated in that status.
+ACTION_OF: Mapping[TxnStatus, TxnAction] = {
+    TxnStatus.COMMITTING: TxnAction.COMMIT,
+    TxnStatus.COMMITTED: TxnAction.COMMIT,
+    TxnStatus.ABORTING: TxnAction.ABORT,
+    TxnStatus.ABORTED: TxnAction.ABORT,
+}
+
+Participant: TypeAlias = PartitionName | SubscriptionName
+
+# Confirmed writes of a participant: pairs of writer id and count.
+WriterCounts: TypeAlias = tuple[tuple[int, int], ...]
+Counts: TypeAlias = Mapping[Participant, WriterCounts]
+
+
+class Owner(NamedTuple):
+    """Transactional producer that began a transaction, with its producer id and epoch."""
+
+    transactional_id: str
+    pair: tuple[int, int]
+
+
+@dataclass(slots=True, kw_only=True)
+class Transaction:
+    """A live transaction: OPEN, COMMITTING or ABORTING.
+
+    Attributes:
+        timeout_ms: 0: it never expires.
+        participants: in the order in which they were added; the values mean nothing.
+        counts: writes that the client had confirmed; None: not to be checked.
+        selection: writers whose writes count, sorted; None: all writers.
+        unfinished: participants that have not ended it yet, with the last error or ""; empty while
+            OPEN.
+        principal: who began it; empty: somebody who did not show who they were.
+        stamp: of the commit; 0 while it is none.
+        record_count: rows of its metadata in the store.
+    """
+
+    txn_id: TxnID
+    status: TxnStatus = TxnStatus.OPEN
+    timeout_ms: int
+    start_run_time_ms: int
+    # Wall clock, shown to people; no decision uses it.
+    start_time_ms: int
+    last_modification_time_ms: int
+    participants: dict[Participant, None] = field(default_factory=dict)
+    counts: Counts | None = None
+    selection: tuple[int, ...] | None = None
+    unfinished: dict[Participant, common.ServerError | None] = field(default_factory=dict)
+    loss_accepted: bool = False
+    owner: Owner | None = None
+    principal: str = ""
+    stamp: int = NO_STAMP
+    record_count: int = 0
+
+    @property
+    def expires(self) -> bool:
+        """Whether the transaction has a timeout."""
+        return self.timeout_ms > 0
+
+    @property
+    def may_be_prepared(self) -> bool:
+        """Whether it waits for the decision of a database, as far as this coordinator knows."""
+        return self.status is TxnStatus.OPEN and not self.expires
+
+    @property
+    def deadline_run_time_ms(self) -> int:
+        """Run time at which the transaction expires, in milliseconds."""
+        return self.start_run_time_ms + self.timeout_ms
+
+    @property
+    def action(self) -> TxnAction:
+        """The action that participants are told. Not defined for an OPEN transaction."""
+        return ACTION_OF[self.status]
+
+    def check(self) -> None:
+        """Check the invariants."""
+        assert self.record_count > 0
+        assert self.status in (TxnStatus.OPEN, TxnStatus.COMMITTING, TxnStatus.ABORTING)
+        assert self.unfinished.keys() <= self.participants.keys()
+        if self.status is TxnStatus.OPEN:
+            assert not self.unfinished
+        if self.status is not TxnStatus.COMMITTING:
+            assert self.counts is None
+            assert self.selection is None
+            assert not self.loss_accepted
+            assert self.stamp == NO_STAMP

@@ -1,0 +1,65 @@
+"""Writers of names and counts into a message in place.
+
+A message that is given to a constructor or to append() is serialized and parsed on its way; filled
+in place it is neither, at a third of the cost. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from magnetar_coordinator.metadata.named_sequences import NamedSequence, NamedSequenceState
+from magnetar_coordinator.metadata.transaction import WriterCounts
+from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
+from magnetar_core.wire import common_pb2 as common
+from magnetar_core.wire import record_pb2 as records
+from magnetar_core.wire import transaction_pb2 as pb
+
+if TYPE_CHECKING:
+    from google.protobuf.internal.containers import RepeatedCompositeFieldContainer
+
+
+def put_txn_id(wire: common.TxnId, txn_id: TxnID) -> None:
+    """Write a TxnID."""
+    wire.most_bits, wire.least_bits = txn_id
+
+
+def put_partition(wire: common.Partition, name: PartitionName) -> None:
+    """Write a partition's name."""
+    wire.topic, wire.partition, wire.topic_id = name
+
+
+def put_subscription(wire: common.Subscription, name: SubscriptionName) -> None:
+    """Write a subscription's name."""
+    wire.topic, wire.partition, wire.topic_id, wire.subscription = name
+
+
+def put_identity(
+    wire: common.ProducerIdentity, transactional_id: str, pair: tuple[int, int]
+) -> None:
+    """Write a transactional id with its pair."""
+    wire.transactional_id = transactional_id
+    wire.producer_id, wire.producer_epoch = pair
+
+
+def put_named_sequence(wire: pb.NamedSequence, named: NamedSequence) -> None:
+    """Write a named sequence."""
+    wire.name, wire.sequence, wire.run_token, wire.fingerprint = named
+
+
+def put_name(
+    wire: records.NameRow | pb.CommandDescribeNameResponse, name: NamedSequenceState
+) -> None:
+    """Write the state of a name: its last committed sequence, and the open sequence."""
+    if name.committed is not None:
+        wire.has_committed, wire.committed_sequence = True, name.committed
+        wire.committed_fingerprint = name.fingerprint
+    if name.open is not None and name.open_txn_id is not None:
+        put_named_sequence(wire.open, name.open)
+        put_txn_id(wire.open_txn_id, name.open_txn_id)
+
+
+def put_counts(wire: RepeatedCompositeFieldContainer[pb.WriterCount], counts: WriterCounts) -> None:
+    """Write counts of writers."""
+    for writer_id, count in counts:
+        wire.add(writer_id=writer_id, count=count)

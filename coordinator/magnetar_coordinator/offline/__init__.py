@@ -1,0 +1,1 @@
+"""Checks of a coordinator's store that no server has open."""

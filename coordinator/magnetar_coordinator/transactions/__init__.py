@@ -1,0 +1,1 @@
+"""Decisions about transactions and transactional ids, over tables in memory."""

@@ -1,0 +1,97 @@
+"""Quota of OPEN transactions per conversation, including those of earlier conversations."""
+
+from __future__ import annotations
+
+from weakref import WeakKeyDictionary
+
+from magnetar_coordinator.metadata.records import StatusChanged
+from magnetar_core.errors import QuotaExceeded
+from magnetar_core.ids import TxnID
+from magnetar_core.server.commands import CommandSession, Reply
+
+
+class _Begun:
+    """OPEN transactions of a conversation, or of a machine's unary calls and past conversations."""
+
+    __slots__ = ("_quota", "is_left", "origin", "txn_ids")
+
+    def __init__(self, quota: SessionQuota, origin: str, *, is_left: bool) -> None:
+        self._quota = quota
+        self.origin = origin
+        self.is_left = is_left
+        self.txn_ids: dict[TxnID, None] = {}
+
+    # SessionListener.
+
+    def session_writable(self, writable: bool) -> None: ...
+
+    def session_closed(self) -> None:
+        self._quota.leave(self)
+
+
+class SessionQuota:
+    """Counts the transactions that a conversation has begun, until their outcome is fixed.
+
+    When a conversation ends, its open transactions count for the client's machine until they
+    expire. Transactions of unary calls count there too, so a client that reconnects does not start
+    from nothing.
+    """
+
+    def __init__(self, open_max: int) -> None:
+        self._open_max = open_max
+        self._open: WeakKeyDictionary[CommandSession, _Begun] = WeakKeyDictionary()
+        # By machine; no entry is empty.
+        self._left: dict[str, _Begun] = {}
+        # Where each transaction counts.
+        self._counted: dict[TxnID, _Begun] = {}
+
+    def check(self, reply: Reply) -> None:
+        """Check that a client may begin another transaction.
+
+        Raises:
+            QuotaExceeded: the client has begun too many.
+        """
+        own = self._open.get(reply.session) if reply.session is not None else None
+        left = self._left.get(reply.origin)
+        count = sum(len(one.txn_ids) for one in (own, left) if one is not None)
+        if count >= self._open_max:
+            raise QuotaExceeded(
+                f"this connection, and earlier ones from there, have {count} transactions open: end"
+                " some, wait until they expire, or raise session_open_txns_max",
+                session_open_txns_max=self._open_max,
+            )
+
+    def begun(self, reply: Reply, txn_id: TxnID) -> None:
+        """Count a new transaction."""
+        session = reply.session
+        if session is None or session.closed:
+            begun = self._left_of(reply.origin)
+        elif (own := self._open.get(session)) is not None:
+            begun = own
+        else:
+            begun = self._open[session] = _Begun(self, reply.origin, is_left=False)
+            session.listen(begun)
+        begun.txn_ids[txn_id] = None
+        self._counted[txn_id] = begun
+
+    def leave(self, begun: _Begun) -> None:
+        """Move the transactions of an ended conversation to the machine."""
+        if begun.txn_ids:
+            left = self._left_of(begun.origin)
+            left.txn_ids.update(begun.txn_ids)
+            for txn_id in begun.txn_ids:
+                self._counted[txn_id] = left
+
+    def fixed(self, record: StatusChanged, *, run_time_ms: int) -> None:
+        """Count a transaction no more: its outcome is fixed."""
+        begun = self._counted.pop(record.txn_id, None)
+        if begun is not None:
+            del begun.txn_ids[record.txn_id]
+            if begun.is_left and not begun.txn_ids:
+                del self._left[begun.origin]
+
+    def _left_of(self, origin: str) -> _Begun:
+        left = self._left.get(origin)
+        if left is None:
+            left = self._left[origin] = _Begun(self, origin, is_left=True)
+        return left

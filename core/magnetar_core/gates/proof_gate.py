@@ -1,0 +1,105 @@
+"""Gate that hands out proofs with TxnIDs, and refuses writes in a TxnID without them.
+
+It stands where rights are checked, before any handler: what is refused leaves no trace. A
+coordinator and a broker have the same gate, since each command needs one half of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from magnetar_core.access.principal import Principal
+from magnetar_core.errors import AuthorizationFailed
+from magnetar_core.ids import TxnID
+from magnetar_core.security.txn_proofs import ProofKeys
+from magnetar_core.security.watched_file import FreshFile
+from magnetar_core.server.commands import CommandSession, Gate, Reply
+from magnetar_core.wire import transaction_pb2
+
+# The commands that write in a transaction. What ends one is for servers, or asks the coordinator.
+WRITING = frozenset({"send", "publish", "ack"})
+# Of a conversation: transactions whose proof was checked. Another one costs a hash again.
+PROVEN_MAX = 1_000
+
+
+class ProofGate:
+    """Gate for transactions.
+
+    Args:
+        inner: whom all commands pass first; None: nobody.
+        keys: the file with the servers' keys.
+    """
+
+    def __init__(self, inner: Gate | None, keys: FreshFile[ProofKeys]) -> None:
+        self._inner = inner
+        self._keys = keys
+        self._checked_with = keys.content()
+        self._proven: WeakKeyDictionary[CommandSession, dict[TxnID, bytes]] = WeakKeyDictionary()
+
+    def admit(self, name: str, command: Any, reply: Reply) -> Reply | None:
+        """Return the reply that a command's handler gets; None: the command is refused."""
+        admitted = reply if self._inner is None else self._inner.admit(name, command, reply)
+        if admitted is None:
+            return None
+        if name == "new_txn":
+            return self._proving(admitted)
+        if name in WRITING and command.HasField("txn_id"):
+            txn_id = TxnID.from_wire(command.txn_id)
+            complaint = self._complaint_about(command.txn_proof, txn_id, reply)
+            if complaint is not None:
+                admitted.fail(_refusal(reply.principal, txn_id, complaint))
+                return None
+        return admitted
+
+    def come(self, principal: Principal) -> Callable[[], None]:
+        """Count a conversation, as the inner gate does."""
+        return _nothing if self._inner is None else self._inner.come(principal)
+
+    def _proving(self, reply: Reply) -> Reply:
+        """Return a reply to which the proof is added. It is for whoever asked."""
+
+        def respond(answer: Any) -> None:
+            if isinstance(answer, transaction_pb2.CommandNewTxnResponse):
+                # A copy: the same answer may be kept for copies of the command.
+                told = transaction_pb2.CommandNewTxnResponse()
+                told.CopyFrom(answer)
+                txn_id = TxnID.from_wire(answer.txn_id)
+                told.txn_proof = self._keys.content().proof_of(txn_id, reply.principal)
+                answer = told
+            reply.repeat(answer)
+
+        return reply.through(respond)
+
+    def _complaint_about(self, proof: bytes, txn_id: TxnID, reply: Reply) -> str | None:
+        keys = self._keys.content()
+        if keys is not self._checked_with:
+            # Some key may count no more.
+            self._checked_with = keys
+            self._proven.clear()
+        session = reply.session
+        proven = None if session is None else self._proven.setdefault(session, {})
+        if proven is not None and proof and proven.get(txn_id) == proof:
+            return None
+        complaint = keys.complaint_about(proof, txn_id, reply.principal)
+        if complaint is not None and self._keys.look():
+            # The coordinator has seen new keys a moment earlier.
+            return self._complaint_about(proof, txn_id, reply)
+        if complaint is None and proven is not None:
+            if len(proven) >= PROVEN_MAX:
+                del proven[next(iter(proven))]
+            proven[txn_id] = proof
+        return complaint
+
+
+def _refusal(principal: Principal, txn_id: TxnID, complaint: str) -> AuthorizationFailed:
+    return AuthorizationFailed(
+        f"{principal} may not write in transaction {txn_id} here: {complaint}",
+        txn_id=txn_id,
+        principal=principal.name,
+    )
+
+
+def _nothing() -> None:
+    return

@@ -1,0 +1,1 @@
+"""The members of a cluster: their list, their addresses, and the placement of shards."""

@@ -1,0 +1,1 @@
+"""The server's end of a conversation: gRPC, handlers of commands, and their replies."""

@@ -1,0 +1,395 @@
+"""Server side of commands: a table of handlers, and replies that may leave later.
+
+A server is a `CommandServer`. The streaming and the unary form of a command end in the same
+handler. Handlers are plain functions: they decide and apply at once, and answer through a `Reply`,
+which they may park until the records behind it are durable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, Protocol
+
+from google.protobuf.unknown_fields import UnknownFieldSet
+
+from magnetar_core.access.grants import Rights
+from magnetar_core.access.principal import ANONYMOUS, Principal
+from magnetar_core.config import FRAME_BYTES_MAX
+from magnetar_core.errors import (
+    InternalError,
+    InvalidArgument,
+    MagnetarError,
+    QuotaExceeded,
+    Unimplemented,
+)
+from magnetar_core.invariants import BrokenInvariant
+from magnetar_core.server.texts import check_texts
+from magnetar_core.traces.spans import ServerTraces, Span
+from magnetar_core.transport.answers import AnswerBudget
+from magnetar_core.transport.frames import Carried, FrameWriter
+from magnetar_core.transport.slow_operations import SlowOperations
+from magnetar_core.transport.spliced import byte_count_of
+from magnetar_core.transport.transport import Session
+from magnetar_core.wire import service_pb2 as pb
+
+log = logging.getLogger(__name__)
+
+
+# Returns why a sender may do something no more; None: it may.
+Complaint = Callable[[], MagnetarError | None]
+
+
+class Reply:
+    """Reply to a request: send or fail, once. Does nothing after the conversation has ended."""
+
+    __slots__ = (
+        "_on_answer",
+        "_respond",
+        "answered",
+        "complaint",
+        "origin",
+        "principal",
+        "request_id",
+        "rights",
+        "session",
+        "span",
+    )
+
+    def __init__(
+        self,
+        respond: Callable[[Any], None],
+        session: CommandSession | None,
+        origin: str = "",
+        request_id: int = 0,
+        principal: Principal = ANONYMOUS,
+    ) -> None:
+        self._respond = respond
+        self._on_answer: Callable[[Any], None] | None = None
+        self.answered = False
+        # None for a unary call: it takes no pushes and owns no consumers.
+        self.session = session
+        # The client's machine, as far as the transport knows it.
+        self.origin = origin
+        # Who sends the command.
+        self.principal = principal
+        # What the sender may do; None: there is no access control.
+        self.rights: Rights | None = None
+        # For what goes on after the answer: returns why the sender may do it no more, or None if it
+        # may.
+        self.complaint: Complaint | None = None
+        # The number that the client gave to the request, unique in the conversation.
+        self.request_id = request_id
+        # The span of the command; None: it is not traced.
+        self.span: Span | None = None
+
+    def send(self, body: Any) -> None:
+        """Send the response."""
+        self._give(body)
+
+    def fail(self, error: MagnetarError) -> None:
+        """Send an error."""
+        self._give(error.to_wire())
+
+    def repeat(self, answer: Any) -> None:
+        """Send the response or the error that another copy of the command got."""
+        self._give(answer)
+
+    def through(self, respond: Callable[[Any], None]) -> Reply:
+        """Return a reply to the same command, whose answer goes to a function instead."""
+        reply = Reply(respond, self.session, self.origin, self.request_id, self.principal)
+        reply.rights = self.rights
+        reply.complaint = self.complaint
+        reply.span = self.span
+        return reply
+
+    def when_answered(self, callback: Callable[[Any], None]) -> None:
+        """Call back with the response or the error when it leaves. Takes a single listener."""
+        if self._on_answer is not None:
+            raise BrokenInvariant("a reply has one listener")
+        self._on_answer = callback
+
+    def _give(self, answer: Any) -> None:
+        if self.answered:
+            raise BrokenInvariant("a command is answered once")
+        self.answered = True
+        try:
+            self._respond(answer)
+        except MagnetarError as error:
+            answer = error.to_wire()
+            self._respond(answer)
+        except Exception:
+            log.exception("an answer could not be written")
+            answer = internal_failure().to_wire()
+            self._respond(answer)
+        if self._on_answer is not None:
+            self._on_answer(answer)
+
+
+def check_answer(answer: Any) -> int:
+    """Return an answer's size in bytes.
+
+    Raises:
+        QuotaExceeded: the answer is larger than any client accepts.
+    """
+    size = byte_count_of(answer)
+    if size > FRAME_BYTES_MAX:
+        raise QuotaExceeded(
+            f"the answer has {size} bytes, and a frame {FRAME_BYTES_MAX} at most: ask for less"
+        )
+    return size
+
+
+# A handler gets the command's message and its reply. A MagnetarError that it raises is sent.
+Handler = Callable[[Any, Reply], None]
+# The largest possible size of an answer, for commands with large answers. Keys are names of command
+# fields.
+AnswerSizes = Mapping[str, Callable[[Any], int]]
+
+
+class Gate(Protocol):
+    """Lets commands through to their handlers, or refuses them."""
+
+    def admit(self, name: str, command: Any, reply: Reply) -> Reply | None:
+        """Return the reply that the handler gets; None: the command is refused, and answered."""
+        ...
+
+    def come(self, principal: Principal) -> Callable[[], None]:
+        """Count a conversation; return what counts it no more.
+
+        Raises:
+            MagnetarError: there are too many.
+        """
+        ...
+
+
+class CommandServer(Protocol):
+    """Component that answers commands: `.server` of the broker and of the coordinator."""
+
+    @property
+    def handlers(self) -> Mapping[str, Handler]:
+        """The handlers. Keys are names of command fields in the envelope."""
+        ...
+
+    @property
+    def answer_sizes(self) -> AnswerSizes:
+        """The largest sizes of answers, for commands whose answers can be large."""
+        ...
+
+    def accept(self, write: Callable[[bytes], None]) -> Session:
+        """Begin a conversation; `write` sends serialized frames to its client."""
+
+    def refuse(self, error: MagnetarError, reply: Reply) -> None:
+        """Send an error once all records that it depends on are durable."""
+        ...
+
+
+class SessionListener(Protocol):
+    """Object that pushes to a conversation and must know when to pause or stop."""
+
+    def session_writable(self, writable: bool) -> None:
+        """Pause pushing (False), or continue (True)."""
+        ...
+
+    def session_closed(self) -> None:
+        """Stop: the conversation has ended."""
+
+
+class CommandSession:
+    """Conversation with a client, seen from the server."""
+
+    def __init__(
+        self,
+        handlers: Mapping[str, Handler],
+        write: Callable[[bytes], None],
+        on_error: Callable[[MagnetarError, Reply], None],
+        answer_sizes: AnswerSizes | None = None,
+    ) -> None:
+        self._handlers = handlers
+        self._writer = FrameWriter(write)
+        self._on_error = on_error
+        self._answer_sizes = answer_sizes or {}
+        self.closed = False
+        self.client_name = ""
+        # The client's machine, as far as the transport knows it.
+        self.origin = ""
+        # Who the client is; set by the transport before the first command.
+        self.principal = ANONYMOUS
+        # Whom the commands pass before their handlers; None: nobody.
+        self.gate: Gate | None = None
+        # Answers that the client has not taken yet; the transport sets the limit.
+        self.answers = AnswerBudget(1 << 62)
+        # When a turn gathers more than this, pushing pauses until the client has taken some of it.
+        self.push_bytes_max = 1 << 62
+        # A larger frame ends the conversation.
+        self.frame_bytes_max = FRAME_BYTES_MAX
+        # Set by a transport that knows the time.
+        self.slow_operations: SlowOperations | None = None
+        # Makes the spans of commands; None: there are none.
+        self.traces: ServerTraces | None = None
+        # Ends the conversation; set by the transport.
+        self.end: Callable[[], None] = _nothing
+        # Whether there is room for pushes.
+        self.writable = True
+        self._listeners: dict[SessionListener, None] = {}
+        # What goes on as long as the client may do it, with what ends it.
+        self._allowed: dict[Hashable, tuple[Complaint, Callable[[MagnetarError], None]]] = {}
+
+    def listen(self, listener: SessionListener) -> None:
+        """Tell the listener about this conversation until unlisten()."""
+        self._listeners[listener] = None
+
+    def unlisten(self, listener: SessionListener) -> None:
+        """Tell the listener no more. Repeating it is harmless."""
+        self._listeners.pop(listener, None)
+
+    def while_allowed(
+        self,
+        key: Hashable,
+        complaint: Complaint | None,
+        end: Callable[[MagnetarError], None],
+    ) -> None:
+        """End something when the client may do it no more, unless it is forgotten before.
+
+        Args:
+            complaint: that of the command which began it; None: there is no access control.
+        """
+        if complaint is not None:
+            self._allowed[key] = (complaint, end)
+
+    def forget(self, key: Hashable) -> None:
+        """Forget what has ended by itself. Repeating it is harmless."""
+        self._allowed.pop(key, None)
+
+    def look(self) -> None:
+        """End what the client may do no more: its rights may have changed."""
+        for key, (complaint, end) in list(self._allowed.items()):
+            error = complaint()
+            if error is not None and self._allowed.pop(key, None) is not None:
+                end(error)
+
+    def push(self, body: Any) -> None:
+        """Send a command that the client did not ask for, such as messages."""
+        if self.closed:
+            return
+        self._writer.send(body)
+        if self.writable and self._writer.gathered_bytes > self.push_bytes_max:
+            # The transport sees the queue, and reports when there is room again.
+            self.on_writable(False)
+
+    def on_frame(self, frame: Carried) -> None:
+        """Handle all commands of a frame, whatever size their answers have."""
+        self.handle(frame.commands)
+
+    def handle(self, requests: Sequence[pb.Command], start: int = 0) -> int:
+        """Handle commands, beginning with index start.
+
+        Returns:
+            Index of the first command that was not handled because its answer has no room, or the
+            number of commands.
+        """
+        for place in range(start, len(requests)):
+            if not self._handle(requests[place]):
+                return place
+        return len(requests)
+
+    def on_closed(self) -> None:
+        """Tell all listeners that the conversation has ended."""
+        self.closed = True
+        self._allowed.clear()
+        listeners, self._listeners = self._listeners, {}
+        for listener in listeners:
+            listener.session_closed()
+
+    def on_writable(self, writable: bool) -> None:
+        """Tell all listeners whether the client takes more."""
+        if writable == self.writable:
+            return
+        self.writable = writable
+        for listener in list(self._listeners):
+            listener.session_writable(writable)
+
+    def _handle(self, request: pb.Command) -> bool:
+        name = request.WhichOneof("body")
+        size_of = self._answer_sizes.get(name) if name is not None else None
+        reserved = size_of(getattr(request, name)) if size_of is not None and name else 0
+        if reserved and not self.answers.take(reserved):
+            return False
+        request_id = request.request_id
+        slow_operations = self.slow_operations
+        begun_ms = slow_operations.begun() if slow_operations is not None else 0.0
+        # The request itself would keep its whole frame alive.
+        traceparent = request.traceparent
+        span: Span | None = None
+        if self.traces is not None and name is not None:
+            span = self.traces.command(name, getattr(request, name), traceparent)
+
+        def respond(body: Any) -> None:
+            if not self.closed:
+                self._writer.send(body, request_id, check_answer(body) if reserved else 0)
+            if slow_operations is not None and name is not None:
+                slow_operations.answered(name, self.origin, begun_ms, traceparent, span)
+            if span is not None:
+                span.answered(body)
+            if reserved:
+                # After the writer's flush: from then on the transport counts these bytes.
+                asyncio.get_running_loop().call_soon(self.answers.give_back, reserved)
+
+        reply = Reply(respond, self, self.origin, request_id, self.principal)
+        reply.span = span
+        run_handler(self._handlers, name, request, reply, self._on_error, self.gate)
+        return True
+
+
+def _nothing() -> None:
+    return
+
+
+def run_handler(
+    handlers: Mapping[str, Handler],
+    name: str | None,
+    request: pb.Command,
+    reply: Reply,
+    on_error: Callable[[MagnetarError, Reply], None],
+    gate: Gate | None = None,
+) -> None:
+    """Find and call a command's handler. An exception that it raises becomes the reply."""
+    if name is None:
+        reply.fail(_refusal_of_unread(request))
+        return
+    handler = handlers.get(name)
+    if handler is None:
+        reply.fail(Unimplemented(f"this server does not have the command {name!r}"))
+        return
+    try:
+        body = getattr(request, name)
+        check_texts(body)
+        if gate is not None:
+            admitted = gate.admit(name, body, reply)
+            if admitted is None:
+                return
+            reply = admitted
+        handler(body, reply)
+    except Exception as error:
+        if reply.answered:
+            log.exception("handler of %s failed after its answer", name)
+        elif isinstance(error, MagnetarError):
+            on_error(error, reply)
+        else:
+            log.exception("handler of %s failed", name)
+            reply.fail(internal_failure())
+
+
+def _refusal_of_unread(request: pb.Command) -> MagnetarError:
+    """Return the refusal of a command without a body that is known here."""
+    if len(UnknownFieldSet(request)):
+        return Unimplemented("this version of the server does not have the command")
+    return InvalidArgument(
+        "the command cannot be read: it is too large for its kind, or a text in it is not UTF-8"
+    )
+
+
+def internal_failure() -> InternalError:
+    """Return the error for a bug in the server. The server's log has the details."""
+    return InternalError("the server failed on this command; the server's log says why")

@@ -1,0 +1,1 @@
+"""The engine in memory: simulations and tests use it."""

@@ -1,0 +1,1 @@
+"""The engine with SlateDB: rows in an object store."""
