@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from magnetar_cli import standard_streams
+from magnetar_cli.process_end import end_process
 
 # Of the extra `cli`, which the SDK does without.
 PACKAGES = ("click", "rich")
@@ -22,4 +23,7 @@ def main() -> None:
             f"Error: no module {error.name}: the command line needs more than the SDK:"
             " pip install 'magnetar[cli]', or 'magnetar[server]' to run servers too"
         )
-    cli(prog_name="magnetar")
+    try:
+        cli(prog_name="magnetar")
+    except SystemExit as end:
+        end_process(end.code)
