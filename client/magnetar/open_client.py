@@ -77,11 +77,14 @@ class OpenClient:
             self.consumers.fail(closed)
             raise
         finally:
-            self._cluster.close()
-            await self._runtime.cancel_all()
-            await self._runtime.transport.close()
-            process_end.forget(self)
-            self._ended.set()
+            try:
+                self._cluster.close()
+                await self._runtime.cancel_all()
+                await self._runtime.transport.close()
+                process_end.forget(self)
+            finally:
+                # Also when this is cancelled: others wait for it.
+                self._ended.set()
 
     async def finish(self, within_s: float) -> dict[str, int]:
         """Close everything since the process ends, within this time.

@@ -21,7 +21,7 @@ from typing import Any
 
 from tests.client.fuzzing.script import Step
 
-from magnetar import ClientFailed, OutcomeUnknown, Transaction, TransactionStatus
+from magnetar import ClientFailed, OutcomeUnknown, Transaction, TransactionStatus, TxnID
 from magnetar_core.errors import MagnetarError
 
 Content = tuple[bytes, bytes | None, dict[str, str], int | None]
@@ -216,7 +216,8 @@ class Ledger:
         """Whether an administrator, or another member of a named transaction, made this call."""
         other = record.txn
         if other is None:
-            return record.ended_txn_id == txn.txn_id
+            ended = record.ended_txn_id
+            return isinstance(ended, TxnID) and ended == txn.txn_id
         is_shared = other is not txn and other.has_begun and other.txn_id == txn.txn_id
         return is_shared and record.method in ENDS
 
