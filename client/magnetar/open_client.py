@@ -83,7 +83,7 @@ class OpenClient:
                 await self._runtime.transport.close()
                 process_end.forget(self)
             finally:
-                # Also when this is cancelled: others wait for it.
+                # Other calls of close() wait for this, also if this call is cancelled.
                 self._ended.set()
 
     async def finish(self, within_s: float) -> dict[str, int]:

@@ -55,9 +55,9 @@ def inner_of(facade: Facade[T]) -> T:
 
 
 def inner_or_other(given: Facade[T]) -> T:
-    """Return the asyncio object. What is none is refused by the call itself.
+    """Return the asyncio object of a facade, and anything else as it is.
 
-    So the transaction of the call hears of it, and fails.
+    The asyncio call then refuses a wrong object itself, so that its transaction fails.
     """
     return given.inner if isinstance(given, Facade) else given
 

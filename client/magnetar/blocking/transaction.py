@@ -193,7 +193,8 @@ class Transaction(Facade[AsyncTransaction]):
             CommitRefused: a send or an ack had failed, or its call did not succeed for any reason;
                 the transaction was aborted. The details name the topic and the partition.
             InvalidTxnState: the transaction was aborted by its timeout, by an administrator, or by
-                abort(). Or somebody else has committed it, although a send or an ack had failed.
+                abort(). Or another client or an administrator has committed it, although a send
+                or an ack had failed.
             OutcomeUnknown: no answer came in time. The transaction may be committed.
             TxnForgotten: the transaction has ended, and nobody knows its outcome any more.
             TxnNotFound: as TxnForgotten.

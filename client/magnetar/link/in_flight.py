@@ -103,7 +103,7 @@ class Owner(Protocol[ItemT, ResponseT]):
         ...
 
     def refused(self, tail: list[ItemT], error: MagnetarError) -> None:
-        """Note that an item, and the unanswered ones behind it, left the queue: this is why."""
+        """Note that this error took an item, and the unanswered items behind it, from the queue."""
         ...
 
     def moved(self) -> None:

@@ -523,7 +523,8 @@ class Transaction:
             CommitRefused: a send or an ack had failed, or its call did not succeed for any reason;
                 the transaction was aborted. The details name the topic and the partition.
             InvalidTxnState: the transaction was aborted by its timeout, by an administrator, or by
-                abort(). Or somebody else has committed it, although a send or an ack had failed.
+                abort(). Or another client or an administrator has committed it, although a send
+                or an ack had failed.
             OutcomeUnknown: no answer came in time. The transaction may be committed.
             TxnForgotten: the transaction has ended, and nobody knows its outcome any more.
             TxnNotFound: as TxnForgotten.
@@ -734,7 +735,8 @@ class Transaction:
         await self._abort_apart(self._abort(), refused)
         if self._phase in DECIDED_COMMIT:
             raise InvalidTxnState(
-                f"{self._name} was committed by somebody else, although {self._reason}"
+                f"{self._name} was committed by another client or an administrator,"
+                f" although {self._reason}"
             ) from failure
         raise refused from failure
 

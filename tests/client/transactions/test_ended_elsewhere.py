@@ -342,7 +342,9 @@ def test_a_commit_says_if_an_administrator_has_committed_what_has_failed_here() 
         with pytest.raises(TopicNotFound):
             await txn.send("nowhere", b"2")
         cluster.end(txn.txn_id, commit=True)
-        with pytest.raises(InvalidTxnState, match="was committed by somebody else, although"):
+        with pytest.raises(
+            InvalidTxnState, match="by another client or an administrator, although"
+        ):
             await txn.commit()
         assert txn.status is TransactionStatus.COMMITTED
         assert partition.messages == [b"1"]
