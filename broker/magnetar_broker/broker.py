@@ -354,8 +354,8 @@ class Broker:
             self.groups,
             self.environment.ages.of,
             late_ms=config.late_txn_ms,
-            partitions_shown_max=config.open_txn_gauges_max,
-            lags_shown_max=config.group_lag_gauges_max,
+            partitions_shown_max=config.constants.open_txn_gauges_max,
+            lags_shown_max=config.constants.group_lag_gauges_max,
         )
         self.metrics.directory_current.set(self.directory.is_current)
         self.metrics.tails_bytes.set(self.environment.tails.byte_count)

@@ -1,11 +1,11 @@
-"""Settings of a broker. Each field states its unit and its trade-off."""
+"""Settings of a broker. Each says what a higher and a lower value cost."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from magnetar_core.batch import BODY_BYTES_MAX
-from magnetar_core.config import FRAME_BYTES_MAX, InvalidConfig, check_numbers
+from magnetar_broker.constants import BrokerConstants
+from magnetar_core.config import FRAME_BYTES_MAX, NO_SETTING, InvalidConfig, check_numbers
 from magnetar_core.cuts.hybrid_clock import AHEAD_MS_MAX
 from magnetar_core.membership.address_book import MemberAddress
 from magnetar_core.membership.placement import SHARDS_MAX
@@ -23,11 +23,11 @@ class BrokerConfig:
     """Settings of a broker."""
 
     # Name of this broker in the cluster file.
-    name: str = "broker-0"
-    # The address to which clients are told to connect.
+    name: str = field(default="broker-0", metadata=NO_SETTING)
+    # Address that the broker tells clients to connect to. Unset: the address where it listens.
     address: str = "127.0.0.1:6650"
-    # The address that clients are told if they reached this broker at it, through a published port
-    # or a gateway; empty: none.
+    # Address that the broker tells clients which reached it at this address, as through a published
+    # port or a gateway. Empty: none.
     external_address: str = ""
     # All brokers of the cluster file, this one too, in its order: the one at position N keeps the
     # shard N. Empty: this broker is alone.
@@ -35,130 +35,117 @@ class BrokerConfig:
     coordinators: tuple[MemberAddress, ...] = field(
         default=(MemberAddress(name="coordinator-0", address="127.0.0.1:6651"),)
     )
-    # Id of the cluster in the cluster file; empty: clients that knew an earlier list are refused.
+    # Id of the cluster. Empty: the broker refuses clients that knew an earlier list of members.
     cluster_id: str = ""
-    # Version of the cluster file, raised whenever the members change.
-    membership_version: int = 1
-    # Hash of the list of members; empty: peers are not checked.
-    cluster_hash: str = ""
+    # Version of the cluster file, which rises whenever the members change.
+    membership_version: int = field(default=1, metadata=NO_SETTING)
+    # Hash of the list of members. Empty: the broker does not compare it with that of its peers.
+    cluster_hash: str = field(default="", metadata=NO_SETTING)
 
-    # When plain messages and plain acks are confirmed. "synced": when they are on the disk. "os":
-    # when the operating system has them. Then they outlive the process, but what was confirmed
-    # since the last sync is lost if the machine goes down. Whatever belongs to a transaction waits
-    # for a sync in either case, and so does every other answer. "os" needs a data directory.
+    # When the broker confirms plain messages and plain acks. "synced": when they are on the disk.
+    # "os": when the operating system has them; this is faster on slow disks, but if the machine
+    # goes down, it loses what was confirmed since the last sync. A killed process loses nothing
+    # either way. Transactions and all other answers always wait for a sync. "os" needs a data
+    # directory.
     durability: str = "synced"
-    # With durability "os": how long anything waits for a sync for which nobody waits. Higher: fewer
-    # syncs. Lower: less is lost when the machine goes down.
+    # Longest time between a plain write and its sync, with durability "os". Higher: fewer syncs.
+    # Lower: less is lost when the machine goes down.
     sync_interval_ms: int = 1_000
 
-    # A link to another broker that is silent for this long is given up; the limit also holds for a
-    # handshake. Shorter: a broker that vanished is noticed sooner. Longer: a slow one is kept.
-    broker_answer_deadline_ms: int = 5_000
-
-    # A larger batch is refused. Higher: a single client can delay the others for longer.
+    # Largest batch that the broker accepts, in bytes as sent. Higher: larger messages, but each
+    # batch delays other clients for longer. Lower: less memory for each producer and consumer.
     batch_bytes_max: int = 5 * 1024 * 1024
-    # The largest size of a batch's body when it is opened, and its most messages: batches whose
-    # headers declare more are refused. Opening a batch takes this much memory: Peek, KEY_SHARED
-    # with mixed keys, consumers.
-    batch_body_bytes_max: int = 8 * 1024 * 1024
-    batch_messages_max: int = 1 << 18
-    # With more topics, CreateTopic gets QuotaExceeded; recovery reads all topics.
+    # Limit on topics; CreateTopic beyond it gets QuotaExceeded. Higher: more memory, and a longer
+    # start, since recovery reads every topic. Lower: creating topics fails sooner.
     topics_max: int = 10_000
-    # The most partitions of a topic.
+    # Limit on the partitions of a topic. Higher: a single CreateTopic may take more of
+    # broker_partitions_max. Lower: fewer consumers can share the work of a topic.
     partitions_max: int = 1_024
-    # The most partitions of all topics, for each broker that they are spread over. With more,
-    # CreateTopic gets QuotaExceeded. Higher: a broker may need more memory than it has, at each of
-    # its starts; a partition takes 4 KB and, in use, up to 10 KB.
+    # Limit on the partitions of all topics, for each broker of the cluster; CreateTopic beyond it
+    # gets QuotaExceeded. A partition takes 4 KB of memory, and up to 10 KB in use. Higher: a broker
+    # may run out of memory, at each of its starts. Lower: creating topics fails sooner.
     broker_partitions_max: int = 100_000
-    # The most subscriptions of a partition; each is a cursor that recovery reads.
+    # Limit on the subscriptions of a partition. Higher: more memory, and a longer start, since
+    # recovery reads the cursor of each. Lower: subscribing fails sooner.
     subscriptions_max: int = 1_000
-    # The most consumers of a subscription on a partition.
+    # Limit on the consumers of a subscription on a partition. Higher: more memory, and more work to
+    # choose a consumer. Lower: further consumers are refused sooner.
     consumers_max: int = 1_000
-    # Each group is a row that recovery reads, and a cursor on each of its partitions.
+    # Limit on groups. Higher: more memory, and a longer start, since recovery reads each group and
+    # its cursor on each of its partitions. Lower: creating groups fails sooner.
     groups_max: int = 10_000
-    # The most members of a group.
+    # Limit on the members of a group. Higher: each member that comes or goes costs more, since
+    # partitions are spread anew. Lower: further members are refused sooner.
     group_members_max: int = 1_000
-    # A member without a heartbeat for this long is expelled, and others get its partitions: the
-    # default, and the range that a member may ask for when it joins. Shorter: a dead member is
-    # replaced sooner. Longer: a pause of its process is forgiven.
-    group_session_timeout_ms_default: int = 10_000
-    group_session_timeout_ms_min: int = 1_000
+    # Longest session timeout that a member of a group may ask for. A member without a heartbeat for
+    # its session timeout is expelled, and others get its partitions. Higher: members may pause for
+    # longer. Lower: a dead member holds its partitions for less time.
     group_session_timeout_ms_max: int = 30 * 60 * 1000
-    # How long a member may take to settle its messages of a partition that moves to another member.
-    group_rebalance_timeout_ms_default: int = 60_000
+    # Longest rebalance timeout that a member may ask for. A member has this time to settle its
+    # messages of a partition that moves to another member. Higher: slow work may finish. Lower:
+    # partitions move sooner.
     group_rebalance_timeout_ms_max: int = 30 * 60 * 1000
-    # The longest time between heartbeats; never above a third of the session timeout.
-    group_heartbeat_interval_ms: int = 3_000
-    # The most producers (or consumers) that write in a transaction at a participant.
+    # Limit on the producers, and on the consumers, that write in a transaction at a participant.
+    # Higher: more memory for each transaction. Lower: a job with many tasks fails sooner.
     txn_writers_max: int = 10_000
-    # The most transactions that are open at a participant.
+    # Limit on the transactions that are open at a participant. Higher: more memory. Lower: sends
+    # and acks in a new transaction get QuotaExceeded sooner.
     open_txns_max: int = 100_000
-    # Bytes that open transactions may hold in the sidecars of this broker, and the part that a
-    # connection may have sent; open bytes of its machine's earlier connections and unary calls
-    # count, too. Beyond that, sends get QuotaExceeded: the limit bounds the disk space that dead
-    # clients use until their transactions expire.
+    # Limit on the bytes of open transactions in this broker's sidecars; sends beyond it get
+    # QuotaExceeded. It bounds the disk space that dead clients hold until their transactions
+    # expire. Higher: more and larger transactions at once. Lower: less disk space.
     open_txn_bytes_max: int = 16 << 30
+    # Limit on the bytes of open transactions from a connection, including those that its machine's
+    # earlier connections and unary calls left open. Higher: a client may write larger transactions.
+    # Lower: more of open_txn_bytes_max is left for others.
     session_open_txn_bytes_max: int = 4 << 30
     # Memory for commands that wait: plain sends until the transaction that they follow has ended,
-    # and commands of a new transaction until its coordinator has announced it. Beyond that, such a
-    # command gets LogUnavailable, and its client sends it again: order holds.
+    # and commands of a new transaction until its coordinator has announced it. A command beyond it
+    # gets LogUnavailable, and its client sends it again; order holds. Higher: fewer repeats. Lower:
+    # less memory.
     parked_bytes_max: int = 64 << 20
-    # The part of that memory that a connection may use, together with its machine's earlier
-    # connections: the rest stays for other clients.
+    # Part of parked_bytes_max that a connection may use, together with its machine's earlier
+    # connections. Higher: fewer repeats for that client. Lower: more is left for others.
     session_parked_bytes_max: int = 16 << 20
 
-    # How far the stamp of a commit may lie ahead of the wall clock, unless the transaction's
-    # coordinator itself tells it: somebody may have invented it, and coordinators refuse the
-    # commits of those who have read it. The same as the coordinators' stamp_ahead_ms_max.
+    # Farthest that the stamp of a commit may lie ahead of the wall clock, unless the transaction's
+    # own coordinator sends it. Give coordinators the same value. Higher: a cluster goes on after a
+    # clock was set that far ahead. Lower: a client that invents a stamp does less harm.
     stamp_ahead_ms_max: int = 366 * 24 * 60 * 60 * 1000
 
-    # Memory that the process may have. The store gets up to a quarter of it for memtables and
-    # blocks, and tails what all else leaves, up to tails_bytes_max: what transactions, partitions
-    # and clients need comes first. It is no limit for those, which have limits of their own.
-    # Higher: more is read from memory. Lower: more brokers fit into a machine.
+    # Soft memory budget of the process. The store uses up to a quarter of it for memtables and
+    # blocks. The newest entries of partitions use what is left, at most tails_bytes_max. Open
+    # transactions, partitions and clients come first, and have limits of their own. Higher: more
+    # reads come from memory. Lower: more brokers fit into a machine.
     memory_bytes: int = 512 * 1024 * 1024
-    # Newest entries of each partition that stay in memory, so that consumers at the tail cost no
-    # read.
-    tail_bytes_max: int = 4 * 1024 * 1024
-    # The same for all partitions of the process together. Beyond that, the least recently written
-    # partitions keep less. Messages of small open transactions take up to a quarter of it besides.
+    # Limit on the newest entries that stay in memory, of all partitions of the process together;
+    # beyond it, the partitions that were written least recently keep less. Messages of small open
+    # transactions may take up to a quarter of it in addition. Higher: consumers that are a little
+    # behind read from memory. Lower: they read from the disk sooner.
     tails_bytes_max: int = 256 * 1024 * 1024
-    # Bytes that are read from the log at once for a subscription.
-    dispatch_bytes_max: int = 1024 * 1024
-    # Messages that are read ahead for a Key_Shared subscription on a partition, while their keys
-    # wait for a consumer. Beyond that, no new message goes out until some of them are settled.
-    # Higher: a slow consumer delays the others later. Each takes up to some hundred bytes of
-    # memory.
-    key_shared_waiting_max: int = 20_000
 
-    # Below this much free space, sends and new topics get DiskFull; ends, acks and deletes go on.
+    # Free space of the volume below which sends and new topics get DiskFull; ends, acks and deletes
+    # go on, so that what is open can finish. Higher: a larger reserve for them. Lower: more of the
+    # disk holds messages.
     free_space_floor_bytes: int = 256 * 1024 * 1024
-    # How often retention checks every partition, and gauges are set. Shorter: limits are kept more
-    # closely, at a cost that grows with the number of partitions.
+    # Time between two checks of retention on every partition; gauges are set as often. Higher: less
+    # processor time with many partitions. Lower: topics exceed their retention for less time.
     retention_check_interval_ms: int = 5_000
-    # A transaction that is open here for longer counts as late. The default is the coordinators'
-    # longest timeout and five minutes, so that an end which is under way raises no alarm.
+    # Age from which an open transaction counts as late. The default is the coordinators' default of
+    # txn_timeout_ms_max and five minutes more. Higher: no alert for transactions that may be long.
+    # Lower: a hanging transaction is seen sooner.
     late_txn_ms: int = 20 * 60 * 1000
-    # How many partitions show the age of their oldest open transaction, the oldest first. Higher:
-    # Prometheus keeps more series. 0: none.
-    open_txn_gauges_max: int = 100
-    # How many partitions show a group's lag, over all groups, the greatest lag first. Higher:
-    # Prometheus keeps more series. 0: none.
-    group_lag_gauges_max: int = 10_000
-    # A plain producer that is idle for longer is forgotten; it then starts again with a new id.
-    # Only the broker's run time counts.
+    # Idle time, counted while the broker runs, after which it forgets a plain producer; the
+    # producer then goes on with a new id. Higher: repeated sends are recognized after longer
+    # pauses. Lower: less memory, and faster restarts.
     producer_idle_ms_max: int = 24 * 60 * 60 * 1000
+
+    constants: BrokerConstants = field(default_factory=BrokerConstants)
 
     def __post_init__(self) -> None:
         check_numbers(
             self,
-            may_be_zero=(
-                "tail_bytes_max",
-                "tails_bytes_max",
-                "free_space_floor_bytes",
-                "open_txn_gauges_max",
-                "group_lag_gauges_max",
-            ),
+            may_be_zero=("tails_bytes_max", "free_space_floor_bytes"),
         )
         if self.stamp_ahead_ms_max > AHEAD_MS_MAX:
             raise InvalidConfig(f"stamp_ahead_ms_max must be at most {AHEAD_MS_MAX}, a century")
@@ -175,24 +162,9 @@ class BrokerConfig:
             raise InvalidConfig(
                 f"batch_bytes_max must be at most {FRAME_BYTES_MAX // 2}, half of a frame"
             )
-        if not self.batch_bytes_max <= self.batch_body_bytes_max <= BODY_BYTES_MAX:
-            raise InvalidConfig(
-                f"batch_body_bytes_max must be from batch_bytes_max to {BODY_BYTES_MAX}: clients"
-                " open nothing larger"
-            )
-        if not (
-            self.group_session_timeout_ms_min
-            <= self.group_session_timeout_ms_default
-            <= self.group_session_timeout_ms_max
-        ):
-            raise InvalidConfig(
-                "group_session_timeout_ms_default must lie between group_session_timeout_ms_min"
-                " and group_session_timeout_ms_max"
-            )
-        if self.group_rebalance_timeout_ms_default > self.group_rebalance_timeout_ms_max:
-            raise InvalidConfig(
-                "group_rebalance_timeout_ms_default must not exceed group_rebalance_timeout_ms_max"
-            )
+        shortest_ms = self.constants.group_session_timeout_ms_min
+        if self.group_session_timeout_ms_max < shortest_ms:
+            raise InvalidConfig(f"group_session_timeout_ms_max must be at least {shortest_ms}")
         if self.brokers and self.name not in [one.name for one in self.brokers]:
             raise InvalidConfig(
                 f"{self.name!r} is not among the brokers of the cluster file: correct the name, or"
@@ -200,6 +172,23 @@ class BrokerConfig:
             )
         if len(self.brokers) > SHARDS_MAX:
             raise InvalidConfig(f"a cluster has at most {SHARDS_MAX} brokers")
+
+    @property
+    def batch_body_bytes_max(self) -> int:
+        """The largest size of a batch's body when it is opened."""
+        return max(self.constants.batch_body_bytes_max, self.batch_bytes_max)
+
+    @property
+    def group_session_timeout_ms_default(self) -> int:
+        """The session timeout of a member that names none."""
+        default_ms = self.constants.group_session_timeout_ms_default
+        return min(default_ms, self.group_session_timeout_ms_max)
+
+    @property
+    def group_rebalance_timeout_ms_default(self) -> int:
+        """The rebalance timeout of a member that names none."""
+        default_ms = self.constants.group_rebalance_timeout_ms_default
+        return min(default_ms, self.group_rebalance_timeout_ms_max)
 
     @property
     def late_syncs(self) -> bool:

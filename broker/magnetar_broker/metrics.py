@@ -10,11 +10,13 @@ from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
+from magnetar_broker.constants import BrokerConstants
 from magnetar_core.process.build_metrics import tell_version
 from magnetar_storage.commit_metrics import CommitMetrics
 from magnetar_storage.read_metrics import ReadMetrics
 
 _PREFIX = "magnetar_broker"
+_CONSTANTS = BrokerConstants()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +91,7 @@ class BrokerMetrics:
             "partition_oldest_open_txn_seconds",
             "Since the first write of the longest open transaction of a partition, its"
             " subscriptions included (KIP-664, MaxActiveTransactionDuration). Only where one is"
-            " open; of open_txn_gauges_max partitions at most, those with the oldest ones.",
+            f" open; only the {_CONSTANTS.open_txn_gauges_max} partitions with the oldest ones.",
             "topic",
             "partition",
         )
@@ -129,8 +131,8 @@ class BrokerMetrics:
         )
         self._group_lag = gauge(
             "group_lag",
-            "Messages that a group has not acknowledged, by partition; of group_lag_gauges_max at"
-            " most, those with the greatest.",
+            "Messages that a group has not acknowledged, by partition; only the"
+            f" {_CONSTANTS.group_lag_gauges_max:,} pairs of both with the largest lag.",
             "group",
             "topic",
             "partition",

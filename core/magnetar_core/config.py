@@ -6,7 +6,8 @@ import ipaddress
 import re
 from collections.abc import Collection
 from dataclasses import dataclass, fields
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 PREFIX = "MAGNETAR_"
 # A name or an IPv4 address. What has a scheme, a path or a gap would be looked up as a name.
@@ -16,6 +17,10 @@ _HOST = re.compile(r"[^\s:/=@#?\[\]\x00-\x1f\x7f]{1,253}")
 FRAME_BYTES_MAX = 64 << 20
 # A writer closes a frame at a megabyte, before the command that exceeds it.
 FRAME_BYTES_MIN = 4 << 20
+
+
+# Metadata of a field that flags or a list of members give: files and variables do not set it.
+NO_SETTING: Final = MappingProxyType({"is_setting": False})
 
 
 class InvalidConfig(ValueError):

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any
 
+from tests.configs import broker_config
 from tests.core.envelope import command, framed
 from tests.simulation.network import Network
 from tests.simulation.nodes import Environment, ServerNode
@@ -16,7 +17,6 @@ from tests.virtual_time import time_passes
 
 from magnetar_broker import keys
 from magnetar_broker.broker import Broker
-from magnetar_broker.config import BrokerConfig
 from magnetar_core.errors import LogUnavailable, from_wire
 from magnetar_core.ids import PartitionName
 from magnetar_core.membership.address_book import AddressBook, MemberAddress
@@ -119,7 +119,7 @@ class Cluster:
     def _make(
         self, node: ServerNode, store: MemoryStore, incarnation: Incarnation
     ) -> tuple[Broker, dict[str, Any]]:
-        config = BrokerConfig(
+        config = broker_config(
             name=node.name,
             address=node.name,
             brokers=self._members,

@@ -8,11 +8,11 @@ from random import Random
 from typing import Any, Protocol
 
 from tests import virtual_time
+from tests.configs import broker_config
 from tests.core.envelope import command, parsed
 from tests.waiting import turns
 
 from magnetar_broker.broker import Broker
-from magnetar_broker.config import BrokerConfig
 from magnetar_broker.keys import FAMILIES
 from magnetar_broker.subscriptions.subscription import Subscription
 from magnetar_broker.topics.partition import Partition
@@ -207,7 +207,7 @@ class World:
         await self.client.ask(watermark(0, bound=COUNTER_BOUND))
 
     async def _open(self) -> None:
-        config = BrokerConfig(**self.settings)
+        config = broker_config(**self.settings)
         self.broker = Broker(
             config,
             MemoryStore(self.disk, FAMILIES, late_syncs=config.late_syncs),

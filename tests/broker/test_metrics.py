@@ -6,6 +6,7 @@ import dataclasses
 
 import pytest
 from tests.broker.harness import World, ack, end, flow, run, send, subscribe, txn
+from tests.configs import broker_config
 
 from magnetar_core.errors import TopicNotFound
 from magnetar_core.wire import topic_pb2 as topic_wire
@@ -77,7 +78,7 @@ def test_the_longest_open_transaction_of_each_partition() -> None:
         await world.client.ask(ack((0, 0), in_txn=txn(3)))
         world.clock.advance(5_000)
         assert shown() == {"0": 5, "1": 20}
-        config = dataclasses.replace(world.broker.environment.config, open_txn_gauges_max=1)
+        config = broker_config(**world.settings, open_txn_gauges_max=1)
         world.broker.environment = dataclasses.replace(world.broker.environment, config=config)
         assert shown() == {"1": 20}
 

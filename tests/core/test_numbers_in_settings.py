@@ -16,13 +16,7 @@ from magnetar_core.errors import InvalidArgument
 
 # Where 0 is a setting of its own.
 MAY_BE_ZERO: dict[Any, set[str]] = {
-    BrokerConfig: {
-        "tail_bytes_max",
-        "tails_bytes_max",
-        "free_space_floor_bytes",
-        "open_txn_gauges_max",
-        "group_lag_gauges_max",
-    },
+    BrokerConfig: {"tails_bytes_max", "free_space_floor_bytes"},
     CoordinatorConfig: {"tcid", "recent_outcomes_max", "free_space_floor_bytes"},
     ListenConfig: {
         "port",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from magnetar_core.config import InvalidConfig
+from magnetar_core.config import NO_SETTING, InvalidConfig
 from magnetar_core.process.settings import Sources, resolve, unknown_variables
 
 
@@ -22,6 +22,7 @@ class Settings:
     enabled: bool = False
     port: int | None = None
     others: tuple[str, ...] = ()
+    shard: int = field(default=0, metadata=NO_SETTING)
 
     def __post_init__(self) -> None:
         if self.limit > self.limit_max:
@@ -109,6 +110,14 @@ def test_settings_may_share_a_section(tmp_path: Path) -> None:
     assert resolve(Beside, "one", sources, beside=[Settings]).settings.host == "h"
     with pytest.raises(InvalidConfig, match="'host'"):
         resolve(Settings, "one", sources)
+
+
+def test_what_flags_alone_give_is_read_from_nowhere_else(tmp_path: Path) -> None:
+    sources = Sources.load({"MAGNETAR_SHARD": "7"}, ["one"])
+    assert resolve(Settings, "one", sources).settings.shard == 0
+    assert resolve(Settings, "one", sources, shard=3).settings.shard == 3
+    with pytest.raises(InvalidConfig, match="'shard'"):
+        resolve(Settings, "one", load(tmp_path, "[one]\nshard = 7"))
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:

@@ -32,10 +32,11 @@ def broker_config(
     name: str, brokers: Sequence[str], coordinators: Sequence[str], settings: Any
 ) -> BrokerConfig:
     """Settings of one broker. Args: brokers: their names; empty: this one is alone."""
-    from magnetar_broker.config import BrokerConfig
+    from tests.configs import broker_config as config_of
+
     from magnetar_core.membership.address_book import MemberAddress
 
-    return BrokerConfig(
+    return config_of(
         name=name,
         address=name,
         brokers=tuple(MemberAddress(name=one, address=one) for one in brokers),

@@ -46,7 +46,7 @@ def bound_bytes(idle_bytes: int, links: int) -> int:
     tails = broker.tails_bytes_max * 4 // 3
     # An answer is begun while half is free; it has 16 MiB, and a batch that exceeds that.
     answers = listen.session_answer_bytes_max // 2 + (16 << 20) + broker.batch_bytes_max
-    pushes = listen.session_push_bytes_max + broker.dispatch_bytes_max
+    pushes = listen.session_push_bytes_max + broker.constants.dispatch_bytes_max
     # gRPC has a frame, and we have it; its commands are read one by one.
     frames = 2 * listen.frame_bytes_max
     # Once, not for each: one frame is read, and one batch opened, at a time.

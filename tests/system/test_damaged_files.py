@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 from tests.broker import harness as brokers
+from tests.configs import broker_config
 from tests.coordinator import fakes as coordinators
 
 from magnetar_broker.broker import Broker
-from magnetar_broker.config import BrokerConfig
 from magnetar_broker.keys import FAMILIES, PAYLOAD_FAMILIES
 from magnetar_coordinator.coordinator import Coordinator
 from magnetar_coordinator.metadata.records import FAMILIES as COORDINATOR_FAMILIES
@@ -47,7 +47,7 @@ class BrokerWorld(brokers.World):
 
     def __init__(self, path: Path) -> None:
         super().__init__(**SETTINGS)
-        self.config = BrokerConfig(**self.settings)
+        self.config = broker_config(**self.settings)
         self.path = path
         self.store: RocksStore | None = None
 

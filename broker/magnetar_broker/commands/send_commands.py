@@ -61,7 +61,7 @@ class SendCommands:
         columnar.check_claims(
             header,
             body_bytes_max=config.batch_body_bytes_max,
-            messages_max=config.batch_messages_max,
+            messages_max=config.constants.batch_messages_max,
         )
         count = header.count
         if count != command.num_messages:
@@ -149,7 +149,7 @@ class SendCommands:
 
     def _publish(self, command: wire.CommandPublish, reply: Reply) -> None:
         messages = command.messages
-        limit = self._environment.config.batch_messages_max
+        limit = self._environment.config.constants.batch_messages_max
         if len(messages) > limit:
             raise MessageTooLarge(
                 f"{len(messages)} messages exceed {limit}", batch_messages_max=limit

@@ -110,7 +110,7 @@ class GroupCommands:
             session_timeout_ms=_timeout(
                 "session_timeout_ms",
                 command.session_timeout_ms or config.group_session_timeout_ms_default,
-                config.group_session_timeout_ms_min,
+                config.constants.group_session_timeout_ms_min,
                 config.group_session_timeout_ms_max,
             ),
             rebalance_timeout_ms=_timeout(
@@ -125,7 +125,7 @@ class GroupCommands:
         return wire.CommandGroupHeartbeatResponse(
             generation=group.generation,
             heartbeat_interval_ms=min(
-                self._config.group_heartbeat_interval_ms,
+                self._config.constants.group_heartbeat_interval_ms,
                 member.session_timeout_ms // HEARTBEATS_PER_SESSION,
             ),
             assigned=[

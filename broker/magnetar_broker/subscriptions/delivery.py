@@ -189,7 +189,7 @@ class Delivery:
             self.dispatcher = KeySharedDispatcher(
                 previous.cursor,
                 self._name.partition,
-                waiting_max=self._environment.config.key_shared_waiting_max,
+                waiting_max=self._environment.config.constants.key_shared_waiting_max,
                 pending_acks=self._pending_acks(),
             )
         else:
@@ -316,7 +316,7 @@ class Delivery:
             self._pumping = False
 
     async def _read(self, offset: int) -> list[StoredBatch]:
-        bytes_max = self._environment.config.dispatch_bytes_max
+        bytes_max = self._environment.config.constants.dispatch_bytes_max
         try:
             return await self._reader.read(offset, bytes_max=bytes_max)
         except OutOfRange:

@@ -42,7 +42,7 @@ class BrokerPeer:
             LinkSettings(
                 client_name=config.name,
                 cluster_hash=config.cluster_hash,
-                answer_deadline_ms=config.broker_answer_deadline_ms,
+                answer_deadline_ms=config.constants.broker_answer_deadline_ms,
                 retry_delay_ms_min=RETRY_DELAY_MS_MIN,
                 reconnect_delay_ms_max=RECONNECT_DELAY_MS_MAX,
             ),

@@ -74,7 +74,7 @@ class Partition:
             first_offset=row.first_offset,
             end_offset=row.end_offset,
             retained_bytes=row.retained_bytes,
-            tail_bytes_max=environment.config.tail_bytes_max,
+            tail_bytes_max=environment.config.constants.tail_bytes_max,
             skipped=[(one.first, one.last) for one in row.skipped],
             ledger_id=ledger_id,
             tails=environment.tails,

@@ -130,7 +130,10 @@ def resolve(
 
 
 def names_of(kind: type[Any]) -> list[str]:
-    """Return the names of settings that text can express: scalars, and optional scalars."""
+    """Return the names of settings: fields that text can express, unless they are no settings.
+
+    Text can express scalars, and optional scalars.
+    """
     return list(_scalar_types_of(kind))
 
 
@@ -147,11 +150,15 @@ def unknown_variables(kinds: Iterable[type[Any]], environ: Mapping[str, str]) ->
 
 
 def _scalar_types_of(kind: type[Any]) -> Mapping[str, Any]:
-    """Return the type of each setting that text can express, by its name."""
+    """Return the type of each setting, by its name."""
     found = _scalar_types.get(kind)
     if found is None:
         annotations = typing.get_type_hints(kind)
-        names = (field.name for field in dataclasses.fields(kind))
+        names = (
+            field.name
+            for field in dataclasses.fields(kind)
+            if field.metadata.get("is_setting", True)
+        )
         found = {name: annotations[name] for name in names if _is_scalar(annotations[name])}
         _scalar_types[kind] = found
     return found

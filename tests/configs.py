@@ -1,0 +1,23 @@
+"""Settings of servers for tests, which give settings and constants alike by their names."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any, TypeVar
+
+from magnetar_broker.config import BrokerConfig
+from magnetar_broker.constants import BrokerConstants
+
+ConfigT = TypeVar("ConfigT")
+
+
+def broker_config(**values: Any) -> BrokerConfig:
+    """Return the settings of a broker."""
+    return _made(BrokerConfig, BrokerConstants, values)
+
+
+def _made(kind: type[ConfigT], constants_kind: type[Any], values: dict[str, Any]) -> ConfigT:
+    names = {one.name for one in fields(constants_kind)}
+    constants = {name: value for name, value in values.items() if name in names}
+    settings = {name: value for name, value in values.items() if name not in names}
+    return kind(**settings, constants=constants_kind(**constants))
