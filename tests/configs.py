@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 
 from magnetar_broker.config import BrokerConfig
 from magnetar_broker.constants import BrokerConstants
+from magnetar_coordinator.config import CoordinatorConfig
+from magnetar_coordinator.constants import CoordinatorConstants
 
 ConfigT = TypeVar("ConfigT")
 
@@ -14,6 +16,11 @@ ConfigT = TypeVar("ConfigT")
 def broker_config(**values: Any) -> BrokerConfig:
     """Return the settings of a broker."""
     return _made(BrokerConfig, BrokerConstants, values)
+
+
+def coordinator_config(**values: Any) -> CoordinatorConfig:
+    """Return the settings of a coordinator."""
+    return _made(CoordinatorConfig, CoordinatorConstants, values)
 
 
 def _made(kind: type[ConfigT], constants_kind: type[Any], values: dict[str, Any]) -> ConfigT:

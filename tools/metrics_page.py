@@ -19,7 +19,7 @@ HEAD = """\
 # Metrics
 
 Each server has a Prometheus endpoint: `--metrics-port`, or the address that `magnetar standalone` prints. Gauges of the
-broker are set every `retention_check_interval_ms`, those of the coordinator every `run_time_persist_interval_ms`.
+broker are set every `retention_check_interval_ms`, those of the coordinator once a second.
 Metrics with `object_store` in their names are there with `--store` only.
 This page is generated: `make docs`.
 """

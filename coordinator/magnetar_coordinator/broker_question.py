@@ -54,7 +54,7 @@ class BrokerQuestion:
     def _ask(self) -> None:
         self._wait()
         self._link.send(self._request, self._link.next_request_id())
-        self._ask_later(self._config.answer_deadline_ms)
+        self._ask_later(self._config.constants.answer_deadline_ms)
 
     def _ask_later(self, delay_ms: int) -> None:
         self._wait()
@@ -73,4 +73,4 @@ class BrokerQuestion:
             self._answer.set_result(body)
         elif name == "error":
             log.warning("%s gives no %s yet: %s", self._link.address, self._answer_name, body)
-            self._ask_later(self._config.retry_delay_ms_max)
+            self._ask_later(self._config.constants.retry_delay_ms_max)

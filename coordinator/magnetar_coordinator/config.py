@@ -1,17 +1,15 @@
-"""Settings of a coordinator. Each field states its unit and its trade-off."""
+"""Settings of a coordinator. Each says what a higher and a lower value cost."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from magnetar_core.config import InvalidConfig, check_numbers
+from magnetar_coordinator.constants import CoordinatorConstants
+from magnetar_core.config import NO_SETTING, InvalidConfig, check_numbers
 from magnetar_core.cuts.hybrid_clock import AHEAD_MS_MAX
 from magnetar_core.ids import TCID_MAX
 from magnetar_core.link.link_settings import LinkSettings
 from magnetar_core.membership.placement import SHARDS_MAX
-
-# Brokers reject a TxnID that lies farther beyond a bound: a client must have invented it.
-_TXN_IDS_AHEAD_MAX = 1 << 24
 
 _DAY_MS = 24 * 60 * 60 * 1_000
 
@@ -26,107 +24,73 @@ class CoordinatorConfig:
     """
 
     # Name of this coordinator in the cluster file.
-    name: str = "coordinator-0"
+    name: str = field(default="coordinator-0", metadata=NO_SETTING)
     # Part of every TxnID. A store never changes its TCID.
-    tcid: int = 0
+    tcid: int = field(default=0, metadata=NO_SETTING)
     # Addresses of brokers, in the order of their shards. The first keeps the cluster's metadata.
     broker_addresses: tuple[str, ...] = ("127.0.0.1:6650",)
     # Their names; empty: the store does not notice a broker that was removed or moved.
     broker_names: tuple[str, ...] = ()
-    # Id of the cluster in the cluster file; empty: clients that knew an earlier list are refused.
+    # Id of the cluster. Empty: the coordinator refuses clients that knew an earlier list of
+    # members.
     cluster_id: str = ""
     # Version of the cluster file. A store that was stamped with another hash is refused unless the
     # version is higher now.
-    membership_version: int = 1
-    # Hash of the list of members; empty: peers and the store are not checked.
-    cluster_hash: str = ""
+    membership_version: int = field(default=1, metadata=NO_SETTING)
+    # Hash of the list of members. Empty: it is compared neither with that of peers nor with that of
+    # the store.
+    cluster_hash: str = field(default="", metadata=NO_SETTING)
 
-    # The timeout if a client asks for none. Longer: patience with slow clients. Shorter: writes of
-    # a dead client are discarded, and its acknowledged messages delivered again, sooner.
-    txn_timeout_ms_default: int = 60_000
-    # A longer timeout is refused: it bounds how long a dead client can hold acknowledgements.
+    # Longest timeout that a client may ask for; a longer one is refused. A transaction without a
+    # timeout of its own has 60,000 ms, or this limit if it is less. Higher: jobs may run for longer
+    # in a transaction. Lower: a dead client holds its acknowledgements, and the disk space of its
+    # messages, for less time.
     txn_timeout_ms_max: int = 15 * 60_000
-    # The most transactions that are OPEN, COMMITTING or ABORTING; each takes about 2 KiB of memory,
-    # and recovery reads all of them. Beyond that, NewTxn gets QuotaExceeded.
+    # Limit on the transactions that are OPEN, COMMITTING or ABORTING; NewTxn beyond it gets
+    # QuotaExceeded. Each takes about 2 KiB of memory. Higher: more memory, and a longer start,
+    # since recovery reads all of them. Lower: clients are refused sooner while brokers are away.
     live_txns_max: int = 100_000
-    # The most OPEN transactions that a connection has begun; beyond that, its NewTxn gets
-    # QuotaExceeded. The limit keeps a single client from using what all clients share, also by
-    # connecting again and again: open transactions of its machine's earlier connections and unary
-    # calls count, too.
+    # Limit on the OPEN transactions of a connection, including those that its machine's earlier
+    # connections and unary calls left open; its NewTxn beyond it gets QuotaExceeded. Higher: a
+    # client may have more transactions at once. Lower: more of live_txns_max is left for others.
     session_open_txns_max: int = 20_000
-    # The most participants of a transaction: each needs an end command to a broker.
+    # Limit on the participants of a transaction. Higher: transactions over more partitions, each of
+    # which needs an end command. Lower: such transactions are refused sooner.
     participants_max: int = 10_000
 
-    # Whether producers may take part in two-phase commit (KIP-939): their transactions never
-    # expire, so an abandoned transaction stays until an administrator ends it.
+    # Whether producers may use two-phase commit (KIP-939). Their transactions never expire: if a
+    # client does not come back, its transaction stays open until an administrator ends it.
     two_phase_commit_enabled: bool = False
-    # After this epoch a transactional producer gets a new producer id. Kafka's epochs end here.
-    producer_epoch_max: int = 32_767
-    # A transactional id that is idle for longer is forgotten, unless something of it is open.
+    # Idle time after which a transactional id is forgotten, unless a transaction of it is open.
+    # Higher: a producer may pause for longer and still fence its earlier instances. Lower: less
+    # memory where clients choose new ids again and again.
     identity_idle_ms_max: int = 7 * _DAY_MS
-    # The most transactional ids; each takes about 500 bytes of memory, and recovery reads all of
-    # them.
+    # Limit on transactional ids; each takes about 500 bytes of memory. Higher: more memory, and a
+    # longer start, since recovery reads all of them. Lower: new ids get QuotaExceeded sooner.
     identities_max: int = 100_000
-    # The most names of sequences. Names are never forgotten without a command.
+    # Limit on the names of sequences, which stay until an administrator removes them. Higher: more
+    # memory, and a longer start. Lower: new names get QuotaExceeded sooner.
     names_max: int = 100_000
-    # How long a takeover of a transactional id waits until its last transaction has ended.
-    takeover_wait_ms: int = 5_000
 
-    # How soon after its deadline a transaction expires. The cost does not depend on the number of
-    # transactions.
-    expiry_check_interval_ms: int = 200
-    # How many transactions expire in a turn of the event loop; others wait for the next check.
-    expiries_per_check_max: int = 1_000
-    # How much run time a crash can take back; each interval costs a row while any transaction is
-    # live.
-    run_time_persist_interval_ms: int = 1_000
-    # A smaller step of the wall clock is not reported.
-    clock_jump_ms_min: int = 1_000
-    # Commits get higher stamps than what their clients have seen, unless that lies farther ahead of
-    # the wall clock: then they are refused, since a client may have invented it. If the clock of a
-    # coordinator was once set further ahead than this, raise it everywhere: the stamps of its
-    # commits stay.
+    # Farthest that the stamp of a commit may lie ahead of the wall clock; what would need a higher
+    # one is refused, since a client may have invented it. Give brokers the same value. Higher: a
+    # cluster goes on after a clock was set that far ahead. Lower: a client that invents a stamp
+    # does less harm.
     stamp_ahead_ms_max: int = 366 * _DAY_MS
 
-    # Outcomes answer repeated ends. They are kept for this much run time ...
+    # Run time for which the coordinator keeps the outcome of a transaction, which answers repeated
+    # ends. Higher: an owner of a transaction may come back after a longer time. Lower: less disk.
     outcome_retention_ms: int = 7 * _DAY_MS
-    # ... and no more than this many, about 100 bytes of disk each. At 10,000 transactions a second
-    # this is what limits: raise it for longer answers.
+    # Limit on the outcomes that are kept, about 100 bytes of disk each; the oldest go first. At
+    # 10,000 transactions a second, the default lasts 100 seconds, and not outcome_retention_ms.
+    # Higher: ends may be repeated for longer. Lower: less disk.
     outcomes_max: int = 1_000_000
-    # Rows that a removal reads and deletes: more rows would delay commits.
-    outcome_removal_rows: int = 2_000
-    # The newest outcomes that stay in memory, so that a repeat costs no read; about 300 bytes each.
-    recent_outcomes_max: int = 16_384
 
-    # How many TxnIDs brokers are told of before they are issued: brokers refuse others. A start
-    # skips the unused ones. Lower: fewer valid TxnIDs for a client that invents them. If they do
-    # not last for some seconds, a broker out of reach refuses the newest TxnIDs for as long.
-    txn_ids_ahead: int = 1_000_000
-
-    # How often brokers get the low watermark, and are asked for orphans.
-    watermark_interval_ms: int = 1_000
-    # Older live transactions are listed as ranges; younger transactions hold the watermark back.
-    # Lower: the watermark follows sooner, with longer lists.
-    watermark_listed_age_ms_min: int = 60_000
-    # The most ranges that a broker keeps for this coordinator; with more ranges the watermark
-    # stays.
-    watermark_ranges_max: int = 1_024
-
-    # An end command without an answer for this long is sent again; the limit also holds for a
-    # handshake. Shorter: lost answers cost less. Longer: a slow broker gets fewer repeats.
-    answer_deadline_ms: int = 5_000
-    # Time between repeats: doubled from the lower to the upper limit, with jitter.
-    retry_delay_ms_min: int = 100
-    retry_delay_ms_max: int = 10_000
-    # Longest pause between attempts to reach a broker. Shorter: a broker's return is noticed
-    # sooner. Longer: fewer refused connections while it is away.
-    reconnect_delay_ms_max: int = 500
-    # Time between repeats to a participant that refuses (TxnIncomplete, InvalidTxnState): an
-    # administrator is needed, so there is no hurry.
-    refused_retry_delay_ms: int = 10_000
-
-    # Below this much free space NewTxn gets DiskFull; the reserve serves ends and deletes.
+    # Free space of the volume below which NewTxn gets DiskFull; ends and deletes go on. Higher: a
+    # larger reserve for them. Lower: more of the disk holds transactions.
     free_space_floor_bytes: int = 256 << 20
+
+    constants: CoordinatorConstants = field(default_factory=CoordinatorConstants)
 
     def __post_init__(self) -> None:
         if not 0 <= self.tcid <= TCID_MAX:
@@ -137,29 +101,28 @@ class CoordinatorConfig:
             raise InvalidConfig("broker_addresses has an address twice; each broker has its own")
         if self.broker_names and len(self.broker_names) != len(self.broker_addresses):
             raise InvalidConfig("broker_names must have a name for each of broker_addresses")
-        check_numbers(self, may_be_zero=("tcid", "recent_outcomes_max", "free_space_floor_bytes"))
-        if self.txn_ids_ahead > _TXN_IDS_AHEAD_MAX:
-            raise InvalidConfig(f"txn_ids_ahead must be at most {_TXN_IDS_AHEAD_MAX}")
-        if not 2 <= self.producer_epoch_max <= 32_767:
-            raise InvalidConfig("producer_epoch_max must be from 2 to 32767")
+        check_numbers(self, may_be_zero=("tcid", "free_space_floor_bytes"))
         if self.stamp_ahead_ms_max > AHEAD_MS_MAX:
             raise InvalidConfig(f"stamp_ahead_ms_max must be at most {AHEAD_MS_MAX}, a century")
-        if self.txn_timeout_ms_default > self.txn_timeout_ms_max:
-            raise InvalidConfig("txn_timeout_ms_default must not exceed txn_timeout_ms_max")
-        if self.expiry_check_interval_ms > self.txn_timeout_ms_max:
-            raise InvalidConfig("expiry_check_interval_ms must not exceed txn_timeout_ms_max")
-        for name in ("retry_delay_ms_max", "reconnect_delay_ms_max"):
-            if self.retry_delay_ms_min > getattr(self, name):
-                raise InvalidConfig(f"retry_delay_ms_min must not exceed {name}")
         if self.outcome_retention_ms < self.txn_timeout_ms_max:
             raise InvalidConfig("outcome_retention_ms must be at least txn_timeout_ms_max")
+
+    @property
+    def txn_timeout_ms_default(self) -> int:
+        """The timeout of a transaction whose client names none."""
+        return min(self.constants.txn_timeout_ms_default, self.txn_timeout_ms_max)
+
+    @property
+    def recent_outcomes_max(self) -> int:
+        """How many outcomes stay in memory."""
+        return min(self.constants.recent_outcomes_max, self.outcomes_max)
 
     def link_settings(self) -> LinkSettings:
         """Return the settings of links to brokers."""
         return LinkSettings(
             client_name=self.name,
             cluster_hash=self.cluster_hash,
-            answer_deadline_ms=self.answer_deadline_ms,
-            retry_delay_ms_min=self.retry_delay_ms_min,
-            reconnect_delay_ms_max=self.reconnect_delay_ms_max,
+            answer_deadline_ms=self.constants.answer_deadline_ms,
+            retry_delay_ms_min=self.constants.retry_delay_ms_min,
+            reconnect_delay_ms_max=self.constants.reconnect_delay_ms_max,
         )

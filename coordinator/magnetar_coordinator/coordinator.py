@@ -118,11 +118,12 @@ class Coordinator:
             self._traces,
         )
         self._upkeep = Upkeep(self._runtime, self._finisher)
+        constants = config.constants
         self._timers = [
-            Periodic(config.expiry_check_interval_ms, self._upkeep.expire, self.fail),
-            Periodic(config.run_time_persist_interval_ms, self._upkeep.note_time, self.fail),
+            Periodic(constants.expiry_check_interval_ms, self._upkeep.expire, self.fail),
+            Periodic(constants.run_time_persist_interval_ms, self._upkeep.note_time, self.fail),
             Periodic(
-                config.watermark_interval_ms, self._announcements.advance_watermark, self.fail
+                constants.watermark_interval_ms, self._announcements.advance_watermark, self.fail
             ),
         ]
         self._backup = BackupSource(store, self._commits, FAMILIES)
@@ -213,7 +214,9 @@ class Coordinator:
                 # The run time is persisted less often than it is used.
                 run_time_ms = max(run_time_ms, transaction.start_run_time_ms)
         self.metrics.recovery_seconds.set(loop.time() - began_s)
-        run_time = RunTime(self._clock, start_ms=run_time_ms, jump_ms_min=config.clock_jump_ms_min)
+        run_time = RunTime(
+            self._clock, start_ms=run_time_ms, jump_ms_min=config.constants.clock_jump_ms_min
+        )
         counts = shard.status_counts
         log.info(
             "recovered %s",

@@ -363,7 +363,7 @@ class TransactionMetadataStoreProvider:
             incarnation=incarnation,
             store_token=store_token,
             counter_bound=counter_bound,
-            counters_ahead=self._config.txn_ids_ahead,
+            counters_ahead=self._config.constants.txn_ids_ahead,
             next_unopened=next_unopened,
             lost=lost,
             next_producer_number=await self._get_u64(META_PRODUCER_ID) or 0,

@@ -35,7 +35,7 @@ class OutcomeRetention:
         for _ in range(_PORTIONS_MAX):
             scanned_now, removed_now = await self._remove_portion(run_time_ms)
             removed += removed_now
-            if removed_now == 0 or scanned_now < self._config.outcome_removal_rows:
+            if removed_now == 0 or scanned_now < self._config.constants.outcome_removal_rows:
                 break
         else:
             self._due_run_time_ms = 0
@@ -44,7 +44,7 @@ class OutcomeRetention:
     async def _remove_portion(self, run_time_ms: int) -> tuple[int, int]:
         metadata = self._metadata
         start = metadata.first_outcome_key
-        rows = await metadata.outcomes(start, rows_max=self._config.outcome_removal_rows)
+        rows = await metadata.outcomes(start, rows_max=self._config.constants.outcome_removal_rows)
         old_run_time_ms = run_time_ms - self._config.outcome_retention_ms
         excess = metadata.outcome_count - self._config.outcomes_max
         removed: list[bytes] = []

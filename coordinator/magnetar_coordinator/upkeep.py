@@ -49,7 +49,7 @@ class Upkeep:
         """Abort transactions whose time is up. PIP-31, TC Transaction Expiration, step 1."""
         runtime = self._runtime
         expired = runtime.shard.expiry.expired(
-            runtime.run_time_ms(), count_max=runtime.config.expiries_per_check_max
+            runtime.run_time_ms(), count_max=runtime.config.constants.expiries_per_check_max
         )
         for txn_id in expired:
             if txn_id in runtime.shard.past_commits:

@@ -8,12 +8,12 @@ from random import Random
 from typing import Any
 
 from prometheus_client import CollectorRegistry
+from tests.configs import coordinator_config
 from tests.core.envelope import command, parsed
 from tests.fake_link import FakeLink, FakeTransport
 from tests.virtual_loop import VirtualClock
 from tests.virtual_time import time_passes
 
-from magnetar_coordinator.config import CoordinatorConfig
 from magnetar_coordinator.coordinator import Coordinator
 from magnetar_coordinator.ending.end_command_sender import GONE_CODES
 from magnetar_coordinator.metadata.records import FAMILIES
@@ -265,7 +265,7 @@ class World:
     registry: CollectorRegistry
 
     def __init__(self, **settings: Any) -> None:
-        self.config = CoordinatorConfig(**{"broker_addresses": (BROKER_ADDRESS,), **settings})
+        self.config = coordinator_config(**{"broker_addresses": (BROKER_ADDRESS,), **settings})
         self.disk = MemoryDisk()
         self.clock = VirtualClock()
         servers = FakeBrokers(self.config.broker_addresses)
@@ -322,7 +322,7 @@ class World:
     async def get_broker_back(self, shard: int) -> None:
         """A broker that was away listens again, and links have had the time to come back."""
         self.transport.dead.remove(self.config.broker_addresses[shard])
-        await self.settle(2 * self.config.reconnect_delay_ms_max / 1_000)
+        await self.settle(2 * self.config.constants.reconnect_delay_ms_max / 1_000)
 
     async def settle(self, seconds: float = 0.02) -> None:
         """Let what is under way happen."""

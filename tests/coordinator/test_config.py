@@ -9,6 +9,7 @@ import pytest
 from magnetar_coordinator.config import CoordinatorConfig
 from magnetar_core.config import InvalidConfig
 from magnetar_core.cuts.hybrid_clock import AHEAD_MS_MAX
+from magnetar_core.process.settings import names_of
 
 
 @pytest.mark.parametrize(
@@ -22,9 +23,6 @@ from magnetar_core.cuts.hybrid_clock import AHEAD_MS_MAX
         {"membership_version": 0},
         {"live_txns_max": 0},
         {"free_space_floor_bytes": -1},
-        {"txn_timeout_ms_default": 15 * 60_000 + 1},
-        {"expiry_check_interval_ms": 15 * 60_000 + 1},
-        {"retry_delay_ms_min": 10_001},
         {"outcome_retention_ms": 15 * 60_000 - 1},
         {"stamp_ahead_ms_max": 0},
         {"stamp_ahead_ms_max": AHEAD_MS_MAX + 1},
@@ -35,5 +33,15 @@ def test_refused(settings: dict[str, Any]) -> None:
         CoordinatorConfig(**settings)
 
 
-def test_the_defaults_work() -> None:
+def test_a_default_is_never_above_its_limit() -> None:
     assert CoordinatorConfig().txn_timeout_ms_default == 60_000
+    config = CoordinatorConfig(txn_timeout_ms_max=30_000, outcomes_max=3)
+    assert config.txn_timeout_ms_default == 30_000
+    assert config.recent_outcomes_max == 3
+
+
+def test_a_file_sets_no_constants_and_nothing_that_the_list_of_members_says() -> None:
+    names = names_of(CoordinatorConfig)
+    assert "live_txns_max" in names
+    assert not {"constants", "name", "tcid", "membership_version", "cluster_hash"} & set(names)
+    assert "txn_ids_ahead" not in names

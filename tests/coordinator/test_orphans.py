@@ -9,9 +9,9 @@ import pytest
 from tests.coordinator.fakes import P0, P1, S0, SILENCE, World, refused
 from tests.virtual_time import run
 
-from magnetar_coordinator.config import CoordinatorConfig
+from magnetar_broker.transactions.issued import NEAR_COUNT
+from magnetar_coordinator.constants import CoordinatorConstants
 from magnetar_coordinator.metadata.transaction import Participant
-from magnetar_core.config import InvalidConfig
 from magnetar_core.errors import TxnForgotten, TxnNotFound
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 from magnetar_core.wire import common_pb2 as common
@@ -295,9 +295,8 @@ def test_an_administrator_may_abort_what_was_made_up() -> None:
     run(scenario())
 
 
-def test_a_bound_has_a_limit() -> None:
-    with pytest.raises(InvalidConfig, match="txn_ids_ahead"):
-        CoordinatorConfig(txn_ids_ahead=(1 << 24) + 1)
+def test_a_new_bound_is_announced_before_brokers_refuse_what_lies_beyond() -> None:
+    assert CoordinatorConstants().txn_ids_ahead <= NEAR_COUNT
 
 
 def test_a_broker_that_comes_back_hears_a_bound_above_all_that_is_issued() -> None:

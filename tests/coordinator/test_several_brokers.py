@@ -122,7 +122,7 @@ def test_partition_moved_is_not_taken_for_ended(caplog: pytest.LogCaptureFixture
         assert len(told) == 1
         assert str(txn_id) in told[0]
         world.brokers[1].answer = lambda name, body: None
-        await world.settle(world.config.retry_delay_ms_max / 1_000 + 1)
+        await world.settle(world.config.constants.retry_delay_ms_max / 1_000 + 1)
         assert await world.client.status(txn_id) == common.COMMITTED
         assert ended(world.brokers[1], txn_id) == {P1: common.COMMIT}
         await world.close()

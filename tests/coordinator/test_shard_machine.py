@@ -15,9 +15,9 @@ from hypothesis.stateful import (
     invariant,
     rule,
 )
+from tests.configs import coordinator_config
 from tests.coordinator.fakes import P0, P1, S0
 
-from magnetar_coordinator.config import CoordinatorConfig
 from magnetar_coordinator.metadata.records import (
     TxnEnded,
     decode_metadata,
@@ -43,7 +43,7 @@ ENDS = {
     TxnAction.ABORT: (ABORTING, ABORTED),
 }
 FINAL = {COMMITTING: COMMITTED, ABORTING: ABORTED}
-CONFIG = CoordinatorConfig(recent_outcomes_max=1)
+CONFIG = coordinator_config(recent_outcomes_max=1)
 
 selections = st.none() | st.lists(st.integers(0, 3), max_size=3).map(tuple)
 

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.configs import coordinator_config
 from tests.coordinator.fakes import P0, P1, S0
 
-from magnetar_coordinator.config import CoordinatorConfig
 from magnetar_coordinator.metadata.records import (
     LossAccepted,
     ParticipantsAdded,
@@ -58,7 +58,7 @@ class Playbook:
     """A command in (>>), the records and the status that it leads to out (<<)."""
 
     def __init__(self, **settings: Any) -> None:
-        config = CoordinatorConfig(**settings)
+        config = coordinator_config(**settings)
         self.shard = Shard(config, tcid=TCID, incarnation=INCARNATION, next_counter=10)
         self._decision: Decision | None = None
         self._error: Exception | None = None

@@ -53,7 +53,7 @@ def coordinator_config(
     name: str, tcid: int, brokers: Sequence[str], settings: Any
 ) -> CoordinatorConfig:
     """Settings of one coordinator."""
-    from magnetar_coordinator.config import CoordinatorConfig
+    from tests.configs import coordinator_config as config_of
 
     # Less patient than a real one: virtual time is dear, as every repeat costs steps.
     choices = {
@@ -69,7 +69,7 @@ def coordinator_config(
         "tcid": tcid,
         **settings,
     }
-    return CoordinatorConfig(name=name, broker_addresses=tuple(brokers), **choices)
+    return config_of(name=name, broker_addresses=tuple(brokers), **choices)
 
 
 def make_broker(

@@ -17,12 +17,12 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_ON, Sampler
 from tests.broker.cluster import Cluster
 from tests.broker.cluster import run as run_cluster
 from tests.client.fakes import FAST
+from tests.configs import coordinator_config
 from tests.simulation.nodes import Environment, ServerNode
 from tests.simulation.raw import BROKER, COORDINATOR
 from tests.virtual_loop import Incarnation, VirtualClock, VirtualLoop
 
 import magnetar
-from magnetar_coordinator.config import CoordinatorConfig
 from magnetar_coordinator.coordinator import Coordinator
 from magnetar_coordinator.metadata.records import FAMILIES
 from magnetar_core.membership.address_book import MemberAddress
@@ -133,7 +133,7 @@ class TracedCluster(Cluster):
     ) -> tuple[Any, dict[str, Any]]:
         traces = self.spans.server(TC)
         coordinator = Coordinator(
-            CoordinatorConfig(
+            coordinator_config(
                 name=TC,
                 broker_addresses=tuple(one.name for one in self.nodes),
                 answer_deadline_ms=1_000,

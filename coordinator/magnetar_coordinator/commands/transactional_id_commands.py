@@ -293,7 +293,7 @@ class TransactionalIdCommands:
 
     def _deadline_s(self) -> float:
         loop = asyncio.get_running_loop()
-        return loop.time() + self._runtime.config.takeover_wait_ms / 1_000
+        return loop.time() + self._runtime.config.constants.takeover_wait_ms / 1_000
 
     def _park(
         self,

@@ -77,7 +77,7 @@ class EndCommandSender:
     ) -> None:
         self._link = link
         self._listener = listener
-        self._config = config
+        self._constants = config.constants
         self._clock = clock
         self._random = random
         self._metrics = metrics
@@ -111,7 +111,7 @@ class EndCommandSender:
         if self._link.is_up:
             self._send(end)
             end.move(EndEvent.FIRST_SENT)
-            end.due_ms = now_ms + self._config.answer_deadline_ms
+            end.due_ms = now_ms + self._constants.answer_deadline_ms
             self._first[end.request_id] = end
             self._sweep_later()
         return end
@@ -122,7 +122,7 @@ class EndCommandSender:
             return
         self._metrics.repeated.inc()
         self._send(end)
-        due_ms = now_ms + self._config.answer_deadline_ms + self._delay_ms(end)
+        due_ms = now_ms + self._constants.answer_deadline_ms + self._delay_ms(end)
         self._due_later(end, EndEvent.SENT_AGAIN, due_ms)
 
     def link_is_up(self) -> None:
@@ -131,7 +131,7 @@ class EndCommandSender:
         for end in self._ends.values():
             end.attempts = 0
             self._send(end)
-            self._due_later(end, EndEvent.SENT_AGAIN, now_ms + self._config.answer_deadline_ms)
+            self._due_later(end, EndEvent.SENT_AGAIN, now_ms + self._constants.answer_deadline_ms)
 
     def link_is_down(self) -> None:
         """Note that no answer will come on the old link."""
@@ -222,7 +222,7 @@ class EndCommandSender:
                 passes = True
         now_ms = self._clock.monotonic_ms()
         if is_refused and not passes:
-            due_ms = now_ms + self._config.refused_retry_delay_ms
+            due_ms = now_ms + self._constants.refused_retry_delay_ms
         else:
             due_ms = now_ms + self._delay_ms(end)
         self._due_later(end, EndEvent.ERROR, due_ms)
@@ -261,9 +261,12 @@ class EndCommandSender:
         self._sweep_later()
 
     def _delay_ms(self, end: PendingEnd) -> float:
-        config = self._config
+        constants = self._constants
         wait_ms = delay_ms(
-            end.attempts, config.retry_delay_ms_min, config.retry_delay_ms_max, self._random
+            end.attempts,
+            constants.retry_delay_ms_min,
+            constants.retry_delay_ms_max,
+            self._random,
         )
         end.attempts += 1
         return wait_ms

@@ -70,8 +70,8 @@ class TransactionTable:
         self.clock = HybridClock(stamp_bound, ahead_ms_max=config.stamp_ahead_ms_max)
         self.watermark = WatermarkTracker(
             next_counter,
-            listed_age_ms_min=config.watermark_listed_age_ms_min,
-            ranges_max=config.watermark_ranges_max,
+            listed_age_ms_min=config.constants.watermark_listed_age_ms_min,
+            ranges_max=config.constants.watermark_ranges_max,
         )
         # The latest outcomes, among them all that are not durable yet.
         self._recent: dict[TxnID, TxnEnded] = {}

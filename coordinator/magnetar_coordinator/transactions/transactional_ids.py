@@ -48,7 +48,7 @@ class TransactionalIds:
         delete: Callable[[str], None],
     ) -> None:
         self._config = config
-        self._epochs = Epochs(config.producer_epoch_max, new_producer_id)
+        self._epochs = Epochs(config.constants.producer_epoch_max, new_producer_id)
         self._put = put
         self._delete = delete
         self._by_id: dict[str, TransactionalIdMetadata] = {}
