@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 
 from magnetar_broker.config import BrokerConfig
 from magnetar_broker.constants import BrokerConstants
+from magnetar_cluster.constants import HostConstants
+from magnetar_cluster.host_settings import HostSettings
 from magnetar_coordinator.config import CoordinatorConfig
 from magnetar_coordinator.constants import CoordinatorConstants
 
@@ -21,6 +23,11 @@ def broker_config(**values: Any) -> BrokerConfig:
 def coordinator_config(**values: Any) -> CoordinatorConfig:
     """Return the settings of a coordinator."""
     return _made(CoordinatorConfig, CoordinatorConstants, values)
+
+
+def host_settings(**values: Any) -> HostSettings:
+    """Return the settings of a member that takes and keeps shards."""
+    return _made(HostSettings, HostConstants, values)
 
 
 def _made(kind: type[ConfigT], constants_kind: type[Any], values: dict[str, Any]) -> ConfigT:

@@ -280,8 +280,8 @@ class Host:
 
     async def _watch(self) -> None:
         backoff = Backoff(
-            self._settings.directory_pause_ms_min,
-            self._settings.directory_pause_ms_max,
+            self._settings.constants.directory_pause_ms_min,
+            self._settings.constants.directory_pause_ms_max,
             self._random,
         )
         while True:

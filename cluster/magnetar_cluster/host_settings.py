@@ -1,9 +1,13 @@
-"""Settings of a member's part in the ownership of shards. Each states its unit and trade-off."""
+"""Settings of a member's part in the ownership of shards.
+
+Each says what a higher and a lower value cost.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from magnetar_cluster.constants import HostConstants
 from magnetar_core.config import InvalidConfig, check_numbers
 
 # Renewals within the time for which one of them lets a member speak.
@@ -14,55 +18,35 @@ RENEWALS_A_DURATION = 3
 class HostSettings:
     """How a member takes, keeps and gives up shards."""
 
-    # A member that does not renew its lease for this long loses its shards, and others open them;
-    # after two thirds of it, it is silent. In whole seconds, as etcd counts. Shorter: a dead member
-    # is replaced sooner. Longer: a pause of a process, or of etcd, is forgiven.
+    # Time without a renewal after which a member loses its shards, and others open them. After two
+    # thirds of it the member answers nothing. In whole seconds, as etcd counts. Higher: a pause of
+    # a process, or of etcd, costs no shards. Lower: a dead member is replaced sooner.
     lease_duration_ms: int = 3_000
-    # A shard that shall lie at another member moves there when this has been so for this long.
-    # Pins, drains and members that stop do not wait. Shorter: a new member gets its shards sooner.
-    # Longer: fewer moves while members restart.
+    # Time after which a shard moves to the member that should have it. Pins, drains and members
+    # that stop do not wait. Higher: fewer moves while members restart. Lower: a new member gets its
+    # shards sooner.
     settling_ms: int = 10_000
-    # How long a handover waits for a shard to close, or for its next owner to claim it. A shard
-    # that does not close in time is abandoned: its next owner replays its log.
-    handover_ms_max: int = 30_000
-    # How many shards a member that stops hands over at once. Higher: it stops sooner. Lower: fewer
-    # shards pause at the same time.
-    leaving_handovers_max: int = 4
-    # How long a member that stops takes for all handovers. What is left then is abandoned: the next
-    # owners replay its logs. At least handover_ms_max. Shorter: a stop is over sooner, as whoever
-    # kills a server that does not stop may demand. Longer: many shards, or large ones, move in
-    # order.
+    # Longest time that a member that stops takes to hand over its shards. It abandons the rest, and
+    # their next owners replay the logs. Whatever ends the process by force must wait for longer
+    # (stop_grace_period of Compose, terminationGracePeriodSeconds of Kubernetes). Higher: many
+    # shards, or large ones, move in order. Lower: a stop ends sooner.
     leaving_ms_max: int = 60_000
-    # Pauses after a shard could not be opened, from the first one to the longest. Shorter: it is
-    # back sooner when its store is. Longer: fewer attempts at a store that is away.
-    opening_pause_ms_min: int = 500
-    opening_pause_ms_max: int = 30_000
-    # An opening that takes longer fails, if another member may take the shard. Shorter: a member
-    # that cannot reach the object store holds up its shards for less time. Longer: a shard whose
-    # recovery takes long is opened by the first member that gets it.
+    # Longest time that the opening of a shard may take while another member could open it; then it
+    # counts as failed, and another member gets the shard. Higher: a long recovery ends where it
+    # began. Lower: a member that does not reach the object store delays its shards for less time.
     opening_ms_max: int = 60_000
-    # After so many openings and runs in a row that failed, or one opening that took too long, a
-    # member refuses a shard, and others get it. While it refuses any, one failure is enough. Lower:
-    # others have the shard sooner. Higher: it stays where it belongs during short troubles.
-    opening_failures_max: int = 3
-    # Pauses before a member tries one of the shards that it refuses again, from the first one to
-    # the longest. Each attempt that fails costs the shard a pause of some seconds. Shorter: the
-    # member has its part again sooner when it can open shards.
-    refusal_pause_ms_min: int = 60_000
-    refusal_pause_ms_max: int = 3_600_000
-    # Pauses after the directory did not answer, from the first one to the longest.
-    directory_pause_ms_min: int = 100
-    directory_pause_ms_max: int = 1_000
+
+    constants: HostConstants = field(default_factory=HostConstants)
 
     def __post_init__(self) -> None:
         check_numbers(self, may_be_zero=("settling_ms",))
         if self.lease_duration_ms % 1_000:
             raise InvalidConfig("lease_duration_ms must be whole seconds: etcd counts leases so")
-        if self.leaving_ms_max < self.handover_ms_max:
-            raise InvalidConfig("leaving_ms_max must be at least handover_ms_max")
-        for name in ("opening_pause_ms", "refusal_pause_ms", "directory_pause_ms"):
-            if getattr(self, f"{name}_min") > getattr(self, f"{name}_max"):
-                raise InvalidConfig(f"{name}_min must not exceed {name}_max")
+
+    @property
+    def handover_ms_max(self) -> int:
+        """How long a handover may wait for one of its steps."""
+        return min(self.constants.handover_ms_max, self.leaving_ms_max)
 
     @property
     def renewal_interval_ms(self) -> float:

@@ -135,7 +135,7 @@ class HostState:
             return
         if epoch is None:
             # The view lags behind; until it has caught up, the claim would be refused again.
-            slot.claim_after_ms = now_ms + self._settings.directory_pause_ms_max
+            slot.claim_after_ms = now_ms + self._settings.constants.directory_pause_ms_max
             self._move(slot, PhaseEvent.REFUSED, now_ms)
             return
         slot.held.epoch = epoch
@@ -215,8 +215,8 @@ class HostState:
         if slot is not None:
             slot.again_at_ms = now_ms + delay_ms(
                 slot.unanswered,
-                self._settings.directory_pause_ms_min,
-                self._settings.directory_pause_ms_max,
+                self._settings.constants.directory_pause_ms_min,
+                self._settings.constants.directory_pause_ms_max,
                 self._random,
             )
             slot.unanswered += 1
@@ -237,7 +237,7 @@ class HostState:
             one.taken_by_ms is not None or (one.held is not None and one.held.handed_over)
             for one in self.slots.values()
         )
-        limit = self._settings.leaving_handovers_max if self.leaving else 1
+        limit = self._settings.constants.leaving_handovers_max if self.leaving else 1
         actions: list[Action] = []
         for shard, slot in self.slots.items():
             self._withdraw(slot, now_ms)
@@ -334,7 +334,7 @@ class HostState:
             for name, member in self.view.takers(shard.kind).items()
         ):
             slot.overdue = f"it was not open after {longest_ms} ms"
-            slot.failures = max(slot.failures, self._settings.opening_failures_max - 1)
+            slot.failures = max(slot.failures, self._settings.constants.opening_failures_max - 1)
 
     def _attempt(
         self, shard: ShardName, slot: Slot, held: HeldShard, now_ms: float
@@ -414,13 +414,13 @@ class HostState:
         held = slot.held
         assert held is not None
         served_ms = now_ms - held.since_ms if held.phase is Phase.SERVING else 0.0
-        if served_ms >= self._settings.opening_pause_ms_max:
+        if served_ms >= self._settings.constants.opening_pause_ms_max:
             slot.failures = 0
         slot.reason = reason
         slot.claim_after_ms = now_ms + delay_ms(
             slot.failures,
-            self._settings.opening_pause_ms_min,
-            self._settings.opening_pause_ms_max,
+            self._settings.constants.opening_pause_ms_min,
+            self._settings.constants.opening_pause_ms_max,
             self._random,
         )
         slot.failures += 1

@@ -153,7 +153,7 @@ class MemberLease:
             renewing.cancel()
             joining.cancel()
             # A directory that ends each lease at once is not asked without a pause.
-            await asyncio.sleep(self._settings.directory_pause_ms_min / 1000)
+            await asyncio.sleep(self._settings.constants.directory_pause_ms_min / 1000)
 
     def _gives_back(self, lease: Lease) -> bool:
         """Note a lease for end() to revoke if the member was given up meanwhile; return whether."""
@@ -256,7 +256,7 @@ class MemberLease:
 
     def _backoff(self) -> Backoff:
         return Backoff(
-            self._settings.directory_pause_ms_min,
-            self._settings.directory_pause_ms_max,
+            self._settings.constants.directory_pause_ms_min,
+            self._settings.constants.directory_pause_ms_max,
             self._random,
         )

@@ -43,12 +43,12 @@ class Refusals:
             failures: how often that was so in a row, this time included.
         """
         # Where others failed already, the member is at fault, rather than the shard.
-        enough = 1 if self._shards or self._tried else self._settings.opening_failures_max
+        enough = 1 if self._shards or self._tried else self._settings.constants.opening_failures_max
         if failures < enough:
             return
         if (
             self.again_at_ms is not None
-            and now_ms - self.again_at_ms > self._settings.refusal_pause_ms_max
+            and now_ms - self.again_at_ms > self._settings.constants.refusal_pause_ms_max
         ):
             self._rounds = 0
         if shard == self._tried:
@@ -86,7 +86,7 @@ class Refusals:
     def _pause(self, now_ms: float) -> None:
         self.again_at_ms = now_ms + delay_ms(
             self._rounds,
-            self._settings.refusal_pause_ms_min,
-            self._settings.refusal_pause_ms_max,
+            self._settings.constants.refusal_pause_ms_min,
+            self._settings.constants.refusal_pause_ms_max,
             self._random,
         )

@@ -10,7 +10,7 @@ import asyncio
 import inspect
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import wraps
 from random import Random
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -352,10 +352,6 @@ class Cluster:
                 return step / 20
             await time_passes(0.05)
         raise AssertionError(f"not within {seconds} s: {what}; served are {self.served()}")
-
-
-def settings(**changes: int) -> HostSettings:
-    return replace(SETTINGS, **changes)
 
 
 # A test of a cluster, and of what pytest gives it besides.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from tests.cluster.hosting import Cluster, run, settings
+from tests.cluster.hosting import Cluster, run
+from tests.configs import host_settings
 from tests.virtual_time import time_passes
 
 from magnetar_cluster.view import BROKER, MemberName
@@ -54,7 +55,7 @@ async def trouble(cluster: Cluster, random: Random) -> None:
             await cluster.admin.pin(random.choice(cluster.shards), random.choice([*NAMES, ""]))
 
 
-SETTINGS = settings(opening_pause_ms_max=4_000)
+SETTINGS = host_settings(opening_pause_ms_max=4_000)
 
 
 @pytest.mark.parametrize("seed", range(20))

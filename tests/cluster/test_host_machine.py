@@ -15,19 +15,19 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from tests.cluster.hosting import delete_row
+from tests.configs import host_settings
 
 from magnetar_cluster.directory import LeaseExpired, LeaseId
 from magnetar_cluster.directory_state import Claim as ClaimRequest
 from magnetar_cluster.directory_state import DirectoryState, Drain, Grant, Join, Pin, Renew, Request
 from magnetar_cluster.directory_state import Release as ReleaseRequest
 from magnetar_cluster.host_actions import Abandon, Action, Claim, Close, Open, Release
-from magnetar_cluster.host_settings import HostSettings
 from magnetar_cluster.host_state import HostState
 from magnetar_cluster.lease import Lease
 from magnetar_cluster.shard_phase import Phase
 from magnetar_cluster.view import BROKER, Format, Member, MemberName, Owner, ShardName, View
 
-SETTINGS = HostSettings(
+SETTINGS = host_settings(
     settling_ms=4_000,
     handover_ms_max=6_000,
     opening_pause_ms_max=4_000,
@@ -128,7 +128,7 @@ class Members(RuleBasedStateMachine):
         handed_over = [
             one for one in life.state.slots.values() if one.held and one.held.handed_over
         ]
-        limit = SETTINGS.leaving_handovers_max if life.leaving else 1
+        limit = SETTINGS.constants.leaving_handovers_max if life.leaving else 1
         assert len(handed_over) <= limit
 
     def somebody_asks_again(self, life: Life) -> None:

@@ -265,8 +265,8 @@ def test_pauses_are_short_again_after_a_long_time() -> None:
         refusals.try_one(SHARDS, time_ms)
         refusals.failed(FIRST, 4, time_ms + 1_000)
     assert refusals.again_at_ms is not None
-    assert refusals.again_at_ms - time_ms >= SETTINGS.refusal_pause_ms_max / 2
+    assert refusals.again_at_ms - time_ms >= SETTINGS.constants.refusal_pause_ms_max / 2
     refusals.opened(FIRST)
-    time_ms = refusals.again_at_ms + SETTINGS.refusal_pause_ms_max + 1
+    time_ms = refusals.again_at_ms + SETTINGS.constants.refusal_pause_ms_max + 1
     refusals.failed(FIRST, 3, time_ms)
-    assert refusals.again_at_ms - time_ms <= SETTINGS.refusal_pause_ms_min
+    assert refusals.again_at_ms - time_ms <= SETTINGS.constants.refusal_pause_ms_min

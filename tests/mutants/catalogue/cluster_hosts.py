@@ -202,8 +202,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="two-handovers-at-once",
         file=_STATE,
-        old="        limit = self._settings.leaving_handovers_max if self.leaving else 1\n",
-        new="        limit = self._settings.leaving_handovers_max\n",
+        old="self._settings.constants.leaving_handovers_max if self.leaving else 1\n",
+        new="self._settings.constants.leaving_handovers_max\n",
         mistake="A new member pauses several shards at once.",
     ),
     Mutant(
@@ -295,7 +295,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="failures-are-never-forgotten",
         file=_STATE,
-        old="        if served_ms >= self._settings.opening_pause_ms_max:\n",
+        old="        if served_ms >= self._settings.constants.opening_pause_ms_max:\n",
         new="        if served_ms < 0:\n",
         mistake="A shard that failed now and then over a year waits for half a minute.",
     ),
@@ -344,8 +344,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="leaving-hands-over-one-by-one",
         file=_STATE,
-        old="        limit = self._settings.leaving_handovers_max if self.leaving else 1\n",
-        new="        limit = 1\n",
+        old="self._settings.constants.leaving_handovers_max if self.leaving else 1\n",
+        new="1\n",
         mistake="A server with many shards is killed before it has handed them over.",
     ),
     Mutant(

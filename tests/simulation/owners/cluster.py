@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from tests.configs import host_settings
 from tests.simulation.nodes import Environment
 from tests.simulation.owners.dialer import OwnersDialer
 from tests.simulation.owners.directory import SimulatedDirectory
@@ -23,7 +24,6 @@ from magnetar_cli.cluster.picture import wishes
 from magnetar_cli.servers.server_process import World as ShardWorld
 from magnetar_cluster import view as cluster_view
 from magnetar_cluster.directory_state import Drain, Pin
-from magnetar_cluster.host_settings import HostSettings
 from magnetar_cluster.view import Format, MemberName, Owner, ShardName
 from magnetar_core.membership.shard_address import ShardAddress
 from magnetar_core.server.commands import CommandServer
@@ -68,7 +68,7 @@ class OwnersCluster:
             broker_shards=kinds[cluster_view.BROKER],
             coordinator_shards=kinds[cluster_view.COORDINATOR],
         )
-        self.settings = HostSettings(
+        self.settings = host_settings(
             lease_duration_ms=1_000,
             settling_ms=plan.settling_ms,
             handover_ms_max=2_000,
