@@ -16,27 +16,24 @@ class StoreConfig:
     """Settings of a server's store.
 
     Attributes:
-        store: an address in an object store, s3://BUCKET/PREFIX; each server keeps its rows below
-            it, under its kind and name, and nothing on its own disk. Empty: RocksDB in the data
-            directory. A file:///DIRECTORY is for tests: it does not survive the loss of power.
+        store: address in an object store, s3://BUCKET/PREFIX. Each server keeps its rows below it,
+            under its kind and name, and nothing on its own disk. Empty: RocksDB in the data
+            directory. A file:///DIRECTORY is for tests: it does not survive a power failure.
             Credentials come from the environment alone, as AWS tools read them.
-        store_memory_cache_bytes: memory for blocks of the object store, of which a half more is
-            used in fact. Unset: an eighth of memory_bytes for a broker, 64 MiB for a coordinator.
-            Shards that one server has by etcd share it. Higher: fewer requests for what is read
-            again.
-        store_disk_cache_directory: a directory for copies of objects that were read; it may be
-            lost at any time. Empty: no such copies.
-        store_disk_cache_bytes: size of these copies. Higher: fewer requests, and more disk.
-        store_unflushed_groups_max: group commits after which rows are moved from the log of the
-            store to its tables; as many log objects are read when the store is opened. Higher: less
-            to write. Lower: a server starts sooner, 2 ms for each object and more far away.
+        store_memory_cache_bytes: memory for blocks of the object store; the store uses half as much
+            again. The shards of a server with etcd share it. Unset: an eighth of memory_bytes for a
+            broker, 64 MiB for a coordinator. Higher: fewer requests for what is read again. Lower:
+            less memory.
+        store_disk_cache_directory: directory for copies of objects that were read. You may delete
+            it at any time. Empty: no such copies.
+        store_disk_cache_bytes: limit on the size of these copies. Higher: fewer requests. Lower:
+            less disk.
     """
 
     store: str = ""
     store_memory_cache_bytes: int | None = None
     store_disk_cache_directory: str = ""
     store_disk_cache_bytes: int = 4 << 30
-    store_unflushed_groups_max: int = 300
 
     def __post_init__(self) -> None:
         if self.store:

@@ -187,13 +187,11 @@ class SlateMachine(StoreMachine):
     def open(self) -> Store:
         from magnetar_storage.object_store.url import ObjectStoreUrl
         from magnetar_storage.slatedb.engine import SlateStore
-        from magnetar_storage.store_config import StoreConfig
 
-        # Rows are read from tables as well as from memory.
-        config = StoreConfig(store_unflushed_groups_max=2)
         url = ObjectStoreUrl.parse(f"file://{self.directory.name}/store")
+        # Rows are read from tables as well as from memory.
         store: Store = self.wait(
-            SlateStore.open(url, FAMILIES, payload_families=("two",), config=config)
+            SlateStore.open(url, FAMILIES, payload_families=("two",), unflushed_groups_max=2)
         )
         return store
 

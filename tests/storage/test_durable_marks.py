@@ -30,7 +30,6 @@ from magnetar_storage.offline.accepted_loss import LOSSES_OF_EVERYTHING
 from magnetar_storage.slatedb.end import end_of_store
 from magnetar_storage.slatedb.engine import SlateStore
 from magnetar_storage.store import KEY_END, StoreDamaged, StoreFenced, WriteBatch
-from magnetar_storage.store_config import StoreConfig
 
 KIND, NAME = "broker", "broker-0"
 META = store_identity.IDENTITY_FAMILY
@@ -50,7 +49,7 @@ class Server:
         return await SlateStore.open(
             self.url,
             FAMILIES,
-            config=StoreConfig(store_unflushed_groups_max=unflushed_groups_max),
+            unflushed_groups_max=unflushed_groups_max,
             mark_place=self.mark_place,
             owner_is_silent=True,
         )

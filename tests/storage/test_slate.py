@@ -73,8 +73,8 @@ def test_stores_that_share_a_cache_read_their_own_rows_and_outlive_each_other(
         async def shared(name: str) -> SlateStore:
             url = directory_of(tmp_path / name)
             # From tables, not from the log: one group is enough to be moved there.
-            config = StoreConfig(store_unflushed_groups_max=1)
-            return await opened(url, config=config, cache=StoreCache(memory, next(opening)))
+            cache = StoreCache(memory, next(opening))
+            return await opened(url, unflushed_groups_max=1, cache=cache)
 
         stores = [await shared(name) for name in ("a", "b")]
         for store, value in zip(stores, (b"a", b"b"), strict=True):
@@ -174,8 +174,7 @@ def test_what_an_open_replays_is_bounded(
     url = directory_of(tmp_path) if place == "directory" else place_in_bucket(request)
 
     async def scenario() -> None:
-        config = StoreConfig(store_unflushed_groups_max=10)
-        store = await opened(url, config=config)
+        store = await opened(url, unflushed_groups_max=10)
         background = store._background
         await commit(store, 0, 1)
         await until(lambda: background.flush_count == 1)  # At once: the replay is not repeated.

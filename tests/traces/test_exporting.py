@@ -25,12 +25,10 @@ SEND = broker_pb2.CommandSend(partition=common_pb2.Partition(topic="invoices", p
 class Server:
     """What makes the spans of a server."""
 
-    def __init__(self, endpoint: str, **settings: int) -> None:
+    def __init__(self, endpoint: str, **constants: int) -> None:
         self.registry = CollectorRegistry()
-        config = TracesConfig(traces_endpoint=endpoint, traces_sample_ratio=1.0, **settings)
-        opened = open_traces(config, "broker", "broker-7", self.registry)
-        assert isinstance(opened, ExportedTraces)
-        self.traces = opened
+        config = TracesConfig(traces_endpoint=endpoint, traces_sample_ratio=1.0)
+        self.traces = ExportedTraces(config, "broker", "broker-7", self.registry, **constants)
 
     def make(self, count: int) -> None:
         for _ in range(count):
@@ -92,7 +90,7 @@ def test_a_collector_that_hangs_costs_spans_and_nothing_else(
 ) -> None:
     with patience(monkeypatch, "60"), collector() as one:
         one.hanging = True
-        server = Server(one.url, traces_queue_spans=100, traces_flush_ms=100)
+        server = Server(one.url, queue_spans=100, flush_ms=100)
         server.make(1)
         assert one.arrived.wait(30)
         server.make(500)
@@ -111,7 +109,7 @@ def test_a_collector_that_is_away_costs_spans_and_nothing_else(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with patience(monkeypatch, "0.01"):
-        server = Server(f"http://127.0.0.1:{free_ports(1)[0]}", traces_flush_ms=20_000)
+        server = Server(f"http://127.0.0.1:{free_ports(1)[0]}", flush_ms=20_000)
         server.make(3)
         server.traces.close()
     assert server.exported() == 0
@@ -164,7 +162,6 @@ def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"traces_endpoint": "http://collector?token=x"}, "OTEL_EXPORTER_OTLP_HEADERS"),
         ({"traces_sample_ratio": 1.1}, "from 0 to 1"),
         ({"traces_sample_ratio": -0.1}, "must not be negative"),
-        ({"traces_queue_spans": 0}, "traces_queue_spans must be positive"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(settings: dict[str, object], complaint: str) -> None:

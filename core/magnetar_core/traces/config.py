@@ -15,22 +15,17 @@ class TracesConfig:
     """Settings of the traces that a server makes.
 
     Attributes:
-        traces_endpoint: where spans go, by OTLP over HTTP: the address of a collector, as
+        traces_endpoint: address of the collector that gets the spans, by OTLP over HTTP, as
             http://127.0.0.1:4318. Empty: the server makes no spans. OpenTelemetry's own variables
-            (OTEL_EXPORTER_OTLP_HEADERS, OTEL_RESOURCE_ATTRIBUTES, OTEL_SERVICE_NAME, ...) say the
+            (OTEL_EXPORTER_OTLP_HEADERS, OTEL_RESOURCE_ATTRIBUTES, OTEL_SERVICE_NAME, ...) set the
             rest.
-        traces_sample_ratio: which part of the commands of clients that make no traces themselves
-            begin one: 1 all, 0 none. Whether a client's own trace is recorded, the client decides.
-            Higher: more to see. Lower: less work for the server and for the collector.
-        traces_queue_spans: spans that may wait for the collector; more are dropped, and counted.
-            Higher: patience with a slow collector. Lower: less memory, about 2 KiB each.
-        traces_flush_ms: how long a stopping server waits until the collector has the last spans.
+        traces_sample_ratio: part of the commands that begin a trace, from 0 (none) to 1 (all), if
+            their client makes no traces itself. A client that does decides alone whether its trace
+            is recorded. Higher: more traces. Lower: less work for the server and the collector.
     """
 
     traces_endpoint: str = ""
     traces_sample_ratio: float = 0.01
-    traces_queue_spans: int = 4_096
-    traces_flush_ms: int = 2_000
 
     def __post_init__(self) -> None:
         check_numbers(self, may_be_zero=("traces_sample_ratio",))

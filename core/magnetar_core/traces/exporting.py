@@ -26,6 +26,10 @@ from magnetar_core.version import VERSION
 
 log = logging.getLogger(__name__)
 
+# Spans that may wait for the collector, about 2 KiB each; more are dropped, and counted.
+QUEUE_SPANS = 4_096
+# How long a stopping server waits until the collector has the last spans.
+FLUSH_MS = 2_000
 # OpenTelemetry's default.
 _BATCH_SPANS_MAX = 512
 
@@ -37,6 +41,8 @@ class ExportedTraces:
         kind: "broker" or "coordinator".
         name: of the server.
         exporter: where spans go; None: to the collector that the settings name.
+        queue_spans: how many may wait for the collector.
+        flush_ms: how long `close` waits for the collector.
     Attributes:
         server: makes the spans.
     """
@@ -48,12 +54,14 @@ class ExportedTraces:
         name: str,
         registry: CollectorRegistry,
         exporter: Any = None,
+        queue_spans: int = QUEUE_SPANS,
+        flush_ms: int = FLUSH_MS,
     ) -> None:
-        self._flush_s = config.traces_flush_ms / 1_000
+        self._flush_s = flush_ms / 1_000
         self._metrics = TracesMetrics(registry)
         self._queue = _BoundedQueue(
             exporter or OTLPSpanExporter(endpoint=config.url),
-            config.traces_queue_spans,
+            queue_spans,
             self._metrics,
         )
         self._provider = TracerProvider(

@@ -64,6 +64,9 @@ _FREE_BYTES: Final = 1 << 60
 _CLOSE_SECONDS_MAX: Final = 10.0
 # Each takes about ten microseconds, in which the event loop does nothing else.
 _CHANGES_IN_A_TURN: Final = 500
+# Groups after which rows are moved from the store's log to its tables. An opening reads as many
+# objects of the log, 2 ms for each and more far away; a lower number costs more writing.
+UNFLUSHED_GROUPS_MAX: Final = 300
 _NOTHING: Final = uniffi.CloseOptions(flush_type=None)
 
 
@@ -75,10 +78,10 @@ class SlateStore:
         url: ObjectStoreUrl,
         database: Any,
         families: dict[str, Family],
-        config: StoreConfig,
         metrics: ObjectStoreMetrics | None,
         on_end: Callable[[StoreFailed], object] | None,
         marks: MarkUpdates | None,
+        unflushed_groups_max: int,
     ) -> None:
         self._url = url
         self._database = database
@@ -93,7 +96,7 @@ class SlateStore:
         self._background = Background(
             database,
             str(url),
-            unflushed_groups_max=config.store_unflushed_groups_max,
+            unflushed_groups_max=unflushed_groups_max,
             on_end=self._end_by_itself,
         )
 
@@ -111,6 +114,7 @@ class SlateStore:
         cache: StoreCache | None = None,
         mark_place: MarkPlace | None = None,
         generation: int = FIRST_GENERATION,
+        unflushed_groups_max: int = UNFLUSHED_GROUPS_MAX,
     ) -> SlateStore:
         """Open or create a store, and become its owner. Waits while the object store is away.
 
@@ -124,6 +128,7 @@ class SlateStore:
             cache: shared with other stores; None: the store gets one of its own.
             mark_place: where it is kept how far the store is durable; None: nowhere.
             generation: of the store, if it is new; see `durable_mark`.
+            unflushed_groups_max: groups after which rows are moved from the log to tables.
         Raises:
             InvalidConfig: nothing can be stored there, or not by this engine.
             StoreDamaged: objects are missing or damaged. If that was found without opening the
@@ -163,7 +168,7 @@ class SlateStore:
             )
             # The store has a group that says that it has this owner.
             marks.group_is_durable()
-        store = cls(url, database, places, config, metrics, on_end, marks)
+        store = cls(url, database, places, metrics, on_end, marks, unflushed_groups_max)
         if not was_closed and not owner_is_silent:
             try:
                 await until_owner_knows(url)
