@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, TypeVar
 
@@ -30,7 +31,9 @@ def host_settings(**values: Any) -> HostSettings:
     return _made(HostSettings, HostConstants, values)
 
 
-def _made(kind: type[ConfigT], constants_kind: type[Any], values: dict[str, Any]) -> ConfigT:
+def _made(
+    kind: Callable[..., ConfigT], constants_kind: type[Any], values: dict[str, Any]
+) -> ConfigT:
     names = {one.name for one in fields(constants_kind)}
     constants = {name: value for name, value in values.items() if name in names}
     settings = {name: value for name, value in values.items() if name not in names}

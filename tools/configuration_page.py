@@ -42,7 +42,8 @@ export MAGNETAR_BATCH_BYTES_MAX=1048576
 magnetar standalone --config magnetar.toml   # or MAGNETAR_CONFIG_FILE
 ```
 
-Units are in the names. This page is generated: `make docs`.
+Units are in the names. A setting is here if [operations](operations.md#when-to-change-a-setting) says when to change it,
+or if it limits the memory, disk space or time that others may take. This page is generated: `make docs`.
 """
 
 
@@ -101,5 +102,6 @@ def attributes_of(kind: type) -> dict[str, str]:
     for entry in re.split(r"\n(?=    \w)", text):
         names, _, meaning = entry.partition(":")
         for name in names.split(","):
-            found[name.strip()] = " ".join(meaning.split())
+            text = " ".join(meaning.split())
+            found[name.strip()] = text[:1].upper() + text[1:]
     return found

@@ -58,8 +58,8 @@ class BrokerConfig:
     # Limit on topics; CreateTopic beyond it gets QuotaExceeded. Higher: more memory, and a longer
     # start, since recovery reads every topic. Lower: creating topics fails sooner.
     topics_max: int = 10_000
-    # Limit on the partitions of a topic. Higher: a single CreateTopic may take more of
-    # broker_partitions_max. Lower: fewer consumers can share the work of a topic.
+    # Limit on the partitions of a topic. Higher: a single topic may take more of
+    # broker_partitions_max. Lower: fewer members of a group can share the work of a topic.
     partitions_max: int = 1_024
     # Limit on the partitions of all topics, for each broker of the cluster; CreateTopic beyond it
     # gets QuotaExceeded. A partition takes 4 KB of memory, and up to 10 KB in use. Higher: a broker
@@ -68,8 +68,8 @@ class BrokerConfig:
     # Limit on the subscriptions of a partition. Higher: more memory, and a longer start, since
     # recovery reads the cursor of each. Lower: subscribing fails sooner.
     subscriptions_max: int = 1_000
-    # Limit on the consumers of a subscription on a partition. Higher: more memory, and more work to
-    # choose a consumer. Lower: further consumers are refused sooner.
+    # Limit on the consumers of a subscription on a partition. Higher: more memory. Lower: further
+    # consumers are refused sooner.
     consumers_max: int = 1_000
     # Limit on groups. Higher: more memory, and a longer start, since recovery reads each group and
     # its cursor on each of its partitions. Lower: creating groups fails sooner.

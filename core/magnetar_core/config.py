@@ -60,53 +60,64 @@ class ListenConfig:
     """Settings of a server's address, TLS and limits for clients.
 
     Attributes:
-        host: an address of this machine. `::` means all of its addresses, of IPv4 and of IPv6.
-        port: 0 lets the operating system choose.
-        allow_remote: needed for any address but loopback, since any client that reaches the port
-            may use it. A server that asks its clients who they are does not need it.
-        streams: whether clients may take their frames from gRPC to TCP connections of their own,
-            where a frame costs much less. With TLS these connections have it, too.
-        stream_port: port of these connections, on the same host; 0 lets the operating system
-            choose, as servers need that share an environment. A client that does not reach it stays
-            in gRPC.
-        metrics_port: port of the Prometheus endpoint, on the same host; None: no endpoint.
-        connections_max: the most connections to the port, before and after authentication; further
-            ones are closed at once. Each client takes one, and another open file for its stream.
-            0: a third of what the limit of open files leaves beside files, 10,000 at most.
-        handshake_timeout_ms: a connection without a call is closed after this time, and so is a
-            conversation whose client has sent no command. Longer: patience with slow networks.
-            Shorter: connections that do nothing take places of clients for less time.
-        frame_bytes_max: a client that sends a larger frame is disconnected; clients are told the
-            limit. Higher: larger batches. Lower: clients can use less of the server's memory.
-        session_push_bytes_max: a client with more unread bytes gets no more messages until it has
-            read half of them. Higher: more throughput on slow networks. Lower: less memory.
-        session_answer_bytes_max: while a client has more bytes of answers unread or under way, its
-            further commands wait in the network; a single answer may exceed the limit. All unary
-            calls of a connection share it. Higher: more reads at once. Lower: less memory.
-        session_queue_bytes_max: a client that leaves more bytes unread is disconnected. Higher:
-            patience with slow networks. Lower: clients can use less of the server's memory.
-        stop_grace_ms: how long a stopping server waits for calls that are under way.
-        slow_operation_ms: a command whose answer takes longer is logged, once a second at most for
-            each kind of command; 0: none is.
-        tls_certificate_file, tls_key_file: PEM files; both or neither. Without them all
-            conversations are plain text. They are read again when they change.
-        tls_client_ca_file: PEM file of authorities: clients have to show a certificate that one of
-            them has signed (mutual TLS). It names the principal: its first URI, or else its common
-            name.
-        token_keys_file: public keys that check tokens (JWT), as JWKS or PEM: clients have to show a
-            token, or a certificate. It names the principal, in its claim `sub`. Read again when it
-            changes; to rotate keys, list both for a while.
-        token_algorithms: signatures that tokens may have, with commas between them.
-        token_issuer: what tokens have to name as `iss`. Empty: anything.
-        token_audience: what tokens have to name as `aud`. Empty: anything.
-        revocations_file: tokens, certificates and principals that count no more. Read again when it
-            changes; their conversations end within a second.
-        allow_anonymous: with token_keys_file: whoever shows neither token nor certificate is let
-            in, too, as "anonymous".
+        host: address of this machine to listen on. `::` means all of its addresses, IPv4 and IPv6.
+        port: port to listen on. 0: the operating system chooses.
+        allow_remote: whether to listen on an address that other machines can reach although
+            clients are not authenticated: every client that reaches the port may use the server.
+            Not needed with tls_client_ca_file or token_keys_file.
+        streams: whether a client may move its frames from gRPC to a TCP connection of their own,
+            with the same TLS. There a frame costs much less processor time. false: firewalls have
+            one port less to know.
+        stream_port: port of these connections, on the same host. 0: the operating system chooses,
+            as it must if several servers share an environment. A client that does not reach the
+            port stays in gRPC.
+        metrics_port: port of the endpoint for Prometheus, on the same host. Unset: no endpoint.
+        connections_max: limit on connections to the port, before and after authentication; the
+            server closes further ones at once. A client takes one, and one more open file for its
+            stream. 0: a third of the open files that the process may have for connections, at most
+            10,000. Higher: more clients. Lower: less memory.
+        handshake_timeout_ms: time after which the server closes a connection without a call, and a
+            conversation without a command. Higher: slow networks work. Lower: idle connections hold
+            the places of clients for less time.
+        frame_bytes_max: largest frame that a client may send; a client that sends a larger one is
+            disconnected. Clients are told the limit. Higher: larger batches. Lower: each client can
+            use less of the server's memory.
+        session_push_bytes_max: bytes of messages that may wait unread for a client; it gets more
+            when it has read half of them. Higher: more throughput on slow networks. Lower: less
+            memory for each client.
+        session_answer_bytes_max: bytes of answers that may be unread or under way for a client;
+            while there are more, its next commands wait in the network. A single answer may exceed
+            the limit. All unary calls of a connection share it. Higher: more reads at once. Lower:
+            less memory for each client.
+        session_queue_bytes_max: bytes of any kind that may wait unread for a client; with more, it
+            is disconnected. Higher: a client on a slow network stays connected. Lower: each client
+            can use less of the server's memory.
+        stop_grace_ms: time that a stopping server gives to calls that are under way. Higher: more
+            calls get their answers. Lower: the server stops sooner.
+        slow_operation_ms: time after which a command counts as slow and is logged, at most once a
+            second for each kind of command. 0: no command is. Higher: fewer lines in the log.
+            Lower: small delays are seen.
+        tls_certificate_file, tls_key_file: PEM files of the server's certificate and its key; both
+            or neither. The server reads them again when they change. Empty: conversations are plain
+            text.
+        tls_client_ca_file: PEM file of authorities. Clients must have a certificate that one of
+            them has signed (mutual TLS). The principal is the certificate's first URI, or else its
+            common name.
+        token_keys_file: public keys that check tokens (JWT), as JWKS or PEM. Clients must have a
+            token, or a certificate. The principal is the token's claim `sub`. The server reads the
+            file again when it changes; to rotate keys, list both for a while.
+        token_algorithms: signature algorithms that tokens may have, separated by commas.
+        token_issuer: what a token must have as `iss`. Empty: anything.
+        token_audience: what a token must have as `aud`. Empty: anything.
+        revocations_file: tokens, certificates and principals that are revoked. The server reads it
+            again when it changes; their conversations end within a second.
+        allow_anonymous: whether a client without a token and a certificate is accepted, as the
+            principal "anonymous". Only with token_keys_file.
         txn_proof_keys_file: secret keys that all servers of the cluster share. Coordinators then
-            hand out a proof with each TxnID, and brokers refuse sends and acks in a transaction
+            give out a proof with each TxnID, and brokers refuse sends and acks in a transaction
             without the proof that their principal may write in it. A line `ID KEY` for each key, in
-            base64; the first key signs, and all of them check. Read again when it changes.
+            base64; the first key signs, and all of them check. Servers read the file again when it
+            changes.
     """
 
     host: str = "127.0.0.1"

@@ -12,6 +12,7 @@ import yaml
 from tests.docs.test_links import ROOT, anchor, anchors
 
 PAGE = ROOT / "docs" / "operations.md"
+CONFIGURATION = ROOT / "docs" / "configuration.md"
 PARTS = ("*Means*: ", "*Look at*: ", "*Do*:")
 
 
@@ -54,6 +55,17 @@ def test_settings_and_metrics_that_it_names_exist() -> None:
     missing = [one for one in sorted(metrics | settings - of_clients) if one not in known]
     assert missing == []
     assert len(metrics) > 5
+
+
+def test_a_page_says_when_to_change_each_setting() -> None:
+    """It is this page, or the page of its subject; what no page names should be a constant."""
+    pages = [one for one in (ROOT / "docs").glob("*.md") if one.name != "configuration.md"]
+    words = re.findall(r"[\w-]+", " ".join(page.read_text() for page in pages))
+    named = {word.lower().strip("-").replace("-", "_") for word in words}
+    named |= {word.removeprefix("magnetar_") for word in named}
+    settings = re.findall(r"^\| `(\w+)` \|", CONFIGURATION.read_text(), re.MULTILINE)
+    assert [one for one in settings if one not in named] == []
+    assert len(settings) > 80
 
 
 def test_the_commands_that_it_names_exist() -> None:

@@ -22,22 +22,24 @@ class MemberConfig:
     """Settings of a member of a cluster whose shards change their owner.
 
     Attributes:
-        etcd: addresses of etcd's members, HOST:PORT, several with commas between them. Empty: the
-            server keeps its shard for good, and needs no etcd. With it, limits of memory are for
-            each shard of the server, except for memory_bytes, tails_bytes_max and
-            store_memory_cache_bytes.
-        etcd_ca_file: PEM file of the authorities that etcd's certificates are checked against.
-            Empty: etcd is talked to in plain text, which is for trusted networks.
-        etcd_certificate_file, etcd_key_file: PEM files, if etcd asks for a certificate; both or
-            neither.
-        etcd_user: a user of etcd's, if it asks for one.
-        etcd_password_file: a file with the user's password.
-        advertised_address: where servers and clients reach this one, HOST:PORT. Empty: where it
-            listens.
-        external_address: where clients outside of the servers' network reach this one, HOST:PORT.
-            Empty: as servers do. (With a list of members, the list says so.)
-        broker_shards, coordinator_shards: how many shards a new cluster has, of each kind; a few
-            for each server that you expect. 0: as the cluster was made. They never change.
+        etcd: addresses of etcd's members, HOST:PORT, separated by commas. With etcd, limits of
+            memory are for each shard of the server, except memory_bytes, tails_bytes_max and
+            store_memory_cache_bytes. Empty: the server keeps its shard, and needs no etcd.
+        etcd_ca_file: PEM file of the authorities that check etcd's certificates. Empty: the server
+            talks to etcd in plain text, which is for trusted networks only.
+        etcd_certificate_file, etcd_key_file: PEM files of a certificate and its key, if etcd asks
+            for one; both or neither.
+        etcd_user: user of etcd, if it asks for one.
+        etcd_password_file: file with the password of that user.
+        advertised_address: address where servers and clients reach this server, HOST:PORT. Empty:
+            the address where it listens.
+        external_address: address where clients outside of the servers' network reach this server,
+            HOST:PORT. Empty: they use the same address as servers. With a list of members, the list
+            says it.
+        broker_shards, coordinator_shards: numbers of shards of a new cluster, for each kind of
+            server; they never change. Two to four for each server that you ever expect. Higher: the
+            load is spread more evenly, and more servers can share it. Lower: less memory, and fewer
+            puts. 0: as the cluster was made.
     """
 
     etcd: str = ""

@@ -24,16 +24,15 @@ class AccessConfig:
     """Settings of who may do what.
 
     Attributes:
-        access_file: a TOML file with the roles of principals, and what roles may do; read again
-            when it changes. Whatever it does not grant is refused. Empty: whoever is let in may do
-            everything, except for what is for servers only, if server_principals names those.
-        server_principals: the principals of the cluster's own servers, several with commas between
-            them; a star at the end of a name stands for every name that begins so. Nobody else may
-            end transactions at brokers, take incarnations, or follow the directory. They count
-            beside those that the access file has. Without an access file everybody else is an
-            administrator.
-        audit_file: each administrative action adds a line of JSON to this file. Empty: with access
-            control, the log of the server has these lines, from the logger magnetar.audit.
+        access_file: TOML file with the roles of principals, and with what roles may do. The server
+            reads it again when it changes. It refuses what the file does not grant. Empty: every
+            client may do everything, except what only servers may do if server_principals is set.
+        server_principals: principals of the cluster's own servers, separated by commas; a star at
+            the end of a name stands for all names that begin so. Only they may end transactions at
+            brokers, take incarnations, and follow the topics of the first broker. The access file
+            may name more. Without an access file all other principals are administrators.
+        audit_file: file to which each administrative action adds a line of JSON. Empty: with access
+            control, these lines go to the server's log, from the logger magnetar.audit.
     """
 
     access_file: str = ""

@@ -134,16 +134,17 @@ class LinkConfig:
     """Settings of links to servers: those of a server to other servers, and of the command line.
 
     Attributes:
-        tls: whether servers talk TLS. It follows from tls_ca_file, and for the links of a server
-            from its own tls_certificate_file.
-        tls_ca_file: PEM file with the authorities that may have signed the servers' certificates.
+        tls: whether links to servers use TLS. It follows from tls_ca_file, and for the links of a
+            server from its own tls_certificate_file.
+        tls_ca_file: PEM file of the authorities that may have signed the servers' certificates.
             Empty: those that the operating system knows.
-        tls_client_certificate_file, tls_client_key_file: PEM files for servers that ask for a
-            certificate; both or neither. Empty: a server shows its own certificate.
-        tls_server_name: the name in the servers' certificates, if it is not the one in their
+        tls_client_certificate_file, tls_client_key_file: PEM files of the certificate, and its key,
+            for servers that ask for one; both or neither. Empty: a server shows its own
+            certificate.
+        tls_server_name: name in the servers' certificates, if it is not the one in their
             addresses.
-        token_file: a file with a token (JWT) for servers that ask for one. It is read again for
-            each link.
+        token_file: file with a token (JWT) for servers that ask for one. It is read again for each
+            link.
     """
 
     tls: bool = False
