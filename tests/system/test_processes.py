@@ -7,12 +7,15 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests import fork_server
 from tests.etcd_server import program as etcd_program
 from tests.system.processes import Servers
 
 
 def check_nothing_stays(servers: Servers) -> None:
     """The last one of them finds that somebody has its port."""
+    # The process that forks servers stays for other tests, so it has to be there already.
+    fork_server.run("--version", timeout_s=30)
     before = {one.pid for one in psutil.Process().children(recursive=True)}
     with (
         socket.create_server(("127.0.0.1", int(servers.port_of("coordinator-0")))),
