@@ -128,8 +128,8 @@ class Row(NamedTuple):
 class Columns(NamedTuple):
     """A decoded batch. Offset columns (of values, and of keys if any) have count + 1 entries.
 
-    The bytes of a column are a part of what `obj` of their memoryview is: `value_start` and
-    `key_start` say where they begin in it.
+    The bytes of a column are a part of the object that `obj` of their memoryview names:
+    `value_start` and `key_start` say where they begin in it.
     """
 
     count: int  # type: ignore[assignment]
@@ -244,10 +244,10 @@ def encode(
 
 
 def encoded_properties(properties: Mapping[str, str]) -> bytes:
-    """Return a message's properties as a batch stores them; no bytes for no properties.
+    """Return a message's properties as a batch stores them; empty if there are none.
 
     Raises:
-        TypeError: a name or a value is no text.
+        TypeError: a name or a value is not a text.
         UnicodeEncodeError: a text has a lone surrogate.
     """
     if not properties:

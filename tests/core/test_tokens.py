@@ -62,14 +62,14 @@ def test_a_token_of_the_future_does_not_count_yet() -> None:
     [
         ({"exp": None}, "no claim 'exp'"),
         ({"sub": None}, "no claim 'sub'"),
-        ({"name": ""}, "names nobody"),
+        ({"name": ""}, "1 to 256 characters"),
         ({"name": "anonymous"}, "of those who show none"),
         ({"name": "a\nb"}, "characters"),
-        ({"name": "a" * 257}, "names nobody"),
-        ({"exp": "soon"}, "damaged|no time"),
-        ({"exp": 1e300}, "no time"),
-        ({"exp": True}, "no time"),
-        ({"nbf": 1e300}, "no time"),
+        ({"name": "a" * 257}, "1 to 256 characters"),
+        ({"exp": "soon"}, "damaged|not a time"),
+        ({"exp": 1e300}, "not a time"),
+        ({"exp": True}, "not a time"),
+        ({"nbf": 1e300}, "not a time"),
     ],
 )
 def test_claims_that_make_no_sense_are_refused(claims: dict[str, Any], said: str) -> None:

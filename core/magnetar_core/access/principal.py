@@ -1,6 +1,6 @@
-"""Who sends a command, as far as the server knows.
+"""Principals: the names under which the server knows the senders of commands.
 
-The transport finds that out once for each conversation and each unary call; everything behind it
+The transport finds the principal once for each conversation and each unary call; all other code
 sees a principal, and never a certificate or a token.
 """
 

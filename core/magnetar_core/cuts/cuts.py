@@ -18,7 +18,7 @@ class PartitionCut(NamedTuple):
 
     Attributes:
         first_offset: the first message that was there.
-        begun_offset: the end before the cut was begun; transactions above its stamp lie behind it.
+        begun_offset: the end before the cut was begun; transactions above its stamp come after it.
         end_offset: the end after everything up to its stamp was finished.
     """
 
@@ -73,7 +73,7 @@ class Cut(NamedTuple):
 
 
 class CutRange(NamedTuple):
-    """What is read of a partition at a cut, or from one cut to a later one.
+    """Part of a partition that is read at a cut, or between a cut and a later one.
 
     Attributes:
         start: the first offset to look at.

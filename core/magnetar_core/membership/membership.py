@@ -235,7 +235,8 @@ def from_environment(environ: Mapping[str, str]) -> Membership:
     for name in external:
         if name not in known:
             raise InvalidConfig(
-                f"{EXTERNAL_VARIABLE} has {name!r}, which is no member; known are {_listed(known)}"
+                f"{EXTERNAL_VARIABLE} has {name!r}, which is not a member; the members are "
+                f"{_listed(known)}"
             )
     return Membership(
         cluster_id=environ.get(ID_VARIABLE, "magnetar"),

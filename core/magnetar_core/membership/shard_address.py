@@ -36,7 +36,7 @@ class ShardPlace(NamedTuple):
         """Read what str() wrote.
 
         Raises:
-            ValueError: the text is no place.
+            ValueError: the text is not a place.
         """
         found = _PLACE.fullmatch(text)
         if found is None:
@@ -45,7 +45,7 @@ class ShardPlace(NamedTuple):
 
 
 class ShardAddress(NamedTuple):
-    """Where a shard is.
+    """Address of a shard.
 
     Attributes:
         server: "host:port"; empty: no server has the shard at the moment.
@@ -63,7 +63,7 @@ class ShardAddress(NamedTuple):
         """Read what str() wrote; None for an address that names a server alone.
 
         Raises:
-            ValueError: what follows the # is no place.
+            ValueError: the text after the # is not a place.
         """
         server, mark, place = text.partition("#")
         return ShardAddress(server, ShardPlace.parse(place)) if mark else None

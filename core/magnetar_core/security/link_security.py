@@ -1,4 +1,4 @@
-"""How a link is secured, seen from the side that connects: TLS files, and a token.
+"""Security of links, on the side that connects: TLS files, and a token.
 
 Files are read again for each link, so that new certificates and tokens need no restart.
 """
@@ -22,7 +22,7 @@ _TRUE, _FALSE = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsFiles:
-    """What a client needs to talk TLS; every file is PEM.
+    """Files and names that a client needs for TLS; every file is PEM.
 
     Attributes:
         ca_file: certificates of the authorities that may have signed the servers' certificates;
@@ -88,12 +88,12 @@ class LinkSecurity:
         return "" if self.tls is None else self.tls.server_name
 
     def metadata(self, server: str) -> tuple[tuple[str, str], ...]:
-        """Return what shows a server who this is.
+        """Return the metadata that authenticates this client.
 
         Args:
             server: its address.
         Raises:
-            InvalidConfig: there is no token, or everybody on the way could read it.
+            InvalidConfig: there is no token, or the connection would send it in plain text.
         """
         if self._token is None:
             return ()
@@ -165,10 +165,10 @@ class LinkConfig:
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> LinkConfig:
-        """Read the settings from variables MAGNETAR_...; the command line alone does no more.
+        """Read the settings from variables MAGNETAR_..., as the command line does without options.
 
         Raises:
-            InvalidConfig: a value makes no sense.
+            InvalidConfig: a value is not valid.
         """
         texts = {
             one.name: environ.get(PREFIX + one.name.upper(), "").strip()

@@ -18,17 +18,17 @@ LOOK_INTERVAL_MS = 500
 
 
 class WatchedFile(Generic[Content]):
-    """What a file says now.
+    """Current content of a file.
 
     Attributes:
-        content: what the file said when it could be used last.
+        content: of the file when it could last be used.
         read_count: how often it was read and could be used.
         damaged_count: how often it changed and could not be used.
 
     Args:
         parse: reads the content, and raises ValueError if it cannot.
         bytes_max: a larger file is not used; None: it may have any size.
-        is_secret: a file that everybody on the machine may use is not used.
+        is_secret: a file that all users of the machine may read is not used.
     Raises:
         InvalidConfig: the file cannot be read, or used.
     """
@@ -71,7 +71,8 @@ class WatchedFile(Generic[Content]):
         try:
             content = read(self._file, self._bytes_max, is_secret=self._is_secret)
         except InvalidConfig:
-            # Other permissions are no change of the file: it is tried again with every look.
+            # New permissions do not count as a change of the file: it is tried again with every
+            # look.
             self._stamp = None
             raise
         try:

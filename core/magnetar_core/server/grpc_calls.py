@@ -24,7 +24,7 @@ def place_of(context: grpc.aio.ServicerContext[Any, Any]) -> ShardPlace | None:
     """Return the shard that a call is meant for; None if it names none.
 
     Raises:
-        InvalidArgument: what it names is no shard.
+        InvalidArgument: the name is not that of a shard.
     """
     value = _metadata(context, SHARD_KEY)
     if value is None:

@@ -1,4 +1,4 @@
-"""What a span says of its command: a name, and attributes without secrets or contents. Pure.
+"""Descriptions of commands in spans: a name, and attributes without secrets. Pure.
 
 A command that is not described here has no span. Names follow OpenTelemetry's semantic conventions
 for messaging; names that these conventions do not have begin with `magnetar.`.
@@ -25,7 +25,7 @@ ERROR_TYPE = "error.type"
 
 
 class Description(NamedTuple):
-    """What a span says of its command."""
+    """Description of a command in its span."""
 
     name: str
     attributes: Attributes

@@ -1,8 +1,8 @@
 """Sends the spans of a server to a collector, by OTLP over HTTP.
 
-Nobody waits for it: spans wait in a queue of limited size, and a thread posts them. When the
-collector is away or slow, spans are dropped and counted, and commands go on. Only a process that
-makes traces imports this module.
+Commands do not wait for it: spans wait in a queue of limited size, and a thread posts them. When
+the collector is away or slow, spans are dropped and counted, and commands go on. Only a process
+that makes traces imports this module.
 """
 
 from __future__ import annotations
