@@ -51,7 +51,7 @@ class LineSplitter:
 
     @property
     def rest_bytes(self) -> int:
-        """How many bytes the line has that is not complete yet."""
+        """Bytes of the line that is not complete yet."""
         return len(self._rest)
 
     def split(self, data: bytes) -> list[bytes]:
@@ -87,7 +87,7 @@ class Lines(Protocol):
 
     @property
     def byte_count(self) -> int:
-        """How many bytes the values have."""
+        """Bytes of all values."""
         ...
 
     def part(self, start: int, stop: int) -> Lines:
@@ -120,7 +120,7 @@ class ValueLines:
 
     @property
     def byte_count(self) -> int:
-        """How many bytes the values have."""
+        """Bytes of all values."""
         return sum(map(len, self.values))
 
     def part(self, start: int, stop: int) -> ValueLines:
@@ -182,7 +182,7 @@ class JsonLines:
 
     @property
     def byte_count(self) -> int:
-        """How many bytes the values have."""
+        """Bytes of all values."""
         return sum(len(one.value) for one in self.messages)
 
     def part(self, start: int, stop: int) -> JsonLines:
@@ -264,7 +264,7 @@ def _bytes_of(facts: Mapping[str, Any], name: str) -> bytes | None:
         try:
             return base64.b64decode(encoded, validate=True)
         except (binascii.Error, ValueError) as error:
-            raise ValueError(f"{name}_base64 is no base64: {error}") from None
+            raise ValueError(f"{name}_base64 is not base64: {error}") from None
     if text is None:
         return None
     if not isinstance(text, str):

@@ -80,7 +80,7 @@ async def _find(transport: GrpcTransport, addresses: Sequence[str]) -> None:
     It is enough that one of them does.
 
     Raises:
-        LinkClosed: nobody listens, or nobody answers in time.
+        LinkClosed: no server listens, or none answers in time.
         LinkRefused: TLS or credentials do not fit, at any of them.
     """
     from magnetar_core.transport.transport import LinkClosed, LinkRefused

@@ -28,7 +28,7 @@ def prepare() -> None:
 
     A closed descriptor is opened, since the next file or socket would get its number, and then
     whatever is printed. A command does its work and has its exit status although the reader of its
-    output closes the pipe, as `head` does, and although nobody can read its messages. A character
+    output closes the pipe, as `head` does, and although its messages cannot be read. A character
     that the encoding of the output lacks is written as an escape sequence.
     """
     for descriptor, flags in _OPENED.items():
@@ -66,7 +66,7 @@ class _Output(io.FileIO):
 
 
 class _Messages(io.FileIO):
-    """Standard error. What cannot be written is dropped."""
+    """Standard error; text that cannot be written is dropped."""
 
     def write(self, data: Buffer, /) -> int:
         try:
@@ -130,8 +130,8 @@ async def write_all(descriptor: int, data: bytes) -> None:
 async def _in_daemon_thread(work: Callable[[], Result]) -> Result:
     """Do something that may wait for ever, without keeping the event loop or the process waiting.
 
-    The threads of asyncio are waited for at the end of a process, and so a terminal at which
-    nobody types would keep it.
+    The threads of asyncio are waited for at the end of a process, and so a terminal without input
+    would keep it.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[Result] = loop.create_future()

@@ -86,7 +86,7 @@ class StoredMarks:
         return ShardMarkPlace(directory, ShardName(store.kind, int(number)))
 
     async def close(self) -> None:
-        """Ask etcd nothing any more."""
+        """Close the connection to etcd."""
         if self._directory is not None:
             await self._directory.close()
 

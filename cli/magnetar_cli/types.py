@@ -171,5 +171,5 @@ def place_of(text: str) -> Place:
 
 
 def _time_ms(text: str) -> int:
-    """Raises: ValueError, when it is no time."""
+    """Raises: ValueError, when it is not a time."""
     return round(datetime.fromisoformat(text).timestamp() * 1_000)

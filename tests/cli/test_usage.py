@@ -119,15 +119,12 @@ def test_errors_say_what_to_do_next() -> None:
     def text(error: Exception) -> str:
         return explain(error).message
 
+    advice = TopicNotFound.advice.removesuffix(".")
     assert "magnetar standalone" in text(LinkClosed("cannot talk to 127.0.0.1:1"))
     assert text(TopicNotFound("no topic 'a'")) == (
-        "TopicNotFound: no topic 'a' (No topic or partition of this name. No effect; create it, "
-        "or correct the name)"
+        f"TopicNotFound: no topic 'a' ({TopicNotFound.happened} {advice})"
     )
-    assert text(TopicNotFound()) == (
-        "TopicNotFound: No topic or partition of this name. No effect; create it, or correct the"
-        " name"
-    )
+    assert text(TopicNotFound()) == (f"TopicNotFound: {TopicNotFound.happened} {advice}")
     assert text(InvalidConfig("choose another port")) == "choose another port"
     unavailable = LogUnavailable("no answer")
     unavailable.__cause__ = LinkClosed("cannot talk to 127.0.0.1:1")

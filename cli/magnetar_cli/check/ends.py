@@ -62,6 +62,6 @@ class Ends:
             findings.damage(_CHECK, place, missing)
 
     async def aclose(self) -> None:
-        """Ask etcd nothing any more."""
+        """Close the connection to etcd."""
         if self._marks is not None:
             await self._marks.close()

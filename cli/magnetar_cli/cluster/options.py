@@ -1,4 +1,4 @@
-"""How the commands of a cluster find its directory."""
+"""Options with which the commands of a cluster find its directory."""
 
 from __future__ import annotations
 
@@ -65,10 +65,10 @@ def with_directory(
 def open_directory(etcd: str, cluster_id: str) -> Directory:
     """Return the directory of a cluster; nothing is asked yet.
 
-    What else etcd wants to know, as certificates, comes from the variables that servers read.
+    Further settings of etcd, such as certificates, come from the variables that servers read.
 
     Raises:
-        InvalidConfig: the addresses are no addresses, or a setting is wrong.
+        InvalidConfig: an address is not valid, or a setting is wrong.
     """
     from magnetar_cli.servers.member_config import MemberConfig
     from magnetar_cluster.etcd_directory import EtcdDirectory

@@ -109,7 +109,7 @@ async def _receive(
         pieces = await consumer.receive_columns(min(limit, 10_000), timeout_s)
         for columns in pieces:
             await write_all(STDOUT, encode(columns))
-            # Only now: what was not written is delivered again to whoever comes next.
+            # Only now: messages that were not written are delivered to the next consumer.
             consumer.ack_nowait(columns)
             limit -= len(columns)
         if not pieces and await _nothing_left(client, consumer):
@@ -120,7 +120,7 @@ async def _receive(
 async def _nothing_left(client: Client, consumer: Consumer) -> bool:
     """Whether the subscription has no message to deliver now.
 
-    Those pending in somebody's transaction are that transaction's.
+    Messages that are pending in a transaction belong to that transaction.
     """
     await consumer.flush_acks()
     description = await client.admin.topics.describe(consumer.topic)

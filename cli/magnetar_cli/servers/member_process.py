@@ -66,7 +66,7 @@ EXIT_NOT_HANDED_OVER = 75
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a member is: what its shards need to know of the cluster.
+    """Place of a member: the facts of the cluster that its shards need.
 
     Attributes:
         identity: the settings that name the cluster; as of Membership.settings.
@@ -273,7 +273,7 @@ async def _format(directory: Directory, config: MemberConfig, random: Random) ->
     Args:
         random: makes the token of a new cluster.
     Raises:
-        InvalidConfig: the cluster is new and nothing is wanted, or it has other numbers.
+        InvalidConfig: the cluster is new and no numbers are given, or it has other numbers.
     """
     wanted = config.wanted_format
     if wanted is not None:
