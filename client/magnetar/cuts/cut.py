@@ -33,7 +33,7 @@ class Cut:
         """Read the token of a cut.
 
         Raises:
-            InvalidArgument: it is no token, or is damaged.
+            InvalidArgument: it is not a token, or is damaged.
             UnsupportedVersion: a later version has made it.
         """
         return cls(cut_token.parse(token))
@@ -67,8 +67,8 @@ def range_of(
         cluster_id: that of the cluster to be read; empty: it has none.
     Raises:
         TopicNotFound: a cut was taken without the topic.
-        InvalidArgument: a cut is no cut, or of another cluster, or there is only the earlier one,
-            or they do not fit.
+        InvalidArgument: a cut is not valid, or of another cluster, or only the earlier one is
+            given, or they do not fit.
         UnsupportedVersion: a later version has made the token.
     """
     if at is None:

@@ -40,21 +40,21 @@ class Assigned:
 
 @dataclass(frozen=True, slots=True)
 class Revoked:
-    """The group wants the partition back: take no more messages."""
+    """The group asks for the partition back: stop taking its messages."""
 
     partition: PartitionName
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The group no longer wants the partition back: go on."""
+    """The group no longer asks for the partition back: go on."""
 
     partition: PartitionName
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Nothing holds the partition here any more: confirm acks, detach, then call `released`."""
+    """All messages of the partition are settled: confirm acks, detach, then call `released`."""
 
     partition: PartitionName
     since: int
@@ -133,7 +133,7 @@ class MemberState:
 
     @property
     def revoked(self) -> tuple[PartitionName, ...]:
-        """The partitions that the group wants back and that it has not begun to release."""
+        """The partitions that the group asks back and that the member has not begun to release."""
         return tuple(
             partition for partition, held in self._held.items() if held.state is Holding.REVOKED
         )

@@ -127,7 +127,7 @@ class RebalanceCallbacks:
             if isawaitable(result):
                 await result
         except Exception as error:
-            # The next receive raises it: nobody else would see it.
+            # The next receive raises it: otherwise the application would not see it.
             log.info("a callback of group %s failed: %r", self._group, error)
             self._failure = error
             self._on_failed()

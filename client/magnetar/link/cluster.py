@@ -33,7 +33,7 @@ from magnetar_core.wire import topic_pb2
 log = logging.getLogger("magnetar")
 
 # How long a server may take to name the members before another one is asked too, when the client
-# asks by itself: to ask two is harmless, and somebody may wait for a shard.
+# asks by itself: to ask two is harmless, and a call may wait for a shard.
 MEMBERS_PATIENCE_MS_MAX = 60.0
 
 

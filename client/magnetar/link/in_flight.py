@@ -310,7 +310,7 @@ class InFlightCommands(Generic[ItemT, ResponseT]):
         if isinstance(result, EFFECT_UNKNOWN):
             item.doubtful |= {(lane, attempt)}
         elif isinstance(result, MagnetarError):
-            # Nothing comes of this copy, even if the item is not in the queue any more.
+            # This copy has no effect, even if the item is no longer in the queue.
             item.doubtful -= {(lane, attempt)}
         if item.finished or item.lane != lane:
             return

@@ -72,7 +72,7 @@ class ClientTraces:
         return self._begin(Description("transaction", SYSTEM), None, trace.SpanKind.INTERNAL)
 
     def _begin(self, description: Description, context: Any, kind: Any) -> OtelSpan:
-        """Begin a span. One that cannot be made is replaced by one that nobody records."""
+        """Begin a span. If it cannot be made, the result is one that is not recorded."""
         try:
             span = self._tracer.start_span(
                 description.name, context=context, kind=kind, attributes=description.attributes

@@ -99,7 +99,7 @@ class Producer:
 
     @property
     def partition_count(self) -> int:
-        """How many partitions the topic has."""
+        """Number of partitions of the topic."""
         return self._route.partition_count
 
     async def send(

@@ -77,7 +77,7 @@ class ReceiveQueue:
         self._permits.begin()
 
     def clear(self) -> None:
-        """What was not handed out comes again, or never."""
+        """Drop the messages that were not handed out: they come again, or never."""
         self.take_back()
         self.ready.clear()
         self._permits.clear()
@@ -145,8 +145,8 @@ class ReceiveQueue:
     def lend(self, batch: ReceivedBatch) -> LentMessages:
         """Lend the messages that follow in this batch, to be received one by one.
 
-        What tells the broker of room is taken, so that it hears of it at once: the last message of
-        a batch, and the message that renews the permits.
+        Messages that tell the broker of room are not lent, so that it is told at once: the last
+        message of a batch, and the message that renews the permits.
         """
         self.take_back()
         if self.ready and self.ready[0].batch is batch:
@@ -163,7 +163,7 @@ class ReceiveQueue:
             self._hand_out(self._lent, self._lent.received())
 
     def take_back(self) -> None:
-        """Note what was received of the lent messages, and lend no more."""
+        """Note what was received of the lent messages, and stop lending."""
         lent, self._lent = self._lent, NOTHING_LENT
         if lent is not NOTHING_LENT:
             self._hand_out(lent, lent.take_back())

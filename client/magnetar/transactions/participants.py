@@ -27,7 +27,7 @@ class TransactionPart:
         txn_id: the transaction.
         producers: the numbers of confirmed messages, by partition and producer id.
         consumers: the numbers of confirmed ack commands, by subscription and consumer id.
-        seen_stamp: the highest stamp of a commit that the client had heard of; 0: none.
+        seen_stamp: the highest stamp of a commit that the client knew; 0: none.
     """
 
     txn_id: TxnID
@@ -163,7 +163,7 @@ class Participants:
             self._begin_acks(acks)
 
     def confirm_soon(self) -> None:
-        """Have the coordinator confirm all participants, since somebody waits for that."""
+        """Have the coordinator confirm all participants, since a caller waits for that."""
         self._confirms = True
         if self._enrollment is not None:
             self._enrollment.confirm_soon()
