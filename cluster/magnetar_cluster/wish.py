@@ -1,8 +1,9 @@
-"""The wish: which member shall have which shard. Pure.
+"""Desired placement: which member should own which shard. Pure.
 
 It depends on the names of shards and of live members, on drains and pins, and on nothing else: not
-on who has what. A shard that its member refuses, since it could not open it, lies elsewhere, and no
-other one moves for that. So members with the same view wish the same, whatever happened before.
+on who has what. A shard that its member refuses, since it could not open it, belongs elsewhere, and
+no other one moves for that. So members with the same view compute the same placement, whatever
+happened before.
 Source: docs/design/0009-owners.md, Who shall have what.
 """
 
@@ -33,9 +34,9 @@ def wish(view: View, shards: Iterable[ShardName]) -> dict[ShardName, str]:
 
 
 def may_differ(before: View, after: View) -> bool:
-    """Return whether two views may wish differently. Working out a wish costs far more than this.
+    """Return whether two views may differ in placement. Computing it costs far more than this.
 
-    Whoever claims a shard makes a new view, and the wish stays.
+    A claim makes a new view, and the placement stays.
     """
     return (
         before.members != after.members
@@ -81,7 +82,7 @@ def _without_refused(
 ) -> dict[ShardName, str]:
     """Give shards that their members refuse to others; nothing else moves.
 
-    A shard that all refuse stays: somebody has to try.
+    A shard that all refuse stays: one member has to try.
     """
     refusing = {
         (name.kind, number, name.name)
