@@ -1,4 +1,4 @@
-"""What a row holds instead of a large value: a pointer to its place in a file of values. Pure.
+"""Pointers, which rows hold instead of large values: places in files of values. Pure.
 
 A row begins with the byte 0xFF if it holds a pointer, or a small value that begins with this byte.
 All other rows are values as they are.

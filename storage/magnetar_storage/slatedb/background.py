@@ -15,7 +15,7 @@ from magnetar_storage.store import StoreFailed
 
 log = logging.getLogger(__name__)
 
-# How soon it counts that SlateDB has heard of another owner.
+# How soon after SlateDB has noticed another owner the store ends.
 LOOK_SECONDS: Final = 0.25
 SLOW_SECONDS: Final = 5.0
 TABLES: Final = uniffi.FlushOptions(flush_type=uniffi.FlushType.MEM_TABLE)

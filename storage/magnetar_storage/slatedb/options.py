@@ -43,8 +43,8 @@ def settings_of(url: ObjectStoreUrl, config: StoreConfig) -> Any:
         "manifest_poll_interval": f"{POLL_SECONDS * 1_000:.0f}ms",
         "l0_sst_size_bytes": _TABLE_BYTES,
         "max_unflushed_bytes": _UNFLUSHED_BYTES_MAX,
-        # Keys resemble each other: a deleted range takes a twelfth of the log, and what cannot be
-        # compressed costs no more time than before. Each object says whether it is compressed.
+        # Keys resemble each other: a deleted range takes a twelfth of the log, and data that cannot
+        # be compressed costs as much time as before. Each object says whether it is compressed.
         "compression_codec": "Lz4",
     }
     if url.is_local:
