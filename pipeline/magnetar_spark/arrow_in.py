@@ -96,7 +96,7 @@ class Router:
 
 
 def _partitions_of_keys(keys: pa.Array, count: int) -> np.ndarray:
-    """As magnetar.messaging.batching.partition_of_key; each different key is looked at once."""
+    """Apply magnetar.messaging.batching.partition_of_key; each different key is looked at once."""
     encoded = keys.dictionary_encode()
     checksum = google_crc32c.value
     of_each = np.fromiter(
@@ -173,7 +173,7 @@ class Rows:
                 yield partition, one
 
     def _partitions(self, topic: str, count: int) -> np.ndarray | None:
-        """Of each row; None when all go wherever the producer likes."""
+        """Return the partition of each row; None when the producer may choose all of them."""
         given = self.partitions
         if count == 1 and given is None:
             return None
@@ -313,10 +313,10 @@ def times_ms(batch: pa.RecordBatch) -> pa.Array | None:
 
 
 def _properties(headers: pa.Array) -> pa.Array:
-    """As JSON: the one column that takes a loop, where there are headers.
+    """Return headers as JSON: this column alone takes a loop, where there are headers.
 
     Raises:
-        SinkError: a header has no name or value, comes twice, or is no text.
+        SinkError: a header has no name or value, comes twice, or is not a text.
     """
     texts = []
     for row in headers.to_pylist():

@@ -58,7 +58,7 @@ def each(places: Mapping[str, Mapping[int, int]]) -> Iterator[tuple[str, int, in
 
 @dataclass(frozen=True)
 class StreamOffset:
-    """How far a query has come.
+    """Progress of a query.
 
     Attributes:
         places: for each partition the first offset that was not read.

@@ -58,7 +58,7 @@ GATHER_BYTES = 4 << 20
 
 @dataclass(frozen=True)
 class TaskMessage(WriterCommitMessage):
-    """What an attempt at a task has done, in plain values.
+    """Result of an attempt at a task, in plain values.
 
     Attributes:
         txn_id: the transaction; None: the work was committed before, and nothing was written.
@@ -149,7 +149,7 @@ class _Counted:
 
 
 class _Producers:
-    """One of each topic that a task writes to, in its transaction."""
+    """Producers of a task's transaction, by topic."""
 
     def __init__(
         self, client: blocking.Client, options: SinkOptions, txn: blocking.Transaction
@@ -317,7 +317,7 @@ class BatchWriter(DataSourceArrowWriter):
         abort_tasks(self._options, messages)
 
     def _forget(self) -> None:
-        """A name that nobody will ask for again."""
+        """Delete the name of this write's sequence, which is used only once."""
         if self._is_named:
             return
         try:

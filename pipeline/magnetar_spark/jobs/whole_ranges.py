@@ -35,7 +35,7 @@ def messages_of(spark: SparkSession, servers: Sequence[str], ranges: Sequence[Ra
 
 
 class WholeRanges(DataSource):
-    """The data source; only this module makes it, and its option is no interface."""
+    """The data source; only this module makes it, and its option is not an interface."""
 
     @classmethod
     def name(cls) -> str:

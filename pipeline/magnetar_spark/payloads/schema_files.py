@@ -47,7 +47,7 @@ def read_schema(path: Path) -> bytes:
     except OSError as error:
         raise OptionError(f"cannot read the schema {path}: {error.strerror}") from error
     if len(content) > SCHEMA_BYTES_MAX:
-        raise OptionError(f"{path} has more than {SCHEMA_BYTES_MAX:,} bytes: it is no schema")
+        raise OptionError(f"{path} has more than {SCHEMA_BYTES_MAX:,} bytes: it is not a schema")
     return content
 
 

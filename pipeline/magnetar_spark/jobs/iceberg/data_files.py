@@ -35,7 +35,7 @@ _CODEC: Final = "write.parquet.compression-codec"
 
 @dataclass(frozen=True)
 class Target:
-    """What a task has to know of a table.
+    """Table into which a task writes files.
 
     Attributes:
         file_bytes: about how large a file becomes, at most.
@@ -175,7 +175,7 @@ class _OpenFile:
 
     @property
     def byte_count(self) -> int:
-        """What is in the file already."""
+        """Bytes that are in the file already."""
         return int(self._stream.tell())
 
     def write(self, rows: pa.RecordBatch) -> None:
@@ -197,7 +197,7 @@ class _OpenFile:
 
 
 def discard(io: FileIO, paths: list[str]) -> None:
-    """Remove files that do not count. What stays does no harm."""
+    """Remove files that do not count. A file that stays is harmless."""
     for path in paths:
         with suppress(Exception):
             io.delete(path)

@@ -1,4 +1,4 @@
-"""What a run reads, for which of its tables, from which cut on."""
+"""Passes of a run: the messages to read, for which tables, and from which cut on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from magnetar_spark.payloads.payload import Payload
 
 @dataclass
 class Topic:
-    """A topic, and its tables: of records, and perhaps one of what could not be decoded."""
+    """A topic, its table of records, and perhaps one of messages that could not be decoded."""
 
     name: str
     payload: Payload
@@ -32,11 +32,10 @@ class Topic:
 
 @dataclass
 class Pass:
-    """What is read of a topic once, for those of its tables that are at the same cut.
+    """One reading of a topic, for those of its tables that are at the same cut.
 
     Attributes:
-        since: that cut; None: they have none yet.
-        written: what was written of it.
+        since: that cut; None: they have none yet. written: the files that were written.
     """
 
     topic: Topic
