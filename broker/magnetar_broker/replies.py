@@ -31,7 +31,7 @@ class Replies:
             try:
                 self.answer(reply, await work)
             except StoreFailed:
-                raise  # No answer is possible any more: the process ends.
+                raise  # The process ends: an answer is no longer possible.
             except RowsUnreadable as error:
                 self.refuse(DataLoss(f"the requested rows cannot be read: {error}"), reply)
             except Exception as error:

@@ -1,4 +1,4 @@
-"""What is stored of a group and its members, and a group as its row has it. Pure."""
+"""Rows of a group and its members, and a group as its row has it. Pure."""
 
 from __future__ import annotations
 

@@ -303,7 +303,7 @@ def judge_end(identity: TransactionalIdMetadata, pair: Pair, action: TxnAction) 
         InvalidTxnState: the transaction of this pair has the other outcome, or there is none to
             commit.
         ConcurrentTransactions: the last transaction is still ending.
-    Source: KIP-890; but for the other outcome, which KIP-588 wants told apart from a takeover.
+    Source: KIP-890; but for the other outcome, which KIP-588 tells apart from a takeover.
     """
     state = identity.state
     if identity.is_previous(pair):

@@ -83,7 +83,7 @@ class SessionQuota:
                 self._counted[txn_id] = left
 
     def fixed(self, record: StatusChanged, *, run_time_ms: int) -> None:
-        """Count a transaction no more: its outcome is fixed."""
+        """Remove a transaction from the count: its outcome is fixed."""
         begun = self._counted.pop(record.txn_id, None)
         if begun is not None:
             del begun.txn_ids[record.txn_id]
