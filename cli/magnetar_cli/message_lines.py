@@ -231,11 +231,11 @@ def _message_of(line: bytes, number: int) -> JsonMessage:
     try:
         facts = json.loads(line.decode(), object_pairs_hook=_without_repetition)
     except json.JSONDecodeError as error:
-        raise ValueError(f"it is no JSON: {error.msg} at column {error.colno:,}") from None
+        raise ValueError(f"it is not JSON: {error.msg} at column {error.colno:,}") from None
     except RecursionError:
         raise ValueError("its JSON is nested too deeply") from None
     if not isinstance(facts, dict):
-        raise ValueError("it is JSON, but no object")
+        raise ValueError("it is JSON, but not an object")
     for name in facts:
         if name not in _OF_THE_LOG and name not in _OF_THE_MESSAGE:
             raise ValueError(f"{name!r} is unknown; there are {', '.join(_OF_THE_MESSAGE)}")
@@ -272,7 +272,7 @@ def _bytes_of(facts: Mapping[str, Any], name: str) -> bytes | None:
     try:
         return text.encode()
     except UnicodeEncodeError:
-        raise ValueError(f"{name} has half a character: give it as {name}_base64") from None
+        raise ValueError(f"{name} has half of a surrogate pair: give it as {name}_base64") from None
 
 
 def _properties_of(facts: Mapping[str, Any]) -> Mapping[str, str] | None:

@@ -200,7 +200,9 @@ class EtcdClient:
         except ValueError as error:
             # Who replaces several files is seen in the middle.
             if str(error) != self._complaint:
-                log.warning("new files for etcd are not used, the former ones stay: %s", error)
+                log.warning(
+                    "new files for etcd are not used, the previous ones stay in use: %s", error
+                )
             self._complaint = str(error)
             return
         self._complaint = ""

@@ -219,7 +219,7 @@ def _object(content: bytes) -> dict[str, object]:
     except (ValueError, RecursionError):
         raise DamagedRow("the content is not JSON") from None
     if not isinstance(found, dict):
-        raise DamagedRow("the content is no JSON object")
+        raise DamagedRow("the content is not a JSON object")
     return found
 
 

@@ -339,7 +339,7 @@ def _properties(headers: pa.Array) -> pa.Array:
                 named[one["key"]] = one["value"].decode()
             except UnicodeDecodeError as error:
                 raise SinkError(
-                    f"the header {one['key']!r} is no UTF-8: a message's properties are texts"
+                    f"the header {one['key']!r} is not UTF-8: a message's properties are texts"
                 ) from error
         texts.append(encoded_properties(named))
     return pa.array(texts, type=pa.binary())

@@ -103,8 +103,8 @@ def test_what_consume_prints_with_keys_is_what_produce_sends(
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        (b"tea", "is no JSON: Expecting value at column 1"),
-        (b'{"value": "tea"', "is no JSON"),
+        (b"tea", "is not JSON: Expecting value at column 1"),
+        (b'{"value": "tea"', "is not JSON"),
         (b'["tea"]', "no object"),
         (b"{}", "neither value nor value_base64"),
         (b'{"value": null}', "neither value nor value_base64"),
@@ -125,7 +125,7 @@ def test_what_consume_prints_with_keys_is_what_produce_sends(
         (b'{"value": "a", "event_time_ms": true}', "event_time_ms is not a whole number"),
         (b'{"value": "a", "event_time_ms": 9223372036854775808}', "in 64 bits"),
         (b'{"value": "a", "event_time_ms": -9223372036854775808}', "in 64 bits"),
-        (b'{"value": "\\ud800"}', "half a character"),
+        (b'{"value": "\\ud800"}', "surrogate pair"),
         (b'{"value": "\xff"}', "can't decode byte 0xff"),
         (b'{"value": "a", "key": [' + b"[" * 100_000, "is not a message"),
         (b'{"value": "a", "offset": ' + b"1" * 5_000 + b"}", "is not a message"),

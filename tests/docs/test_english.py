@@ -83,7 +83,7 @@ def pattern(regex: str, advice: str) -> Pattern:
 IN_PROSE = {
     "is no": pattern(
         rf"(?<!there )(?<!There )\b{_BE} no"
-        r" (?!longer\b|more\b|less\b|fewer\b|later\b|earlier\b)[a-z]",
+        r" (?!longer\b|more\b|less\b|fewer\b|later\b|earlier\b)[A-Za-z]",
         'negate the verb: "is not a"',
     ),
     "is none": pattern(

@@ -29,7 +29,7 @@ etcd_options = with_options(
         "--etcd",
         envvar="MAGNETAR_ETCD",
         metavar="HOST:PORT,...",
-        help="The members of etcd.  [env: MAGNETAR_ETCD]",
+        help="The addresses of etcd's members.  [env: MAGNETAR_ETCD]",
     ),
     click.option(
         "--cluster-id",
@@ -37,7 +37,7 @@ etcd_options = with_options(
         default=DEFAULT_CLUSTER_ID,
         show_default=True,
         metavar="NAME",
-        help="The cluster, of several in one etcd.  [env: MAGNETAR_CLUSTER_ID]",
+        help="The id of the cluster in etcd.  [env: MAGNETAR_CLUSTER_ID]",
     ),
 )
 
@@ -48,7 +48,8 @@ def with_directory(
     """Open the directory of a cluster, do the work, and close it."""
     if etcd is None:
         raise click.UsageError(
-            "say where etcd is, with --etcd HOST:PORT or MAGNETAR_ETCD; the members of a list keep"
+            "name the addresses of etcd with --etcd HOST:PORT or MAGNETAR_ETCD; the members of a "
+            "list keep"
             " their shards for good"
         )
 

@@ -221,7 +221,7 @@ class Memberships:
             try:
                 await self._refresh()
             except MagnetarError as error:
-                log.info("the brokers of the cluster are not known anew: %s", error)
+                log.info("the list of the cluster's brokers could not be renewed: %s", error)
 
     async def _refresh(self) -> None:
         """Join brokers that are new in the list. Brokers that have moved are followed anyway."""

@@ -175,7 +175,7 @@ class Cluster:
         try:
             await self.info()
         except MagnetarError as error:
-            log.info("the members of the cluster are not known anew: %s", error)
+            log.info("the list of the cluster's members could not be renewed: %s", error)
 
     async def _require_members(self) -> None:
         """Ask for the members if they are not known, or a server has told of a later list."""

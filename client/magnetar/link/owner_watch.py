@@ -115,7 +115,7 @@ class OwnerWatch:
                 self._asked_at_ms = self._runtime.now_ms()
                 await self._ask(self._backoff.failures)
         except MagnetarError as error:
-            log.info("the members of the cluster are not known anew: %s", error)
+            log.info("the list of the cluster's members could not be renewed: %s", error)
         finally:
             self._asking = False
             heard, self._heard = self._heard, False

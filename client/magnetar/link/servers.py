@@ -109,7 +109,7 @@ class Servers:
         former, latter = following.connection, self.connection(address, service)
         if former is latter:
             return
-        log.info("what was at %s is at %s", former.title, latter.title)
+        log.info("the shard at %s has moved to %s", former.title, latter.title)
         # First the latter: what is under way at the former is sent again when its link closes.
         following.move(latter)
         if shard_of(former.address) is not None:

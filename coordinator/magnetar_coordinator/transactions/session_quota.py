@@ -56,7 +56,7 @@ class SessionQuota:
         count = sum(len(one.txn_ids) for one in (own, left) if one is not None)
         if count >= self._open_max:
             raise QuotaExceeded(
-                f"this connection, and earlier ones from there, have {count} transactions open: end"
+                f"this client's machine has {count} transactions open: end"
                 " some, wait until they expire, or raise session_open_txns_max",
                 session_open_txns_max=self._open_max,
             )

@@ -51,7 +51,7 @@ class ConversationWatch(Generic[Conversation]):
                 self._look(conversation)
             except Exception:
                 # What one conversation meets must not leave the others without a watch.
-                log.exception("a conversation cannot be looked at")
+                log.exception("a conversation cannot be checked")
 
     async def _watch(self) -> None:
         while True:
@@ -59,4 +59,4 @@ class ConversationWatch(Generic[Conversation]):
             try:
                 self.look()
             except Exception:
-                log.exception("the conversations cannot be looked at")
+                log.exception("the conversations cannot be checked")

@@ -45,7 +45,12 @@ def principal_of(name: object, what: str) -> Principal:
     if not isinstance(name, str) or not name or len(name) > NAME_CHARACTERS_MAX:
         raise AuthenticationFailed(f"{what} has no name of 1 to {NAME_CHARACTERS_MAX} characters")
     if not name.isprintable() or name != name.strip():
-        raise AuthenticationFailed(f"{what} has a name with characters that no name has")
+        raise AuthenticationFailed(
+            f"{what} has a name with spaces at an end, or with characters that cannot be printed"
+        )
     if name == ANONYMOUS.name:
-        raise AuthenticationFailed(f"{what} has the name of those who show none")
+        raise AuthenticationFailed(
+            f"{what} has the name {ANONYMOUS.name!r}, which is reserved "
+            "for clients without credentials"
+        )
     return Principal(name)

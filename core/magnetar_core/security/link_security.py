@@ -110,7 +110,7 @@ class LinkSecurity:
         text = token.strip()
         # What comes from the token itself stays out of messages.
         if not text or not text.isascii() or not text.isprintable() or " " in text:
-            raise InvalidConfig("the token is empty, or no token at all: give a JWT as one line")
+            raise InvalidConfig("the token is empty or malformed: give a JWT as one line")
         return text
 
 

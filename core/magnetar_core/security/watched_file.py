@@ -61,7 +61,9 @@ class WatchedFile(Generic[Content]):
             # Who writes a file in place is seen in the middle; its next change is looked at again.
             if self._stamp != before:
                 self.damaged_count += 1
-                log.error("a new file is not used, what it said before stays: %s", error)
+                log.error(
+                    "a changed file is not used, its previous content stays in force: %s", error
+                )
             return False
         # As a warning: it decides about who may do what, and most levels show it.
         log.warning("%s has changed, and counts from now on", self._file)

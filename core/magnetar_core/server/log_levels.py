@@ -32,8 +32,8 @@ def set_log_level(level: str, logger: str) -> str:
     # Loggers stay for good: a request must not make new ones.
     if logger and not isinstance(logging.root.manager.loggerDict.get(logger), logging.Logger):
         raise InvalidArgument(
-            f"this server has no logger {logger!r}; name one that a line of its log names, as"
-            " magnetar_core.server.grpc_server, or none for all"
+            f"this server has no logger {logger!r}; use a logger name as it appears in the log, "
+            "such as magnetar_core.server.grpc_server, or leave it out to set the level of all"
         )
     target = logging.getLogger(logger or None)
     before = logging.getLevelName(target.level).lower() if target.level else INHERITED

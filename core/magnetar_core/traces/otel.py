@@ -75,7 +75,7 @@ class OtelSpan:
             self._span.end()
         except Exception:
             # At a client, what takes the spans is the application's.
-            log.exception("a span could not be given to what takes spans")
+            log.exception("a span could not be given to the exporter")
 
     def answered(self, answer: Any) -> None:
         """End the span of a command with its answer: a response, or a ServerError."""

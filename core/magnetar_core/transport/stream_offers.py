@@ -198,8 +198,8 @@ class StreamOffers:
                     continue
                 except OSError as error:
                     log.error(
-                        "no connection to the port of streams is accepted at the moment: %s; if too"
-                        " many files are open, let the process have more (ulimit -n)",
+                        "connections to the port of streams cannot be accepted at the moment: %s; "
+                        "if too many files are open, raise the limit (ulimit -n)",
                         error,
                     )
                     await asyncio.sleep(ACCEPTED_AGAIN_S)

@@ -28,7 +28,7 @@ def parsed_object(text: str) -> dict[str, Any]:
     """Return the object of a text: its values are str, bytes (numbers), bool, None, list and dict.
 
     Raises:
-        NotThis: the text is no JSON, no object, or says two things at once.
+        NotThis: the text is not a JSON object, or has a name twice.
     """
     _check_depth(text)
     start = 0 if text.startswith("{") else _after_blanks(text, 0)

@@ -58,7 +58,7 @@ async def take_over(
 async def until_owner_knows(url: ObjectStoreUrl) -> None:
     """Wait until an owner that runs and reaches the object store has noticed its end."""
     log.info(
-        "the owner of %s before did not close it: waiting %.1f s, in case it is alive",
+        "the previous owner of %s did not close it: waiting %.1f s, in case it is alive",
         url,
         OWNER_KNOWS_SECONDS,
     )

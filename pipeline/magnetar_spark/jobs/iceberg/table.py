@@ -212,7 +212,7 @@ class TopicTable:
         except CommitFailedException as error:
             raise TablesFailed(
                 f"another program has changed {self.name} meanwhile ({error}): nothing of this run"
-                " counts there. Run the job again, once at a time"
+                " counts there. Run the job again, one at a time"
             ) from error
         except Exception as error:
             # The answer may be lost, and the change made.
