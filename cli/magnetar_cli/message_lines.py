@@ -139,7 +139,7 @@ def decode_values(lines: Sequence[bytes], _: int) -> ValueLines:
 
 
 def decoder_of_keys(separator: bytes) -> Decoder:
-    """Return what parts each line at the first separator, into key and value."""
+    """Return a function that parts each line at the first separator, into key and value."""
 
     def decode(lines: Sequence[bytes], number: int) -> ValueLines:
         values: list[bytes] = []
@@ -303,7 +303,7 @@ def encode_values(columns: MessageColumns) -> bytes:
 
 
 def encoder_of_keys(separator: bytes) -> Callable[[MessageColumns], bytes]:
-    """Return what makes a line of each key, the separator and the value."""
+    """Return a function that makes a line of each key, the separator and the value."""
 
     def encode(columns: MessageColumns) -> bytes:
         values = columns.values()
@@ -335,7 +335,7 @@ def _facts_of(message: Message) -> dict[str, Any]:
 
 
 def content_of(message: Message | UncommittedMessage) -> dict[str, Any]:
-    """Return what an application gave, for JSON."""
+    """Return the fields that an application gave a message, for JSON."""
     facts: dict[str, Any] = {}
     if message.event_time_ms is not None:
         facts["event_time_ms"] = message.event_time_ms

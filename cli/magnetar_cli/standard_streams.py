@@ -87,7 +87,7 @@ def reader_is_gone(error: BaseException) -> bool:
 
 
 def discard_output() -> None:
-    """Drop what was printed and not written yet, and whatever is printed from now on."""
+    """Drop text that was printed and not written yet, and all text from now on."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, STDOUT)
     os.close(null)
@@ -95,7 +95,7 @@ def discard_output() -> None:
 
 @contextmanager
 def output_not_needed() -> Iterator[None]:
-    """Print what a server goes on without: its output may be closed or full."""
+    """Print text that a server does not need: its output may be closed or full."""
     try:
         yield
         sys.stdout.flush()
@@ -104,7 +104,7 @@ def output_not_needed() -> Iterator[None]:
 
 
 async def read_some(descriptor: int, bytes_max: int) -> bytes:
-    """Read what there is, at least a byte; b"" at the end. Cancelling it ends the wait at once.
+    """Read the available bytes, at least one; b"" at the end. Cancelling it ends the wait at once.
 
     Raises:
         OSError: it cannot be read.

@@ -299,7 +299,7 @@ class Client(Readings):
         wait_finished: bool = False,
         fingerprint: str = "",
     ) -> TransactionStatus:
-        """Commit what several clients have done in a transaction, and discard what others did.
+        """Commit the work of several clients in a transaction, and discard that of others.
 
         Args:
             parts: the results of Transaction.leave() in each client.
@@ -367,7 +367,7 @@ class Client(Readings):
         await self._opened.close()
 
     def _kept_by(self, made: MadeT) -> MadeT:
-        """Let what was made refer to the client, which closes when the program drops both."""
+        """Let an object refer to the client, which closes when the program drops both."""
         made._client = self
         return made
 

@@ -156,7 +156,8 @@ async def _keep(dropped: asyncio.Future[OpenClient], opened: ReferenceType[OpenC
         await (await dropped).close()
     except asyncio.CancelledError:
         one = opened()
-        # asyncio.run() cancels all tasks at its end. Who cancels tasks otherwise is a task itself.
+        # asyncio.run() cancels all tasks at its end. Other code that cancels tasks is a task
+        # itself.
         ends = all(task.cancelling() for task in asyncio.all_tasks())
         if one is not None and ends:
             one.loop_ends()

@@ -69,7 +69,7 @@ class Readings:
         pieces = self.read_columns(
             topic, partition, start, end, follow_period_s=follow_period_s, at=at, since=since
         )
-        # Who stops in the middle ends the reading behind it, too.
+        # A caller that stops in the middle ends the reading behind it, too.
         async with aclosing(pieces):
             async for columns in pieces:
                 for message in columns:

@@ -44,7 +44,7 @@ class DirectoryState:
         self.marks: dict[ShardName, DurableMark] = {}
 
     def apply(self, now_ms: float, request: Request[Answer]) -> Answer:
-        """Do what a request says, and return its answer.
+        """Carry out a request, and return its answer.
 
         Raises:
             LeaseExpired: the request's lease has ended. No effect.
@@ -123,7 +123,7 @@ class DirectoryState:
         self._changed()
 
     def pin(self, shard: ShardName, member: str) -> None:
-        """Write the member that shall have a shard; an empty name deletes the row."""
+        """Write the member to which a shard is pinned; an empty name deletes the row."""
         if member:
             self._pins[shard] = member
         else:

@@ -198,7 +198,7 @@ class EtcdClient:
         try:
             found = self._settings.read_again()
         except ValueError as error:
-            # Who replaces several files is seen in the middle.
+            # A program that replaces several files is seen in the middle.
             if str(error) != self._complaint:
                 log.warning(
                     "new files for etcd are not used, the previous ones stay in use: %s", error

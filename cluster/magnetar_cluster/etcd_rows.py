@@ -49,7 +49,7 @@ class Keys:
         return self._of("owners", shard.kind, str(shard.number))
 
     def draining(self, name: MemberName) -> bytes:
-        """Return the key of a member that shall give up its shards."""
+        """Return the key of a member that should give up its shards."""
         return self._of("draining", name.kind, _named(name.name))
 
     def written(self, shard: ShardName) -> bytes:
@@ -116,7 +116,7 @@ class Rows:
             pass  # It was left out, too.
 
     def view(self, revision: int) -> View:
-        """Return what the rows say; later changes do not touch it."""
+        """Return the view that the rows describe; later changes do not touch it."""
         return View(
             revision=revision,
             members=dict(self._members),

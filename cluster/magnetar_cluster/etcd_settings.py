@@ -70,7 +70,7 @@ class EtcdSettings:
             raise ValueError("certificates for etcd have no use without TLS")
 
     def credentials(self) -> grpc.ChannelCredentials | None:
-        """Return what TLS needs; None: plain text."""
+        """Return the credentials for TLS; None: plain text."""
         if not self.tls:
             return None
         return grpc.ssl_channel_credentials(

@@ -1,7 +1,7 @@
 """A member's part in the ownership of shards: its lease, what it saw, and the shards it has.
 
 HostState decides, ShardAttempts does, MemberLease keeps the member in the directory; here they are
-put together. Source: docs/design/0009-owners.md, Who shall have what; Zombies.
+put together. Source: docs/design/0009-owners.md, Placement of shards; Zombies.
 """
 
 from __future__ import annotations
@@ -314,7 +314,7 @@ class Host:
             self._tell(tell, view)
 
     def _step(self) -> None:
-        """Do what is decided now, and set the timer for what comes later."""
+        """Carry out the present decisions, and set the timer for the next ones."""
         now_ms = self._now_ms()
         self._attempts.begin(self._state.decide(now_ms))
         if self._state.refused != self._member.refused:

@@ -2,7 +2,7 @@
 
 Its driver reports what has happened, and then asks for decisions. For each shard at most one
 attempt is under way; its outcome is awaited before the next one.
-Source: docs/design/0009-owners.md, Who shall have what.
+Source: docs/design/0009-owners.md, Placement of shards.
 """
 
 from __future__ import annotations
@@ -259,7 +259,7 @@ class HostState:
         return actions
 
     def _part_without_refusals(self) -> set[ShardName]:
-        """Return what would lie at this member if it refused nothing."""
+        """Return the shards that this member would have if it refused none."""
         row = self.view.members.get(self._name)
         if row is None:
             return set()
@@ -280,7 +280,7 @@ class HostState:
             self._move(slot, PhaseEvent.WITHDRAWN, now_ms)
 
     def _look_at_free(self, shard: ShardName, slot: Slot, now_ms: float) -> None:
-        """Begin with a shard that the member has nothing of, if it shall have it."""
+        """Begin with a shard that is closed here, if this member should have it."""
         if self.lease is None or not self.joined:
             return
         owner = self.view.owners.get(shard)
@@ -340,7 +340,7 @@ class HostState:
     def _attempt(
         self, shard: ShardName, slot: Slot, held: HeldShard, now_ms: float
     ) -> Action | None:
-        """Return what a phase asks for; None: nothing, or not yet."""
+        """Return the action that a phase asks for; None: there is none, or not yet."""
         match held.phase:
             case Phase.CLAIMING:
                 # A claim whose answer was lost waits for the member's row, as the first one did.

@@ -42,7 +42,7 @@ class LeaseListener(Protocol):
         ...
 
     def went_back(self, error: DirectoryWentBack) -> None:
-        """Forget what the directory said before: it is at an earlier state."""
+        """Forget earlier answers of the directory: it is at an earlier state."""
         ...
 
 

@@ -3,7 +3,7 @@
 A member whose credentials, network or disk are wrong opens none of its shards, and would keep its
 part from members that can. So it says in its row which shards it refuses, and others get them. One
 shard after the other is tried again, with pauses that grow; when one opens, all are welcome again.
-Source: docs/design/0009-owners.md, Who shall have what.
+Source: docs/design/0009-owners.md, Placement of shards.
 """
 
 from __future__ import annotations

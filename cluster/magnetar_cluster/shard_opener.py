@@ -1,6 +1,6 @@
 """Protocols of a shard's server: how a member opens it, closes it, and abandons it.
 
-Source: docs/design/0009-owners.md, Who shall have what.
+Source: docs/design/0009-owners.md, Placement of shards.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Only `next_phase` reads the table, and only `HeldShard.move` stores what it says. The drawing is
 docs/protocol/states.md.
-Source: docs/design/0009-owners.md, Who shall have what.
+Source: docs/design/0009-owners.md, Placement of shards.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class PhaseEvent(Enum):
     """Event that changes the phase of a shard."""
 
     GRANTED = "the directory has written the claim"
-    UNWANTED = "it has, and by now another member shall have the shard"
+    UNWANTED = "it has, and by now another member should have the shard"
     REFUSED = "another member has the shard"
     WITHDRAWN = "the member is about to stop, and does not ask again for an answer that was lost"
     OPENED = "the shard is open"
     NOT_OPENED = "it could not be opened"
-    HAND_OVER = "another member shall have it"
+    HAND_OVER = "another member should have it"
     CLOSED = "its store is closed, and everything in it durable"
     NOT_CLOSED = "it could not be closed in order, or not in time"
     FAILED = "it ended by itself: its store was fenced, or failed"

@@ -4,7 +4,7 @@ It depends on the names of shards and of live members, on drains and pins, and o
 on who has what. A shard that its member refuses, since it could not open it, belongs elsewhere, and
 no other one moves for that. So members with the same view compute the same placement, whatever
 happened before.
-Source: docs/design/0009-owners.md, Who shall have what.
+Source: docs/design/0009-owners.md, Placement of shards.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ HASH_BYTES = 8
 
 
 def wish(view: View, shards: Iterable[ShardName]) -> dict[ShardName, str]:
-    """Return the member that shall have each shard.
+    """Return the member that should have each shard.
 
     Args:
-        shards: all of one kind. If some were left out, the others would lie elsewhere.
+        shards: all of one kind. If some were left out, the others would be placed elsewhere.
     Returns:
         Empty if no member may have shards: all drain, or leave, or there is none.
     """

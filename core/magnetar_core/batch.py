@@ -260,7 +260,7 @@ def encoded_properties(properties: Mapping[str, str]) -> bytes:
 def _column_of_one(
     offsets: array[int] | None, column: memoryview | None, place: int
 ) -> tuple[bytes, bytes] | None:
-    """Return what a column has for one message, as a column; None: there is no such column."""
+    """Return the entry of a column for one message, as a column; None: there is no such column."""
     if offsets is None:
         return None
     found = _slice(offsets, column, place)

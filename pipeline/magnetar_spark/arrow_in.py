@@ -145,7 +145,7 @@ class Rows:
     def batches(
         self, topic: str, partition_count: int
     ) -> Iterator[tuple[int | None, ColumnBatch | LargeMessage]]:
-        """Yield what to send: a partition and a batch, in order for each partition.
+        """Yield batches to send, each with its partition, in order for each partition.
 
         The partition is None when the producer may choose it. The CRC-32C of a message's key
         determines its partition, as with every client.

@@ -27,7 +27,7 @@ _Chosen = Sequence[tuple[str, tuple[int, ...]]]
 def ranges_at(
     client: blocking.Client, catalog: Catalog, token: str, since: str | None
 ) -> list[Range]:
-    """Return what a cut has of each partition of a query.
+    """Return the range of each partition of a query in a cut.
 
     Args:
         token: that of the cut; NOW: take one of all topics of the query.

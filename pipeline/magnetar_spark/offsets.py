@@ -79,7 +79,7 @@ class StreamOffset:
 
     @classmethod
     def from_json(cls, parsed: Mapping[str, Any]) -> StreamOffset:
-        """Read what to_json has written.
+        """Read a text of to_json().
 
         Raises:
             ValueError: the JSON is something else.

@@ -193,7 +193,7 @@ class _Producers:
 
 
 def commit_tasks(options: SinkOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
-    """Commit what the accepted attempts have written.
+    """Commit the messages that the accepted attempts have written.
 
     If the work is committed already, with the same rows, nothing happens.
 
@@ -239,7 +239,7 @@ def commit_tasks(options: SinkOptions, messages: Sequence[WriterCommitMessage | 
 
 
 def abort_tasks(options: SinkOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
-    """Abort what was written, unless the outcome is decided: the coordinator refuses then.
+    """Abort the write, unless its outcome is decided: the coordinator refuses then.
 
     Spark calls this also after a commit that raised, whose outcome may be either.
     """

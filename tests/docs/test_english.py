@@ -102,7 +102,13 @@ IN_PROSE = {
     "wish": pattern(r"\b[Ww]ish(?:es|ed)?\b", '"desired", "asked for"'),
     "comes about": pattern(r"\bc(?:om(?:e|es|ing)|ame) about\b", '"succeeds", "is made"'),
     "goes on behind": pattern(r"\bgo(?:es|ing)? on (?:behind|there)\b", '"continues after"'),
-    "hears of": pattern(r"\b[Hh]ear(?:s|d|ing)? (?:of|nothing)\b", '"learns", "is told"'),
+    "hears": pattern(
+        r"\b[Hh]ears?\b|\b[Hh]ear(?:d|ing) (?:of|nothing)\b", '"learns", "is told", "receives"'
+    ),
+    "shall": pattern(r"\bshall\b", '"must", "should", or the present tense'),
+    "Who as a subject": pattern(
+        r"(?:^|[.:;] )Who\b|\b(?:for|of|by|with|than|after|before) who\b", "name who it is"
+    ),
     "What as a subject": pattern(
         r"[.:;] What (?!is\b|are\b|if\b|for\b|to\b|not\b)[a-z][^.:;?]*[.:;]", "begin with a noun"
     ),
@@ -144,6 +150,11 @@ AT_THE_START_OF_A_DOCSTRING = {
     "no subject": pattern(
         r"^(?:Of|What|Who|Whom|Whose|Where|As|So|That|Those|Which|How|Not|Nor|Because|By|Than)\b",
         "begin with a verb or a noun",
+    ),
+    "does what": pattern(
+        r"^(?:Abort|Accept|Add|Commit|Convert|Count|Deliver|Do|Drop|End|Fail|Finish|Forget|Give|Handle"
+        r"|Keep|Let|Note|Print|Put|Read|Refuse|Remove|Restore|Return|Send|Take|Write|Yield) what\b",
+        "name the thing after the verb",
     ),
 }
 

@@ -289,7 +289,7 @@ class Group:
         return self.topics_changed(interest, now_ms)
 
     def forgive(self, now_ms: float) -> None:
-        """Start all timeouts anew, because the broker could not hear members until now."""
+        """Start all timeouts anew, because the broker could not receive heartbeats until now."""
         for member in self.members.values():
             member.heard_ms = now_ms
             if member.asked_back_ms is not None:

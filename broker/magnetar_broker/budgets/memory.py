@@ -54,7 +54,7 @@ class StoreShares(NamedTuple):
 
 
 def store_shares(memory_bytes: int) -> StoreShares:
-    """Return what the store gets of the memory of a process."""
+    """Return the store's share of the memory of a process."""
     return StoreShares(
         memtables_bytes=min(MEMTABLES_BYTES_MAX, (memory_bytes - BASE_BYTES) // 4),
         block_cache_bytes=memory_bytes // 16,

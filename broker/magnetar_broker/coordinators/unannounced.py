@@ -136,7 +136,7 @@ class Unannounced:
             self._environment.spawn(self._watch())
 
     async def _watch(self) -> None:
-        """Handle what has waited for too long, which is refused then."""
+        """Handle commands that have waited for too long, which are refused then."""
         loop = asyncio.get_running_loop()
         while self._waiting:
             txn_id, waiting = next(iter(self._waiting.items()))

@@ -125,7 +125,7 @@ class RedeliveryCounts:
             self._uncounted.update(returned)
 
     def go_out(self, first: int, wanted: int) -> None:
-        """Count what vanished consumers held, since it goes to another one.
+        """Count the messages that vanished consumers held, since they go to another one.
 
         Args:
             first, wanted: as of alike().

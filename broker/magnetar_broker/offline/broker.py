@@ -52,7 +52,7 @@ class RestBroker:
         return self.indexes.get((topic_id, number, subscription_id), {})
 
     def name(self, place: Place) -> str:
-        """Return what people call a partition."""
+        """Return the name of a partition for people."""
         topic = self.topics.get(place[0])
         return f"{topic.topic if topic is not None else f'topic {place[0]}'}/{place[1]}"
 

@@ -287,7 +287,7 @@ class Delivery:
     # Messages
 
     def wake(self) -> None:
-        """Deliver what can be delivered: something has changed."""
+        """Deliver the messages that can be delivered after a change."""
         if not self._pumping and self._next_offset() is not None:
             self._pumping = True
             self._environment.spawn(self._pump())

@@ -335,7 +335,7 @@ class Topics:
         self._environment.commits.batch.delete(keys.TOPICS, keys.topic(topic.topic_id))
 
     def take(self, taken: Taken, *, next_serial: int, may_have_rows: bool) -> list[str]:
-        """Do what the first broker's directory says; return the names of the topics concerned.
+        """Follow the first broker's directory; return the names of the topics concerned.
 
         Args:
             may_have_rows: rows of partitions may be left whose topics' rows were lost.

@@ -175,7 +175,7 @@ class Order:
         return unsettled
 
     def restore(self) -> None:
-        """Restore what ended transactions pass on, after all rows of the index were read."""
+        """Restore the order after ended transactions, when all rows of the index were read."""
         for txn_id, ended in self._index.ended.items():
             if ended.follows:
                 self._passing[txn_id] = {}

@@ -145,7 +145,7 @@ def write_contents(directory: Path, contents: Contents) -> None:
 
 
 def read_contents(directory: Path) -> Contents:
-    """Return what a backup holds.
+    """Return the contents of a backup.
 
     Raises:
         InvalidConfig: the directory is not a backup, or the backup is unfinished or of another

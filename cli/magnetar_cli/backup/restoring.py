@@ -51,7 +51,7 @@ class RestoredRows:
         return store_identity.ledger_after_restore(self._restored_at_s)
 
     def value(self, family: str, key: bytes, value: bytes) -> bytes:
-        """Return what a row of the backup becomes."""
+        """Return the restored value of a row of the backup."""
         if family != _META:
             return value
         if key == store_identity.KEY:

@@ -2,7 +2,7 @@
 
 All of it goes through the directory. Members see what changed there and act; a change outlives the
 command that made it.
-Source: docs/design/0009-owners.md, Who shall have what.
+Source: docs/design/0009-owners.md, Placement of shards.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from magnetar_cluster.view import KINDS, Format, MemberName, ShardName, View
 # Between two attempts while the directory does not answer.
 RETRY_S = 0.5
 
-# Called with how many shards are where they shall be, and of how many.
+# Called with the number of shards that are in place, and with their total.
 OnProgress = Callable[[int, int], None]
 
 
@@ -234,7 +234,7 @@ def elsewhere(view: View, wished: Mapping[ShardName, str]) -> Iterable[ShardName
 
 
 async def until(directory: Directory, is_done: Callable[[View], bool]) -> None:
-    """Look at each view until one is as it shall be, also after pauses of the directory."""
+    """Look at each view until one is as desired, also after pauses of the directory."""
     while True:
         try:
             async with aclosing(directory.watch()) as views:

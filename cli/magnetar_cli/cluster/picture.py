@@ -105,7 +105,7 @@ def wishes(view: View, fixed: Format) -> Mapping[ShardName, str]:
 
 
 def of_view(view: View, fixed: Format) -> Picture:
-    """Return what the directory says."""
+    """Return the picture of a view of the directory."""
     wished = wishes(view, fixed)
     members = []
     for name in sorted({*view.members, *view.draining}):

@@ -170,7 +170,7 @@ async def _columns_of_all(
 async def _columns_at(
     client: Client, topic: str, at: str, since: str | None
 ) -> AsyncGenerator[MessageColumns, None]:
-    """Yield what a cut has of all partitions, each partition in its order."""
+    """Yield the messages of a cut in all partitions, each partition in its order."""
     from magnetar import Cut
 
     later, earlier = Cut.parse(at), None if since is None else Cut.parse(since)
@@ -186,7 +186,7 @@ async def _columns_at(
 async def _merged(
     sources: Sequence[AsyncGenerator[MessageColumns, None]],
 ) -> AsyncGenerator[MessageColumns, None]:
-    """Yield what several partitions have as it comes."""
+    """Yield the messages of several partitions as they come."""
     queue: asyncio.Queue[MessageColumns | BaseException | None] = asyncio.Queue(16)
 
     async def pump(source: AsyncGenerator[MessageColumns, None]) -> None:

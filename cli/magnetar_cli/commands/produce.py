@@ -117,7 +117,7 @@ async def _create_if_absent(client: Client, topic: str, partitions: int) -> None
 
 
 async def _produce(descriptor: int, splitter: LineSplitter, decode: Decoder, sends: _Sends) -> None:
-    """Send what can be read from a descriptor, and print how much it was.
+    """Send the lines that can be read from a descriptor, and print their number and size.
 
     Raises:
         click.ClickException: a line is not a message.

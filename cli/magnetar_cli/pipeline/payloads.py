@@ -40,7 +40,7 @@ payload_options: Callable[[Callable[..., Any]], Callable[..., Any]] = with_optio
 
 
 def payload_of_request(given: dict[str, Any]) -> dict[str, Any]:
-    """Return what a job's request has of these options."""
+    """Return the fields of a job's request that these options give."""
     return {
         "payload_format": given["payload_format"],
         "schema_path": given["schema"],

@@ -239,7 +239,7 @@ async def _serve(process: MemberProcess) -> None:
 
 
 def member_of(process: MemberProcess, listens_at: str) -> Member:
-    """Return what a member says of itself."""
+    """Return the row of this member."""
     config = process.owning.config
     return Member(
         address=config.advertised_address or listens_at,
@@ -251,7 +251,7 @@ def member_of(process: MemberProcess, listens_at: str) -> Member:
 def place_of(
     process: MemberProcess, cluster_format: Format, member: Member, book: AddressBook
 ) -> Place:
-    """Return what the shards of a member need to know of the cluster; once for all of them."""
+    """Return the place that all shards of a member share."""
     identity = settings_of_cluster(process.cluster_id, cluster_format)
     brokers, coordinators = servers_of(cluster_format)
     broker = replace(

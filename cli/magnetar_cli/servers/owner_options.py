@@ -161,7 +161,7 @@ def owning(
 
 
 def settings_of_cluster(cluster_id: str, cluster_format: Format) -> dict[str, Any]:
-    """Return what each server's settings say of the cluster itself.
+    """Return the settings of each server that name the cluster itself.
 
     The hash covers the id and the numbers of shards: members come and go.
     """

@@ -221,7 +221,7 @@ def announce(ready: Ready, ready_file: Path | None, *, supervised: bool) -> None
 
 
 def stop_on_signals(stop: asyncio.Event, *, supervised: bool) -> None:
-    """Set the event when the process shall stop."""
+    """Set the event when the process is told to stop."""
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, stop.set)
     if not supervised:

@@ -96,7 +96,7 @@ def _grown(known: Counts | None, brokers: int, coordinators: int, data_dir: Path
 
 
 def _known(data_dir: Path) -> Counts | None:
-    """Return what the directory remembers; None when it is new."""
+    """Return the counts that the directory remembers; None when it is new."""
     file = data_dir / MEMBERS_FILE
     try:
         text = file.read_text()

@@ -116,7 +116,7 @@ class TopicDescription:
         wire: topic_pb2.CommandDescribeTopicResponse,
         partitions: Iterable[topic_pb2.PartitionDescription],
     ) -> TopicDescription:
-        """Convert what brokers tell.
+        """Convert the answers of brokers.
 
         Args:
             wire: the answer of one of them.

@@ -278,7 +278,7 @@ class Client(Facade[AsyncClient]):
         wait_finished: bool = False,
         fingerprint: str = "",
     ) -> TransactionStatus:
-        """Commit what several clients have done in a transaction, and discard what others did.
+        """Commit the work of several clients in a transaction, and discard that of others.
 
         Args:
             parts: the results of Transaction.leave() in each client.

@@ -60,7 +60,7 @@ class Cut:
 def range_of(
     at: Cut | str | None, since: Cut | str | None, topic: str, partition: int, *, cluster_id: str
 ) -> tuple[CutRange, int] | None:
-    """Return what is read of a partition at a cut, and the topic's id; None: without a cut.
+    """Return the range of a partition at a cut, and the topic's id; None: without a cut.
 
     Args:
         since: leave out what this earlier cut has.

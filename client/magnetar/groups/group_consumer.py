@@ -208,7 +208,7 @@ class GroupConsumer(ConsumerBase):
     def _up_to(
         self, offsets: Mapping[TopicPartition, int], number: int | None
     ) -> list[tuple[PartitionReceiver, list[Range]]]:
-        """Return what was received below offsets, and is not acknowledged.
+        """Return the received messages below offsets that are not acknowledged.
 
         Args:
             number: that of the transaction that acknowledges it, if there is one.

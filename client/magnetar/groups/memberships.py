@@ -278,7 +278,7 @@ class Memberships:
     def tolerates(self, membership: GroupMembership, error: MagnetarError) -> bool:
         """Return whether to ask a broker again, although it refuses."""
         if error.kind is ErrorKind.LIMIT:
-            # Who is a member already has time.
+            # A client that is a member already has time.
             return self._has_started
         if isinstance(error, TopicNotFound):
             # The topic may be new, and this broker may not know it yet: another one may.

@@ -336,7 +336,7 @@ class _Processing:
         await self._stops_within(self._backoff.next_ms() / 1000)
 
     async def _start_over(self) -> None:
-        """Abort what is open, be a member again, and have the inputs come again."""
+        """Abort the open transaction, be a member again, and have the inputs come again."""
         await self._abort()
         backoff = self._runtime.backoff()
         while True:

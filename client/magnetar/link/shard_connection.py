@@ -125,7 +125,7 @@ class ShardConnection(Requests):
         self._wait_no_more()
         self.connection = connection
         for addressee, (on_push, told) in self._addressees.items():
-            # Forget what was sent on the link that broke: no answer can come.
+            # Forget requests on the link that broke: no answer can come.
             for former in [one for one in told if one.live_session is None]:
                 told.remove(former)
                 former.unregister(addressee)

@@ -112,7 +112,7 @@ class ClientTraces:
         return on_result
 
     def error_type(self, error: BaseException) -> str:
-        """Return what spans say of an error: the name of its code, or else of its class."""
+        """Return the name of an error in spans: that of its code, or else of its class."""
         return code_name(error.code) if isinstance(error, MagnetarError) else type(error).__name__
 
     def _owner_of(self, body: Any) -> OtelSpan | None:

@@ -146,7 +146,7 @@ class PlainAcks:
             self._refuse_receipt(ClientClosed("the client was closed"))
 
     def _died(self, error: MagnetarError) -> None:
-        """Fail what has gathered: neither a timer nor a task sends it."""
+        """Fail the gathered acks: neither a timer nor a task sends them."""
         self._linger = None
         if self._refuse_receipt(error) and self._failure is None:
             self._failure = error

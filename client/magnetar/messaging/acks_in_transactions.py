@@ -148,7 +148,7 @@ class AcksInTransactions:
     def _note_after(self, acks: TransactionAcks) -> None:
         """Whatever is delivered from now on comes after the end of this transaction.
 
-        Only for who has the partition alone.
+        Only for consumers that have the partition alone.
         """
         if acks.txn_id is not None:
             self._after[acks.txn_id] = None

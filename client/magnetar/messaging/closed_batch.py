@@ -58,7 +58,7 @@ def new_receipt(loop: asyncio.AbstractEventLoop) -> Receipt:
 
 
 def of_all_copies(batch: ClosedBatch, error: MagnetarError) -> MagnetarError:
-    """Return what a refusal says of a batch: it speaks of the copy that was sent last."""
+    """Return the error of a batch for a refusal, which speaks of the last copy alone."""
     if not batch.in_doubt or isinstance(error, EFFECT_UNKNOWN):
         return error
     doubt = OutcomeUnknown(f"it may be stored, by an earlier copy: {error}")

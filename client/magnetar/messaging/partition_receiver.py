@@ -346,7 +346,7 @@ class PartitionReceiver:
         self._on_change()
 
     def _catch_up(self) -> None:
-        """Note what was received and acknowledged the short way.
+        """Note messages that were received and acknowledged the short way.
 
         The receipts come first: what was acknowledged was received before.
         """

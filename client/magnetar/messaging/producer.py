@@ -547,7 +547,7 @@ class Producer:
 
 
 def _checked_transaction(txn: object) -> Transaction | None:
-    """Check what a caller gives as a transaction.
+    """Check that a caller gave a transaction.
 
     Raises:
         InvalidArgument: it is something else.

@@ -158,12 +158,12 @@ class ReceiveQueue:
         return self._lent
 
     def note_received(self) -> None:
-        """Note what was received of the lent messages; they stay lent."""
+        """Note which of the lent messages were received; they stay lent."""
         if self._lent is not NOTHING_LENT:
             self._hand_out(self._lent, self._lent.received())
 
     def take_back(self) -> None:
-        """Note what was received of the lent messages, and stop lending."""
+        """Note which of the lent messages were received, and stop lending."""
         lent, self._lent = self._lent, NOTHING_LENT
         if lent is not NOTHING_LENT:
             self._hand_out(lent, lent.take_back())
@@ -232,7 +232,7 @@ class ReceiveQueue:
             raise InvalidArgument(f"{offset} is inside of a message of {self._name}")
 
     def _add_whole(self, batch: ReceivedBatch, meant: IntervalSet) -> None:
-        """Put what is new of a batch where it can be taken."""
+        """Put the new messages of a batch where they can be taken."""
         new = self._unacked.arrive(meant)
         copies_count = len(meant) - sum(last - first + 1 for first, last in new)
         if copies_count:

@@ -33,7 +33,7 @@ class CoordinatorChoice:
         self._cluster = cluster
         self._runtime = cluster.runtime
         self._turn = 0
-        # Who did not answer, with the task that waits until it does.
+        # Coordinators that did not answer, with the tasks that wait until they do.
         self._silent: dict[Requests, asyncio.Task[None]] = {}
 
     async def new_txn(

@@ -220,7 +220,7 @@ class Participants:
                 await sender.plain.drain()
 
     def abandon(self, error: MagnetarError) -> None:
-        """Drop what is buffered; answers that are under way still count."""
+        """Drop buffered messages; answers that are under way still count."""
         for sender in self.senders:
             sender.abandon(error)
         for acks in self.acks:
@@ -260,7 +260,7 @@ class Participants:
         return command
 
     def part(self, txn_id: TxnID) -> TransactionPart:
-        """Return what was confirmed to this client."""
+        """Return the counts that were confirmed to this client."""
         return TransactionPart(
             txn_id,
             tuple((one.name, one.producer_id, one.confirmed_count) for one in self.senders),

@@ -462,7 +462,7 @@ class TransactionalProducer:
         self._note_end()
 
     def _note_failure(self, error: BaseException) -> None:
-        """Note what a call that raised tells about the transaction."""
+        """Note the state of the transaction that follows from a failed call."""
         transaction = self._transaction
         if isinstance(error, ProducerFenced):
             self._move(Event.FENCED)

@@ -91,7 +91,7 @@ class Writer(Protocol):
         ...
 
     def abandon(self, error: MagnetarError) -> None:
-        """Drop what is buffered; answers that are under way still count."""
+        """Drop buffered messages; answers that are under way still count."""
         ...
 
     def give_up(self, error: MagnetarError) -> None:

@@ -296,7 +296,7 @@ def begin(
 
 
 def judge_end(identity: TransactionalIdMetadata, pair: Pair, action: TxnAction) -> EndVerdict:
-    """Return what a request to end with a pair means in the present state; changes nothing.
+    """Return the verdict on a request to end with a pair in the present state; changes nothing.
 
     Raises:
         ProducerFenced: another instance has taken over.
@@ -384,7 +384,7 @@ def require_current(identity: TransactionalIdMetadata, pair: Pair) -> None:
 def _ended(identity: TransactionalIdMetadata) -> InvalidTxnState:
     """Return the refusal of the previous pair, whose instance may begin with the next pair.
 
-    A takeover erases the previous pair. So only the newest instance hears this.
+    A takeover erases the previous pair. So only the newest instance is told this.
     Source: KIP-588, for transactions that timed out.
     """
     producer_id, epoch = identity.current

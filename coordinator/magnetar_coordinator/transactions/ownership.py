@@ -19,7 +19,7 @@ _ALTER = Need(Operation.ALTER, Kind.CLUSTER, ADMINISTRATION)
 
 
 def recorded(principal: Principal) -> str:
-    """Return what a transaction's record has for the principal that begins it."""
+    """Return the principal for the record of a transaction."""
     return "" if principal == ANONYMOUS else principal.name
 
 

@@ -89,7 +89,7 @@ class Policy:
     _rights: dict[Principal, Rights] = field(default_factory=dict, compare=False, repr=False)
 
     def rights_of(self, principal: Principal) -> Rights:
-        """Return what a principal may do."""
+        """Return the rights of a principal."""
         rights = self._rights.get(principal)
         if rights is None:
             if len(self._rights) >= PRINCIPALS_MAX:

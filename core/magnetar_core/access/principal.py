@@ -23,5 +23,5 @@ class Principal:
         return self.name
 
 
-# Who has shown neither a certificate nor a token.
+# Principal of clients that have shown neither a certificate nor a token.
 ANONYMOUS = Principal("anonymous")

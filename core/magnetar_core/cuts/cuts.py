@@ -104,7 +104,7 @@ class CutRange(NamedTuple):
 
 
 def range_at(cut: Cut, topic: str, partition: int) -> CutRange:
-    """Return what a cut has of a partition.
+    """Return the range of a partition in a cut.
 
     Raises:
         TopicNotFound: the cut was taken without the topic.
@@ -115,7 +115,7 @@ def range_at(cut: Cut, topic: str, partition: int) -> CutRange:
 
 
 def range_between(earlier: Cut, later: Cut, topic: str, partition: int) -> CutRange:
-    """Return what the later cut has of a partition, and the earlier one had not.
+    """Return the range of a partition that the later cut has, and the earlier one did not have.
 
     Raises:
         TopicNotFound: one of the cuts was taken without the topic.

@@ -138,7 +138,7 @@ class AccessGate:
             raise _refusal(reply.principal, alternatives)
 
     def _complaint(self, principal: Principal, needs: Needs, judged: Policy) -> Complaint:
-        """Return what asks whether a principal still has what it needed.
+        """Return a function that checks whether a principal still has the rights that it needed.
 
         Args:
             judged: the policy under which it had that.
@@ -168,7 +168,7 @@ class AccessGate:
 
 
 def _resources(command: Any, needs: Needs) -> list[str]:
-    """Return what the audit log has of a command's object."""
+    """Return the names of a command's objects for the audit log."""
     names = [f"{one.kind}:{one.name}" for (one, *_) in needs]
     if "txn_id" in type(command).DESCRIPTOR.fields_by_name:
         names.append(f"transaction:{TxnID.from_wire(command.txn_id)}")

@@ -183,7 +183,7 @@ class ClientCall(asyncio.Protocol):
         self._watch()
 
     def data_received(self, data: bytes) -> None:
-        """Take what has arrived."""
+        """Take the bytes that have arrived."""
         if self._ended.done():
             return
         is_first, self._has_heard = not self._has_heard, True
@@ -354,7 +354,7 @@ async def begin(
 
 
 def _who_begins_with(data: bytes) -> str:
-    """Return what is there, if the first bytes that it says are not HTTP/2; otherwise nothing."""
+    """Return the kind of the other program, if its first bytes are not HTTP/2; otherwise ""."""
     if data.startswith(b"HTTP/"):
         return "an HTTP/1 server"
     if data.startswith(_TLS_ALERT):

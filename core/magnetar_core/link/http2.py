@@ -129,7 +129,7 @@ class Http2Stream:
         return max(0, min(self._connection_room, self._stream_room))
 
     def take_outgoing(self) -> list[bytes]:
-        """Return what has to be sent, in order, and forget it."""
+        """Return the bytes to send, in order, and forget them."""
         outgoing, self._outgoing = self._outgoing, []
         return outgoing
 

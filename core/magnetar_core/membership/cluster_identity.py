@@ -63,7 +63,7 @@ class ClusterIdentity(NamedTuple):
             raise ClusterMismatch(expected=self.cluster_hash, given=given.cluster_hash)
 
     def learned(self, told: ClusterIdentity, address: str) -> ClusterIdentity:
-        """Return what a client knows after a server has told its identity.
+        """Return a client's knowledge of the cluster after a server has told its identity.
 
         Raises:
             ClusterMismatch: the server belongs to another cluster.

@@ -127,7 +127,7 @@ class Membership:
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
     def settings(self) -> dict[str, Any]:
-        """Return what each server's settings say of the list itself."""
+        """Return the settings of each server that name the list itself."""
         return {
             "cluster_id": self.cluster_id,
             "membership_version": self.version,

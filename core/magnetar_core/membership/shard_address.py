@@ -33,7 +33,7 @@ class ShardPlace(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> ShardPlace:
-        """Read what str() wrote.
+        """Read a text of str().
 
         Raises:
             ValueError: the text is not a place.
@@ -60,7 +60,7 @@ class ShardAddress(NamedTuple):
     @staticmethod
     @lru_cache(_KNOWN_MAX)
     def parse(text: str) -> ShardAddress | None:
-        """Read what str() wrote; None for an address that names a server alone.
+        """Read a text of str(); None for an address that names a server alone.
 
         Raises:
             ValueError: the text after the # is not a place.

@@ -79,7 +79,7 @@ class LinkSecurity:
             self._text_of(self._token)
 
     def context(self) -> ssl.SSLContext | None:
-        """Return what a new link talks TLS with; None: plain text. Raises: InvalidConfig."""
+        """Return the TLS context of a new link; None: plain text. Raises: InvalidConfig."""
         return None if self.tls is None else self.tls.context()
 
     @property
@@ -118,7 +118,7 @@ PLAIN = LinkSecurity()
 
 
 def token_of_file(file: str) -> Callable[[], str]:
-    """Return what reads a token from a file, each time anew."""
+    """Return a function that reads a token from a file, each time anew."""
 
     def token() -> str:
         try:

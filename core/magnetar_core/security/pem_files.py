@@ -24,7 +24,7 @@ Stamp = tuple[int, int, int]
 
 
 def stamp_of(file: str) -> Stamp | None:
-    """Return what changes whenever a file does; None: there is no such file."""
+    """Return a value that changes whenever a file does; None: there is no such file."""
     try:
         found = os.stat(file)
     except OSError:

@@ -46,7 +46,7 @@ class Revocations:
         return cls(frozenset(token_ids), frozenset(serials), frozenset(principals))
 
     def complaint_about(self, identity: Identity) -> str | None:
-        """Return what of an identity is revoked; None: nothing."""
+        """Return the revoked part of an identity; None: no part is."""
         if identity.token_id and identity.token_id in self.token_ids:
             return "the token is revoked"
         if identity.certificate_serial in self.certificate_serials:

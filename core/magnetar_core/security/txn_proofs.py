@@ -71,7 +71,7 @@ class ProofKeys:
         return _mac(self.keys[key_id], txn_id, principal) + key_id.encode()
 
     def complaint_about(self, proof: bytes, txn_id: TxnID, principal: Principal) -> str | None:
-        """Return what is wrong with a proof, and what to do; None: nothing."""
+        """Return why a proof is not valid, and what to do; None: it is valid."""
         if not proof:
             return (
                 "it carries no proof (txn_proof): begin the transaction anew, with a client that"

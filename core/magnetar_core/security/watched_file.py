@@ -58,7 +58,8 @@ class WatchedFile(Generic[Content]):
         try:
             self.content = self._read()
         except InvalidConfig as error:
-            # Who writes a file in place is seen in the middle; its next change is looked at again.
+            # A program that writes a file in place is seen in the middle; the next change is looked
+            # at again.
             if self._stamp != before:
                 self.damaged_count += 1
                 log.error(
@@ -100,7 +101,7 @@ class FreshFile(Generic[Content]):
         self._looked_at_ms = now_ms()
 
     def content(self) -> Content:
-        """Return what the file said when it was looked at last, which was a moment ago."""
+        """Return the content of the file at the last look, which was a moment ago."""
         if self._now_ms() - self._looked_at_ms >= LOOK_INTERVAL_MS:
             self.look()
         return self._file.content

@@ -108,7 +108,7 @@ class OtelServerTraces:
         """Begin the span of a command that came; None: it is not recorded."""
         parent = parse(traceparent) if traceparent else None
         if parent is None:
-            # Who sends a damaged header is treated as who sends none.
+            # A client that sends a damaged header is treated like one that sends none.
             if name not in ROOTS:
                 return None
         elif not parent.sampled:

@@ -228,7 +228,7 @@ class FrameStream(asyncio.BufferedProtocol):
         return _shared.view[len(self._head) :] if self._head else _shared.view
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Take what was read to the place that get_buffer returned last."""
+        """Take the bytes that were read to the place that get_buffer returned last."""
         self._silent_beats = 0
         if self._partial is None:
             head, self._head = self._head, b""

@@ -277,7 +277,7 @@ def portions(
     files_per_portion: int,
     tasks_min: int,
 ) -> Iterator[list[Range]]:
-    """Return what to offload: a range for each file, in portions that are committed separately.
+    """Return the ranges to offload: one for each file, in portions that are committed separately.
 
     All partitions proceed side by side, so that a portion keeps as many tasks busy as possible.
 
@@ -309,7 +309,7 @@ def portions(
 
 
 def without(ranges: Sequence[Range], losses: dict[int, list[tuple[int, int]]]) -> list[Range]:
-    """Return what is left of ranges, in order.
+    """Return the rest of ranges, in order.
 
     Args:
         ranges: the ranges.

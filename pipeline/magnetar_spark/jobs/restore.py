@@ -137,7 +137,7 @@ class _Batch:
 def restore(
     spark: SparkSession, request: Request, on_progress: Callable[[Progress], None] | None = None
 ) -> Report:
-    """Restore what the topic does not have yet.
+    """Restore the messages that the topic does not have yet.
 
     Args:
         spark: the session.
@@ -354,7 +354,7 @@ class _Restoring:
             ) from error
 
     def _wait_finished(self) -> None:
-        """Until what was committed is there for readers.
+        """Wait until readers see the committed messages.
 
         Raises:
             OffloadError: a participant does not answer.

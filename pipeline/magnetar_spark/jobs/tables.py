@@ -150,7 +150,7 @@ def tables(
 
 
 def _said(text: str) -> str:
-    """Return what went wrong in Spark, and what to do."""
+    """Return the cause of an error in Spark, and what to do."""
     if text.startswith((OffsetsLost.__name__, OptionError.__name__)):
         return (
             f"what has come since a table's cut cannot be read: {text.partition(': ')[2]}. Nothing"
@@ -262,7 +262,7 @@ class _Run:
                 self._reports[table.name] = replace(before, joined_files=count)
 
     def report(self, cut: Cut) -> Report:
-        """Return what was done."""
+        """Return the report."""
         reports = tuple(self._reports[one.name] for one in self.tables)
         return Report(str(cut), tag_of(cut), self._read, self._bad, reports)
 

@@ -127,7 +127,7 @@ def _is_within_a_message(client: blocking.Client, wanted: Range, first: int, end
 
 
 def losses_in(client: blocking.Client, wanted: Range) -> list[tuple[int, int]]:
-    """Return what is lost of a range: the first offset, and the offset behind the last.
+    """Return the lost part of a range: the first offset, and the offset after the last.
 
     Raises:
         MagnetarError: the servers cannot be reached.

@@ -61,7 +61,7 @@ class Column(Places, Protocol):
 
 
 def column_of(kind: spark.DataType, path: str = "") -> Column:
-    """Return what makes columns of a type.
+    """Return a maker of columns of a type.
 
     Args:
         path: the column's name, for errors.

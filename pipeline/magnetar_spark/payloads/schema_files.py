@@ -36,7 +36,7 @@ def schema_file(path: str, payload_format: str, topic: str) -> Path:
 
 
 def read_schema(path: Path) -> bytes:
-    """Return what the file has.
+    """Return the content of the file.
 
     Raises:
         OptionError: it cannot be read, or is too large for a schema.

@@ -372,7 +372,7 @@ def _head(family: str, key: bytes, value_bytes: int) -> bytes:
 
 
 def _behind(buffers: list[bytes | memoryview], written: int) -> list[bytes | memoryview]:
-    """Return what is left of buffers after so many bytes."""
+    """Return the rest of buffers after so many bytes."""
     for place, buffer in enumerate(buffers):
         if written < len(buffer):
             return [memoryview(buffer)[written:], *buffers[place + 1 :]]

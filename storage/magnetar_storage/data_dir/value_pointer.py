@@ -52,7 +52,7 @@ def row_of_value(value: bytes) -> bytes:
 
 
 def read_marked(row: bytes) -> Pointer | bytes:
-    """Return what a row holds that begins with MARKED: a pointer, or the value itself.
+    """Return the content of a row that begins with MARKED: a pointer, or the value itself.
 
     Raises:
         RowDamaged: it holds neither.

@@ -1,4 +1,4 @@
-"""Accept what a data directory has lost, and continue: a decision that a person makes.
+"""Accept the loss of a data directory, and continue: a decision that a person makes.
 
 If changes are missing from the write-ahead logs, the store keeps everything before the first
 missing change. It gives up all later changes, even readable ones, since they rest on what is

@@ -1,4 +1,4 @@
-"""Accept what a store in an object store has lost, and continue: a decision that a person makes.
+"""Accept the loss of a store in an object store, and continue: a decision that a person makes.
 
 The store keeps everything before the first object of its log that is missing or damaged. Objects
 behind it are kept elsewhere. The server learns from its identity row that something was lost, as

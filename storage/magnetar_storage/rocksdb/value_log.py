@@ -191,7 +191,7 @@ class ValueLog:
         self._ahead_count = len(operations)
 
     def before_sync(self, *, takes_garbage: bool) -> Unsynced:
-        """Return what a sync that begins now has to do with the files.
+        """Return the work of a sync that begins now.
 
         Args:
             takes_garbage: whether files without rows are to be removed. That is possible after a

@@ -70,7 +70,7 @@ class Background:
             await self._database.flush_with_options(TABLES)
             self.flush_count += 1
         except uniffi.Error as error:
-            # The rows are durable in the log. Of an end, the watch hears, too.
+            # The rows are durable in the log. The watch is told of an end, too.
             if not is_closed(error):
                 log.warning("rows of %s stay in its log: %s", self._where, text_of(error))
 

@@ -327,7 +327,7 @@ class SlateStore:
         return type(failure)(*failure.args)
 
     def _ended(self, error: BaseException) -> StoreFailed:
-        """Return what callers get when SlateDB turns out to be at its end."""
+        """Return the error for callers when SlateDB turns out to be at its end."""
         if self._failure is None:
             reason = getattr(error, "reason", None)
             self._failure = end_of(str(self._url), reason, text_of(error))

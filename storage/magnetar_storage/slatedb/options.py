@@ -78,7 +78,7 @@ class StoreCache(NamedTuple):
 def builder_of(
     url: ObjectStoreUrl, config: StoreConfig, recorder: Any, cache: StoreCache | None = None
 ) -> Any:
-    """Return what opens a database.
+    """Return a builder that opens a database.
 
     Args:
         recorder: gets SlateDB's metrics.
@@ -106,7 +106,7 @@ def root_of(url: ObjectStoreUrl) -> Any:
 
 
 def reader_builder_of(url: ObjectStoreUrl, options: Any) -> Any:
-    """Return what opens a database for reading; it writes nothing, not even a checkpoint."""
+    """Return a builder that opens a database for reading, without writes, even of a checkpoint."""
     builder = uniffi.DbReaderBuilder(url.path, root_of(url))
     builder.with_options(options)
     builder.with_reader_mode(uniffi.ReaderMode.FOLLOW_LATEST())

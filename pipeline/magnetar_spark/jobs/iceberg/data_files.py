@@ -59,7 +59,7 @@ class WrittenFile:
 
 
 def target_of(table: Table, file_bytes: int) -> Target:
-    """Return what tasks have to know of a table.
+    """Return a table as the target of tasks.
 
     Raises:
         OptionError: its rows are not partitioned by the day of their storage.
@@ -115,7 +115,7 @@ class DataFileWriter:
         return self._written
 
     def discard(self) -> None:
-        """Remove what was written."""
+        """Remove the files that were written."""
         paths = [one.path for one in self._written]
         while self._open:
             _, file = self._open.popitem()

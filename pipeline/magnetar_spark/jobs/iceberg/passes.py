@@ -61,13 +61,13 @@ class Pass:
         )
 
     def discard(self) -> None:
-        """Remove what was written."""
+        """Remove the files that were written."""
         for table in self.tables:
             discard(table.table.io, [file.path for file in self.written.files[table.rows]])
 
 
 def passes(topic: Topic, goal: Cut, *, is_last: bool) -> list[Pass]:
-    """Return what to read of a topic, usually once for both of its tables.
+    """Return the passes over a topic, usually one for both of its tables.
 
     Args:
         is_last: whether tables that have no cut yet begin with this one.

@@ -155,7 +155,7 @@ class TopicTable:
         self.load()
 
     def stored(self, path: str) -> DataFile:
-        """Return what the table has to know of a file that was written for it."""
+        """Return the entry of the table for a file that was written for it."""
         return parquet_file_to_data_file(self.table.io, self.table.metadata, path)
 
     def add(self, files: Iterable[DataFile], cut: Cut, *, run: str, kept_ms: int) -> int:
