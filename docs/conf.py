@@ -20,7 +20,7 @@ html_title = f"Magnetar {release}"
 
 # Links go to headings as they do on GitHub.
 myst_heading_anchors = 4
-# Pages link to files of the project that are no pages: those stay as they are.
+# Pages link to files of the project that are not pages: those stay as they are.
 suppress_warnings = ["myst.xref_missing"]
 
 autodoc_member_order = "bysource"
@@ -42,7 +42,7 @@ def add_contents(app: Sphinx, page: str, source: list[str]) -> None:
 def mark_programs(
     app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]
 ) -> None:
-    """What is indented behind an empty line is a program, in our docstrings as in Markdown."""
+    """Mark programs: an indented block after an empty line, in docstrings as in Markdown."""
     made: list[str] = []
     margin, in_program = 0, False
     for line in lines:

@@ -31,7 +31,7 @@ def open_store(url: str) -> DbApiStore:
         except ImportError:
             sys.exit("PostgreSQL needs psycopg: pip install 'psycopg[binary]'")
         return DbApiStore(psycopg.connect(url), psycopg.paramstyle)
-    sys.exit(f"{url!r} is no database: use sqlite:FILE or postgresql://...")
+    sys.exit(f"{url!r} is not a database: use sqlite:FILE or postgresql://...")
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Shouts words from topic to topic through Spark Connect: where this program runs is no Java.
+"""Shouts words from topic to topic through Spark Connect: this machine needs no Java.
 
     magnetar standalone --data-dir ./data
     SPARK=$(python -c 'import os, pyspark; print(os.path.dirname(pyspark.__file__))')
@@ -27,7 +27,7 @@ from magnetar import MagnetarError, blocking
 
 
 class Shouting:
-    """What this program does on the server.
+    """The part of this program that runs on the server.
 
     Args:
         servers: options that say where the broker is.
@@ -96,7 +96,7 @@ class Shouting:
         return query
 
     def count(self, topic: str) -> dict[str, int]:
-        """How often each word is in a topic."""
+        """Return how often each word is in a topic."""
         frame = (
             self._spark.read.format("magnetar")
             .options(**self._servers)
@@ -108,7 +108,7 @@ class Shouting:
 
 
 def offsets_behind(query: StreamingQuery) -> int | None:
-    """Of its last batch; None without one, and for one that was repeated after a restart."""
+    """Return the lag of the last batch; None without one, and for one repeated after a restart."""
     progress = query.lastProgress
     ends = json.loads(progress.sources[0].latestOffset or "null") if progress is not None else None
     return ends["@magnetar"]["maxOffsetsBehindLatest"] if ends else None

@@ -97,8 +97,8 @@ except RuntimeError as error:
 # %% [markdown]
 # ## A batch read, with SQL
 #
-# A DataFrame of a topic has all that was committed when Spark first planned it. What was aborted is
-# not there; `txn_id` tells which messages came together.
+# A DataFrame of a topic has all that was committed when Spark first planned it. Aborted messages
+# are not there; `txn_id` tells which messages came together.
 
 # %%
 SERVERS = {"magnetar.bootstrap.servers": BROKER}
@@ -123,8 +123,8 @@ spark.sql("""
 # %% [markdown]
 # ## From topic to topic, through a failure
 #
-# The query joins each order with its price, in batches of about 40. Nobody told it the price of
-# chai: it fails in the batch that has the first one.
+# The query joins each order with its price, in batches of about 40. The price of chai is missing:
+# it fails in the batch that has the first one.
 
 
 # %%

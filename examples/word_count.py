@@ -8,7 +8,7 @@
 
 Start it several times, and kill any of them wherever you like: the group gives its partitions to
 the others, and every line is counted once. The topic `words` gets each word as a key, with how
-often it came in a batch of lines; whoever adds these up has the count.
+often it came in a batch of lines: their sum is the count.
 """
 
 from __future__ import annotations

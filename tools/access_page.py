@@ -90,7 +90,7 @@ def _rows(title: str, name: str, rule: Rule) -> Iterator[str]:
 
 
 def _variants(kind: Any, rule: Rule) -> Iterator[tuple[str, Needs]]:
-    """Return what is needed for a command with all fields, and where that depends on a field."""
+    """Yield the needs of a command with all fields, and of those that depend on a field."""
     needs = rule.needs(_filled(kind))
     yield "", needs
     for field in kind.DESCRIPTOR.fields:

@@ -31,7 +31,7 @@ from magnetar.transactions import transaction, transaction_scope, transactional_
 
 FOLDER = "client/magnetar/blocking"
 
-# Members that other modules of the SDK call, on the event loop: no part of what users see.
+# Members that other modules of the SDK call, on the event loop: not part of the users' interface.
 INTERNAL = {
     "Consumer": {"extend_acks", "fail", "receive_lent", "runtime", "started", "take_ready"},
     "GroupConsumer": {
@@ -233,7 +233,7 @@ class _Imports:
 
 
 def _origin(name: str, source: ModuleType) -> tuple[str, str]:
-    """Where a module has a name from; it may import it for types alone."""
+    """Return where a module has a name from; it may import it for types alone."""
     for node in ast.walk(ast.parse(inspect.getsource(source))):
         if (
             isinstance(node, ast.ImportFrom)

@@ -26,8 +26,8 @@ ROWS = (
                 warn_above=1,
             ),
             tile(
-                "etcd was last heard of",
-                "How long etcd has told nothing of owners, at the server that has waited longest.",
+                "the last news from etcd",
+                "Time since etcd last told about owners, at the server that has waited longest.",
                 f"max({MEMBER}_view_age_seconds)",
                 unit="s",
                 warn_above=3,

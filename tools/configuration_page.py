@@ -54,7 +54,7 @@ def page() -> str:
         ("[coordinator]", CoordinatorConfig),
         ("Listening: in both sections", ListenConfig),
         ("Links to other servers: in both sections, and for the command line", LinkConfig),
-        ("Who may do what: in both sections", AccessConfig),
+        ("Access rights: in both sections", AccessConfig),
         ("Traces: in both sections", TracesConfig),
         ("Where rows are kept: in both sections", StoreConfig),
         ("Shards that change their owner: in both sections", MemberConfig),
@@ -96,7 +96,7 @@ def comments_of(kind: type) -> dict[str, str]:
 
 
 def attributes_of(kind: type) -> dict[str, str]:
-    """What the docstring says below "Attributes:"."""
+    """Return the part of the docstring below "Attributes:"."""
     _, _, text = inspect.cleandoc(kind.__doc__ or "").partition("Attributes:\n")
     found: dict[str, str] = {}
     for entry in re.split(r"\n(?=    \w)", text):

@@ -1,4 +1,4 @@
-"""What makes a Grafana dashboard: rows of panels, which draw what Prometheus answers."""
+"""Parts of a Grafana dashboard: rows of panels, which draw the answers of Prometheus."""
 
 import json
 from collections.abc import Iterable, Mapping

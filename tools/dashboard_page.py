@@ -15,12 +15,12 @@ ROWS = (
             ),
             tile(
                 "Open",
-                "Transactions that nobody has decided yet.",
+                "Transactions that are not decided yet.",
                 f'sum({COORDINATOR}_transactions{{status="open"}})',
             ),
             tile(
                 "Oldest open",
-                "It delays nobody, and keeps what it acknowledged.",
+                "It delays no other client, and keeps the messages that it acknowledged.",
                 f"max({COORDINATOR}_oldest_open_seconds)",
                 "s",
                 900,

@@ -1,4 +1,4 @@
-"""Write what is made from the code: pages of docs/, the dashboard, magnetar.blocking.
+"""Write the files that are made from the code: pages of docs/, dashboards, magnetar.blocking.
 
 --check: are they fresh?
 """

@@ -158,7 +158,7 @@ def generated_files(folder: Path) -> dict[str, str]:
 
 
 def differences(expected: dict[str, str], found: dict[str, str]) -> list[str]:
-    """What to tell about a tree that does not hold what its sources compile to."""
+    """Return messages about a tree that differs from the output of its sources."""
     return [
         *(f"missing: {name}" for name in sorted(expected.keys() - found.keys())),
         *(f"has no proto file: {name}" for name in sorted(found.keys() - expected.keys())),

@@ -45,12 +45,12 @@ ALERTS = """
 | `magnetar_coordinator_oldest_open_seconds` rising | clients die in transactions; what they acknowledged waits for expiry |
 | `magnetar_coordinator_oldest_finishing_seconds` rising | a broker cannot be reached, or refuses |
 | `rate(magnetar_coordinator_ends_repeated_total[5m])` > 0 | brokers answer late, or links break |
-| `magnetar_broker_directory_current` 0 for long | nobody creates or deletes topics at this broker; it serves those that it knows, unless its log says that its store was refused |
+| `magnetar_broker_directory_current` 0 for long | clients cannot create or delete topics at this broker; it serves those that it knows, unless its log says that its store was refused |
 | `magnetar_broker_disk_free_bytes` near the reserve | sends will soon be refused with DiskFull |
 | `magnetar_broker_group_commit_seconds` rising | the disk is slow: everything waits for it |
-| `magnetar_member_may_speak` 0 | etcd does not answer, or the server is too slow to renew its lease: its shards answer nobody |
+| `magnetar_member_may_speak` 0 | etcd does not answer, or the server is too slow to renew its lease: its shards do not answer clients |
 | `magnetar_member_shards_failing` > 0 | a shard cannot be opened; the log says why |
-| `magnetar_member_shards_unowned` > 0 | nobody has some shards: what belongs to them waits |
+| `magnetar_member_shards_unowned` > 0 | some shards have no owner: their topics and transactions wait |
 | `rate(magnetar_broker_refusals_total[5m])` by `error` | what clients do wrong |
 """
 

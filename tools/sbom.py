@@ -1,8 +1,8 @@
-"""Write what an installed server consists of: a software bill of materials, as CycloneDX.
+"""Write a software bill of materials of an installed server, as CycloneDX.
 
 It has the packages that Magnetar's server needs with an object store, directly or not, by the exact
-versions of constraints.txt, with the hashes and licenses that they state. What only development
-needs is left out.
+versions of constraints.txt, with the hashes and licenses that they state. Packages for development
+alone are left out.
 """
 
 import argparse

@@ -4,7 +4,7 @@ A clock that is set forward by a day makes nothing a day older. Stamps from befo
 the time from which the clock has jumped, and no stamp lies in between; so that time tells which
 jumps to leave out of an age. A clock that is set back first undoes earlier jumps forward. Beyond
 that, stamps from while it was ahead count as younger than they are, never as older. Time while the
-broker is down counts, since nobody knows better.
+broker is down counts, since its jumps are not known.
 """
 
 from __future__ import annotations

@@ -69,10 +69,10 @@ class Broker:
     """A broker on a store.
 
     Args:
-        on_fatal: called once when the store failed: nothing may be answered any more (rule b). The
+        on_fatal: called once when the store failed: no answer may leave from then on (rule b). The
             process ends, or the broker is abandoned.
         addresses: where the cluster's servers are now; None: where the list of members has them.
-        memory: shared with the other brokers of the process; None: its own, which nobody watches.
+        memory: shared with the other brokers of the process; None: its own, which is not watched.
     """
 
     def __init__(
@@ -256,7 +256,7 @@ class Broker:
             self._forget_tails()
 
     def abandon(self) -> None:
-        """Drop everything at once, as a crash would; the store must not be used any more."""
+        """Drop everything at once, as a crash would; the store must not be used afterwards."""
         self._closing = self._is_fatal = True
         self._stop_timers()
         self.directory.stop()

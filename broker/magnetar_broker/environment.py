@@ -72,7 +72,7 @@ class Environment:
         """Call back when everything applied so far outlives the process.
 
         With durability "synced" that is when it is durable. It is enough for plain messages and
-        plain acks, and for nothing that a coordinator or another broker relies on.
+        plain acks, but not for rows that a coordinator or another broker relies on.
         Source: docs/design/0014-durability.md.
         """
         self.commits.when_written(self.commits.position(), callback)

@@ -138,7 +138,7 @@ class BrokerMetrics:
             "partition",
         )
         self.group_rebalances = counter(
-            "group_rebalances", "New assignments: somebody joined or left, topics came or went."
+            "group_rebalances", "New assignments: members joined or left, topics came or went."
         )
         self.group_members_expelled = counter(
             "group_members_expelled",

@@ -31,7 +31,7 @@ class Replies:
             try:
                 self.answer(reply, await work)
             except StoreFailed:
-                raise  # No answer is possible any more: the process ends.
+                raise  # The process ends: an answer is no longer possible.
             except RowsUnreadable as error:
                 self.refuse(DataLoss(f"the requested rows cannot be read: {error}"), reply)
             except Exception as error:
@@ -66,7 +66,7 @@ class Replies:
 
 
 def refusal_of(error: Exception) -> MagnetarError:
-    """Return what a client is told of an error: of a bug, only that there is one."""
+    """Return the error to tell to a client: of a bug, only that there is one."""
     if isinstance(error, MagnetarError):
         return error
     log.error("a command that had waited failed", exc_info=error)

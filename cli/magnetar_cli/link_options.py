@@ -1,7 +1,7 @@
 """Options of the links to servers: TLS and tokens, once for all commands.
 
-What they say becomes part of the environment: servers, jobs and other processes that a command
-starts find it there, as they find what somebody set there before.
+Their values become part of the environment: servers, jobs and other processes that a command starts
+find them there, beside the variables that were set before.
 """
 
 from __future__ import annotations

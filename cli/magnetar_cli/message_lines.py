@@ -51,7 +51,7 @@ class LineSplitter:
 
     @property
     def rest_bytes(self) -> int:
-        """How many bytes the line has that is not complete yet."""
+        """Bytes of the line that is not complete yet."""
         return len(self._rest)
 
     def split(self, data: bytes) -> list[bytes]:
@@ -87,7 +87,7 @@ class Lines(Protocol):
 
     @property
     def byte_count(self) -> int:
-        """How many bytes the values have."""
+        """Bytes of all values."""
         ...
 
     def part(self, start: int, stop: int) -> Lines:
@@ -120,7 +120,7 @@ class ValueLines:
 
     @property
     def byte_count(self) -> int:
-        """How many bytes the values have."""
+        """Bytes of all values."""
         return sum(map(len, self.values))
 
     def part(self, start: int, stop: int) -> ValueLines:
@@ -139,7 +139,7 @@ def decode_values(lines: Sequence[bytes], _: int) -> ValueLines:
 
 
 def decoder_of_keys(separator: bytes) -> Decoder:
-    """Return what parts each line at the first separator, into key and value."""
+    """Return a function that parts each line at the first separator, into key and value."""
 
     def decode(lines: Sequence[bytes], number: int) -> ValueLines:
         values: list[bytes] = []
@@ -182,7 +182,7 @@ class JsonLines:
 
     @property
     def byte_count(self) -> int:
-        """How many bytes the values have."""
+        """Bytes of all values."""
         return sum(len(one.value) for one in self.messages)
 
     def part(self, start: int, stop: int) -> JsonLines:
@@ -231,11 +231,11 @@ def _message_of(line: bytes, number: int) -> JsonMessage:
     try:
         facts = json.loads(line.decode(), object_pairs_hook=_without_repetition)
     except json.JSONDecodeError as error:
-        raise ValueError(f"it is no JSON: {error.msg} at column {error.colno:,}") from None
+        raise ValueError(f"it is not JSON: {error.msg} at column {error.colno:,}") from None
     except RecursionError:
         raise ValueError("its JSON is nested too deeply") from None
     if not isinstance(facts, dict):
-        raise ValueError("it is JSON, but no object")
+        raise ValueError("it is JSON, but not an object")
     for name in facts:
         if name not in _OF_THE_LOG and name not in _OF_THE_MESSAGE:
             raise ValueError(f"{name!r} is unknown; there are {', '.join(_OF_THE_MESSAGE)}")
@@ -264,7 +264,7 @@ def _bytes_of(facts: Mapping[str, Any], name: str) -> bytes | None:
         try:
             return base64.b64decode(encoded, validate=True)
         except (binascii.Error, ValueError) as error:
-            raise ValueError(f"{name}_base64 is no base64: {error}") from None
+            raise ValueError(f"{name}_base64 is not base64: {error}") from None
     if text is None:
         return None
     if not isinstance(text, str):
@@ -272,7 +272,7 @@ def _bytes_of(facts: Mapping[str, Any], name: str) -> bytes | None:
     try:
         return text.encode()
     except UnicodeEncodeError:
-        raise ValueError(f"{name} has half a character: give it as {name}_base64") from None
+        raise ValueError(f"{name} has half of a surrogate pair: give it as {name}_base64") from None
 
 
 def _properties_of(facts: Mapping[str, Any]) -> Mapping[str, str] | None:
@@ -303,7 +303,7 @@ def encode_values(columns: MessageColumns) -> bytes:
 
 
 def encoder_of_keys(separator: bytes) -> Callable[[MessageColumns], bytes]:
-    """Return what makes a line of each key, the separator and the value."""
+    """Return a function that makes a line of each key, the separator and the value."""
 
     def encode(columns: MessageColumns) -> bytes:
         values = columns.values()
@@ -335,7 +335,7 @@ def _facts_of(message: Message) -> dict[str, Any]:
 
 
 def content_of(message: Message | UncommittedMessage) -> dict[str, Any]:
-    """Return what an application gave, for JSON."""
+    """Return the fields that an application gave a message, for JSON."""
     facts: dict[str, Any] = {}
     if message.event_time_ms is not None:
         facts["event_time_ms"] = message.event_time_ms

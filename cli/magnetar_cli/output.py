@@ -44,7 +44,8 @@ def watched(show: Callable[[], None], period_s: float = 1.0) -> None:
     """Repeat an output until Ctrl-C.
 
     Raises:
-        click.UsageError: standard output is no terminal; a pipe would get the same text for ever.
+        click.UsageError: standard output is not a terminal; a pipe would get the same text for
+            ever.
     """
     if not sys.stdout.isatty():
         raise click.UsageError("--watch is for a terminal; without it, the list comes once")

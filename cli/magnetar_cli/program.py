@@ -168,7 +168,7 @@ def _print_error(error: Exception) -> int:
 @click.version_option(VERSION, prog_name=PROGRAM)
 @click.pass_context
 def cli(ctx: click.Context, /, broker: str, debug: bool, **links: str | bool | None) -> None:
-    """Magnetar is a transactional log broker whose open transactions delay nobody.
+    """Magnetar is a transactional log broker. Open transactions never delay other readers.
 
     `magnetar standalone` starts one here; everything else talks to a broker.
     """

@@ -57,7 +57,7 @@ class JobProgress:
             self._bar.stop()
 
     def show(self, done: int, total: int, more: str = "") -> None:
-        """Show the progress. What was shown last is not repeated.
+        """Show the progress, if it differs from what is shown.
 
         Args:
             done: how many things are done.
@@ -78,7 +78,7 @@ class JobProgress:
 
 
 class RowsRead:
-    """Shows on a terminal how many rows of a store were read; nobody knows how many there are.
+    """Shows on a terminal how many rows of a store were read. Their total is not known.
 
     Args:
         shown: False: nothing is shown anywhere.

@@ -32,7 +32,7 @@ class ServerLink:
             service: "Broker" or "TransactionCoordinator".
             answer_timeout_s: how long each answer is awaited.
         Raises:
-            LinkClosed: nobody answers there.
+            LinkClosed: no server answers there.
         """
         self = cls(address, answer_timeout_s)
         self._link = await transport.connect(address, service, self._on_frame, self._on_closed)

@@ -21,7 +21,7 @@ Result = TypeVar("Result")
 OPERATION_TIMEOUT_MS = 10_000
 # After an interrupt: commands flush what they send.
 CLOSE_TIMEOUT_MS = 2_000
-# A server may be on its way up, but a person should hear soon that there is none.
+# A server may be on its way up, but a person should soon be told that there is none.
 FIND_ATTEMPTS = 5
 FIND_PERIOD_S = 0.2
 # For all attempts together: one that hangs takes as long as it may.
@@ -80,7 +80,7 @@ async def _find(transport: GrpcTransport, addresses: Sequence[str]) -> None:
     It is enough that one of them does.
 
     Raises:
-        LinkClosed: nobody listens, or nobody answers in time.
+        LinkClosed: no server listens, or none answers in time.
         LinkRefused: TLS or credentials do not fit, at any of them.
     """
     from magnetar_core.transport.transport import LinkClosed, LinkRefused

@@ -28,7 +28,7 @@ def prepare() -> None:
 
     A closed descriptor is opened, since the next file or socket would get its number, and then
     whatever is printed. A command does its work and has its exit status although the reader of its
-    output closes the pipe, as `head` does, and although nobody can read its messages. A character
+    output closes the pipe, as `head` does, and although its messages cannot be read. A character
     that the encoding of the output lacks is written as an escape sequence.
     """
     for descriptor, flags in _OPENED.items():
@@ -66,7 +66,7 @@ class _Output(io.FileIO):
 
 
 class _Messages(io.FileIO):
-    """Standard error. What cannot be written is dropped."""
+    """Standard error; text that cannot be written is dropped."""
 
     def write(self, data: Buffer, /) -> int:
         try:
@@ -87,7 +87,7 @@ def reader_is_gone(error: BaseException) -> bool:
 
 
 def discard_output() -> None:
-    """Drop what was printed and not written yet, and whatever is printed from now on."""
+    """Drop text that was printed and not written yet, and all text from now on."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, STDOUT)
     os.close(null)
@@ -95,7 +95,7 @@ def discard_output() -> None:
 
 @contextmanager
 def output_not_needed() -> Iterator[None]:
-    """Print what a server goes on without: its output may be closed or full."""
+    """Print text that a server does not need: its output may be closed or full."""
     try:
         yield
         sys.stdout.flush()
@@ -104,7 +104,7 @@ def output_not_needed() -> Iterator[None]:
 
 
 async def read_some(descriptor: int, bytes_max: int) -> bytes:
-    """Read what there is, at least a byte; b"" at the end. Cancelling it ends the wait at once.
+    """Read the available bytes, at least one; b"" at the end. Cancelling it ends the wait at once.
 
     Raises:
         OSError: it cannot be read.
@@ -130,8 +130,8 @@ async def write_all(descriptor: int, data: bytes) -> None:
 async def _in_daemon_thread(work: Callable[[], Result]) -> Result:
     """Do something that may wait for ever, without keeping the event loop or the process waiting.
 
-    The threads of asyncio are waited for at the end of a process, and so a terminal at which
-    nobody types would keep it.
+    The threads of asyncio are waited for at the end of a process, and so a terminal without input
+    would keep it.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[Result] = loop.create_future()

@@ -82,19 +82,21 @@ class StoredMarks:
         directory = await self._directory_of(cluster, store)
         number = store.name.removeprefix(f"{store.kind}-")
         if not number.isdecimal():
-            raise InvalidConfig(f"{url} is of no shard: shards are called {store.kind}-NUMBER")
+            raise InvalidConfig(
+                f"{url} is not the address of a shard: shards are called {store.kind}-NUMBER"
+            )
         return ShardMarkPlace(directory, ShardName(store.kind, int(number)))
 
     async def close(self) -> None:
-        """Ask etcd nothing any more."""
+        """Close the connection to etcd."""
         if self._directory is not None:
             await self._directory.close()
 
     async def _directory_of(self, cluster: ClusterStamp, store: StorePlace) -> Directory:
         if self._etcd is None:
             raise EtcdUnknown(
-                f"how far {store.name} was durable is kept by the etcd of the cluster {cluster}:"
-                " say where it is, with --etcd HOST:PORT or MAGNETAR_ETCD"
+                f"how far {store.name} was durable is kept by the etcd of the cluster {cluster}: "
+                "name its address with --etcd HOST:PORT or MAGNETAR_ETCD"
             )
         if self._directory is None:
             self._directory = open_directory(self._etcd, self._cluster_id)

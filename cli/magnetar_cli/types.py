@@ -94,12 +94,19 @@ class Separator(click.ParamType[bytes]):
         # What is not UTF-8 on the command line stays as it is.
         given = str(value).encode(errors="surrogateescape")
         if any(not one for one in self._ESCAPE.findall(given)):
-            self.fail(f"a backslash in {value!r} stands alone. {self.HELP}", param, ctx)
+            self.fail(
+                f"a backslash in {value!r} is not followed by a known character. {self.HELP}",
+                param,
+                ctx,
+            )
         found = self._ESCAPE.sub(self._meant, given)
         if not found:
-            self.fail("it is empty; give it a text, as ':'", param, ctx)
+            self.fail("it is empty; give a text, such as ':'", param, ctx)
         if b"\n" in found:
-            self.fail("a line ends there; --format json has keys and values with newlines")
+            self.fail(
+                "it has a newline, which ends a line; --format json allows newlines in keys "
+                "and values"
+            )
         return found
 
     @staticmethod
@@ -166,10 +173,11 @@ def place_of(text: str) -> Place:
         return Place(append_time_ms=_time_ms(text))
     except ValueError:
         raise click.BadParameter(
-            f"{text!r} is neither earliest, latest, an offset nor a time as 2026-01-31T12:00:00"
+            f"{text!r} is not a position; write earliest, latest, an offset, or a time such as "
+            "2026-01-31T12:00:00"
         ) from None
 
 
 def _time_ms(text: str) -> int:
-    """Raises: ValueError, when it is no time."""
+    """Raises: ValueError, when it is not a time."""
     return round(datetime.fromisoformat(text).timestamp() * 1_000)

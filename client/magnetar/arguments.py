@@ -1,10 +1,10 @@
-"""Checks what an application gives, at the call, before anything happens. Pure.
+"""Checks the arguments of an application, at the call, before anything happens. Pure.
 
-`checked` reads the annotations of a public function, and `check_fields` those of a dataclass. What
-does not fit gets InvalidArgument, which names the argument, what was given and what is accepted:
-otherwise it would fail where a command is built, perhaps in a background task whose failure nobody
-expects. Values of other types with the same meaning are converted: an integer of numpy becomes int.
-Classes, and protocols that can be checked at run time, are checked by isinstance.
+`checked` reads the annotations of a public function, and `check_fields` those of a dataclass. A
+wrong value raises InvalidArgument, which names the argument, what was given and what is accepted:
+otherwise it would fail where a command is built, perhaps in a background task. Values of other
+types with the same meaning are converted: an integer of numpy becomes int. Classes, and protocols
+that can be checked at run time, are checked by isinstance.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def refusal(name: str, value: object, wanted: str) -> InvalidArgument:
     """Return the error for an argument.
 
     Args:
-        wanted: what is accepted, behind "must be".
+        wanted: the accepted values, as they follow "must be".
     """
     kind = type(value).__name__
     given = _shown.repr(value) if value is None else f"{_shown.repr(value)} ({kind})"
@@ -69,7 +69,7 @@ def text(name: str, value: object) -> str:
     """Check a text.
 
     Raises:
-        InvalidArgument: it is no str, or has a lone surrogate, which UTF-8 cannot encode.
+        InvalidArgument: it is not a str, or has a lone surrogate, which UTF-8 cannot encode.
     """
     if not isinstance(value, str):
         raise refusal(name, value, "a str")
@@ -84,7 +84,7 @@ def integer(name: str, value: object, low: int, high: int) -> int:
     """Check an integer; what has __index__ counts as one, and a bool does not.
 
     Raises:
-        InvalidArgument: it is no integer from low to high.
+        InvalidArgument: it is not an integer from low to high.
     """
     wanted = f"an int from {low} to {high}"
     if isinstance(value, bool):
@@ -99,10 +99,10 @@ def integer(name: str, value: object, low: int, high: int) -> int:
 
 
 def number(name: str, value: object) -> float:
-    """Check a number; a bool is none.
+    """Check a number; a bool does not count as one.
 
     Raises:
-        InvalidArgument: it is no number.
+        InvalidArgument: it is not a number.
     """
     if isinstance(value, bool) or not isinstance(value, numbers.Real) or math.isnan(value):
         raise refusal(name, value, "a number")
@@ -259,7 +259,7 @@ def _kind_of(hint: Any) -> _Kind:
 
 
 def _items(origin: Any, inner: Any) -> _Kind:
-    """What has several of a type. It becomes a tuple, which the caller cannot change."""
+    """Return the kind of a sequence. A value becomes a tuple, which the caller cannot change."""
     check = check_of(inner)
 
     def check_each(name: str, value: Any) -> tuple[Any, ...]:

@@ -56,7 +56,7 @@ class Client(Readings):
 
     @property
     def admin(self) -> AdminClient:
-        """What an administrator does."""
+        """Calls of administrators."""
         return AdminClient(self._cluster, self)
 
     @property
@@ -86,7 +86,7 @@ class Client(Readings):
                 subscriptions need not open.
         Raises:
             TopicNotFound: there is no such topic.
-            InvalidArgument: a setting makes no sense.
+            InvalidArgument: a setting is not valid.
         """
         self._require_open()
         config = with_defaults(
@@ -187,7 +187,7 @@ class Client(Readings):
             topics: one or several that exist.
             pattern: with a shell's wildcards, as `orders-*`; topics that are made later count too.
             instance_id: makes the member static: a restart within the session timeout moves no
-                partition, and whoever joins under the same id takes its place (KIP-345).
+                partition, and a member that joins with the same id takes its place (KIP-345).
             session_timeout_s: without a sign of life for so long, others take over. None: the
                 broker's default, as for the next one.
             rebalance_timeout_s: how long the application may keep a partition that is asked back.
@@ -198,12 +198,12 @@ class Client(Readings):
                 partition for as long as they like. All members say the same.
             on_assigned, on_revoked, on_lost: functions or coroutine functions that are given a list
                 of TopicPartition: before anything of them is received; before they are given back;
-                after they were given to others. What they raise, the next receive raises.
+                after they were given to others. The next receive raises their exceptions.
             dead_letter: as of subscribe; with several topics it has to name its own.
         Raises:
             TopicNotFound: one of the topics does not exist.
-            InvalidArgument: no topics and no pattern, or a setting makes no sense.
-            LogUnavailable: nobody answers in time.
+            InvalidArgument: no topics and no pattern, or a setting is not valid.
+            LogUnavailable: no broker answers in time.
         Source: KIP-447; KIP-848; docs/design/0003-groups.md.
         """
         self._require_open()
@@ -299,7 +299,7 @@ class Client(Readings):
         wait_finished: bool = False,
         fingerprint: str = "",
     ) -> TransactionStatus:
-        """Commit what several clients have done in a transaction, and discard what others did.
+        """Commit the work of several clients in a transaction, and discard that of others.
 
         Args:
             parts: the results of Transaction.leave() in each client.
@@ -351,7 +351,7 @@ class Client(Readings):
                 await txn.send("invoices", b"invoice 7")
                 await txn.ack(message)
 
-        Inside, a send or an ack of this client has to say `txn=None` to be no part of it; see
+        Inside, a send or an ack of this client has to say `txn=None` if it is not part of it; see
         Transaction. The arguments and errors are those of begin_transaction() and
         Transaction.commit().
         """
@@ -367,7 +367,7 @@ class Client(Readings):
         await self._opened.close()
 
     def _kept_by(self, made: MadeT) -> MadeT:
-        """Let what was made refer to the client, which closes when the program drops both."""
+        """Let an object refer to the client, which closes when the program drops both."""
         made._client = self
         return made
 

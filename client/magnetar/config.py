@@ -95,7 +95,7 @@ class ClientConfig:
 
 
 class Batching(Enum):
-    """Which messages share a batch."""
+    """Rule that says which messages share a batch."""
 
     # All messages of a partition.
     MIXED = "mixed"
@@ -180,6 +180,6 @@ def with_defaults(kind: type[Settings], **given: object) -> Settings:
     """Return settings; None stands for a field's default.
 
     Raises:
-        InvalidArgument: a setting makes no sense.
+        InvalidArgument: a setting is not valid.
     """
     return kind(**{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]

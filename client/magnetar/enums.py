@@ -8,7 +8,7 @@ from magnetar_core.wire import broker_pb2, common_pb2, transaction_pb2
 
 
 class SubscriptionType(IntEnum):
-    """How the consumers of a subscription share a partition.
+    """Type of a subscription: how its consumers share a partition.
 
     - EXCLUSIVE: the subscription has a single consumer.
     - FAILOVER: a single consumer gets the messages; the others wait to take its place.
@@ -23,7 +23,7 @@ class SubscriptionType(IntEnum):
 
 
 class InitialPosition(IntEnum):
-    """Where a new subscription begins: with the oldest stored message, or with the next message."""
+    """Start of a new subscription: with the oldest stored message, or with the next one."""
 
     LATEST = broker_pb2.LATEST
     EARLIEST = broker_pb2.EARLIEST
@@ -44,7 +44,7 @@ class TransactionStatus(IntEnum):
 
 
 class TransactionAction(IntEnum):
-    """How a transaction ends."""
+    """Decision about a transaction."""
 
     COMMIT = common_pb2.COMMIT
     ABORT = common_pb2.ABORT

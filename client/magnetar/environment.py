@@ -10,8 +10,8 @@ from typing import Any
 from magnetar.errors import UnsupportedEnvironment
 from magnetar_core.clock import SystemClock
 
-# A loop's clock that is so far from the machine's is another one. Those that are replaced show a
-# date; uvloop's may be behind for as long as a callback takes.
+# A loop's clock that is so far from the machine's is another one. A replaced clock shows a date;
+# uvloop's may be behind for as long as a callback takes.
 DIFFERENCE_S_MAX = 3_600.0
 
 

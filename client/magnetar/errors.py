@@ -118,7 +118,7 @@ class PoisonMessage(MagnetarError):
 
 
 def failure_of(error: BaseException, what: str) -> MagnetarError:
-    """Return the error to tell to whoever waits for what an exception has ended.
+    """Return the error for callers whose work an exception has ended.
 
     Args:
         error: one that applications know is passed on as it is.

@@ -111,7 +111,7 @@ class ReceivedBatch:
 
     @property
     def permits(self) -> int:
-        """How many permits the broker gets back when the application gets one of its offsets."""
+        """Permits that the broker gets back when the application gets one of its offsets."""
         return 1
 
     @property
@@ -144,7 +144,7 @@ class ReceivedBatch:
                 columns.largest_message_bytes(first - base, last - base) for first, last in ranges
             )
         except (ChecksumMismatch, InvalidArgument):
-            return  # The application hears of the damage when it gets the batch.
+            return  # The application learns of the damage when it gets the batch.
         if size > message_bytes_max:
             raise MessageTooLarge(
                 f"a message of {size} bytes in the batch at offset {base} of partition"
@@ -294,7 +294,7 @@ class Message:
 
     @property
     def redelivery_count(self) -> int:
-        """How often the message was delivered before."""
+        """Number of earlier deliveries of the message."""
         return self.batch.redelivery_count
 
     @property
@@ -350,7 +350,7 @@ class MessageColumns:
 
     @property
     def redelivery_count(self) -> int:
-        """How often the messages were delivered before."""
+        """Number of earlier deliveries of the messages."""
         return self.batch.redelivery_count
 
     @property

@@ -70,7 +70,7 @@ class OpenClient:
             await self.producers.close_all()
             await self.consumers.close_all()
         except BaseException:
-            # It is cut short, for example by a cancellation: what waits is told all the same.
+            # It is cut short, for example by a cancellation: calls that wait are told nevertheless.
             closed = ClientClosed("the client was closed")
             self.transactions.fail(closed)
             self.producers.fail(OutcomeUnknown("the client was closed before the answer came"))
@@ -103,7 +103,7 @@ class OpenClient:
         return self.producers.unstored() if lost is None else lost
 
     def hand_over(self) -> None:
-        """Let somebody else close everything when the client is dropped."""
+        """Leave it to other code to close everything when the client is dropped."""
         self._is_watched = False
 
     def drop(self, client: object) -> None:
@@ -117,11 +117,11 @@ class OpenClient:
         try:
             self._runtime.loop.call_soon_threadsafe(settle, self._dropped, self)
         except RuntimeError:
-            # The loop is closed, and nothing is sent any more.
+            # The loop is closed, and nothing can be sent.
             self.end_of_process()
 
     def end_of_process(self) -> None:
-        """Say what is lost, for nothing more is sent."""
+        """Say what is lost, since nothing more is sent."""
         if not (self._runtime.is_closing or self._runtime.is_forked):
             self._warn_of(self)
             self._runtime.is_closing = True
@@ -134,7 +134,7 @@ class OpenClient:
             process_end.warn_of(client, "magnetar.Client")
 
     def loop_ends(self) -> None:
-        """Say what is lost, and give everything up: nothing runs any more."""
+        """Say what is lost, and give everything up, since nothing runs after the loop."""
         self.end_of_process()
         self.producers.abandon()
         self._cluster.close()
@@ -156,7 +156,8 @@ async def _keep(dropped: asyncio.Future[OpenClient], opened: ReferenceType[OpenC
         await (await dropped).close()
     except asyncio.CancelledError:
         one = opened()
-        # asyncio.run() cancels all tasks at its end. Who cancels tasks otherwise is a task itself.
+        # asyncio.run() cancels all tasks at its end. Other code that cancels tasks is a task
+        # itself.
         ends = all(task.cancelling() for task in asyncio.all_tasks())
         if one is not None and ends:
             one.loop_ends()

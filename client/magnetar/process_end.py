@@ -1,4 +1,4 @@
-"""What is said of clients that a program has not closed when it ends.
+"""Reports the clients that a program has not closed when it ends.
 
 Messages that were not stored are counted on stderr: nothing else may be left then that could tell
 of them. That a client was not closed is a ResourceWarning, which Python shows with `-X dev`.
@@ -15,7 +15,7 @@ from weakref import WeakSet
 
 
 class NotClosed(Protocol):
-    """What belongs to a client that is not closed."""
+    """Part of a client that is not closed."""
 
     def end_of_process(self) -> None:
         """Say what is lost with it."""

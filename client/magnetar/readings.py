@@ -21,7 +21,7 @@ from magnetar_core.errors import Gone, InvalidArgument
 
 
 class Readings:
-    """What a client reads without a subscription."""
+    """Reads of a client without a subscription."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -61,8 +61,7 @@ class Readings:
             since: an earlier cut, or its token: only what that one has not.
         Raises:
             TopicNotFound: there is no such topic, or a cut was taken without it.
-            OutOfRange: retention has removed the message at `start`, or not all that the cut has is
-                there any more.
+            OutOfRange: retention has removed the message at `start`, or some messages of the cut.
             Gone: the cut's topic was deleted.
             InvalidArgument: a token is damaged, the cuts do not fit, or there are offsets and no
                 partition.
@@ -70,7 +69,7 @@ class Readings:
         pieces = self.read_columns(
             topic, partition, start, end, follow_period_s=follow_period_s, at=at, since=since
         )
-        # Who stops in the middle ends the reading behind it, too.
+        # A caller that stops in the middle ends the reading behind it, too.
         async with aclosing(pieces):
             async for columns in pieces:
                 for message in columns:
@@ -159,7 +158,7 @@ class Readings:
                 everything.
         Raises:
             Gone: the topic of that name has another id.
-            OutOfRange: with a cut, not all that it has is there any more.
+            OutOfRange: retention has removed some messages of the cut.
         """
         self._require_open()
         route = await self._cluster.route(topic)
@@ -172,8 +171,8 @@ class Readings:
     async def cut(self, topics: str | Sequence[str], *, timeout_s: float = 60.0) -> Cut:
         """Take a consistent cut: one moment over all partitions of topics.
 
-        Every transaction is in it whole, or not at all; everything whose commit was answered before
-        is in it. It delays nobody. Give it, or its token, to read().
+        Every transaction is in it as a whole, or not at all; everything whose commit was answered
+        before is in it. It delays no other client. Give it, or its token, to read().
 
         Args:
             topics: one or several that exist.

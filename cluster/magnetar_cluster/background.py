@@ -1,4 +1,4 @@
-"""Tasks that nobody awaits, with failures that nobody overlooks."""
+"""Background tasks: they are not awaited, and their failures are reported."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Answer = TypeVar("Answer")
 
 
 class CallCancelled(Exception):
-    """What was awaited was cancelled, and whoever awaited it was not."""
+    """The awaited call was cancelled, but not its caller."""
 
 
 async def outcome_of(call: Awaitable[Answer]) -> Answer:
@@ -33,7 +33,7 @@ async def outcome_of(call: Awaitable[Answer]) -> Answer:
 class Background:
     """Starts tasks, and ends those that are left.
 
-    A task that fails is a bug: the event loop's exception handler hears of it.
+    A task that fails is a bug: the event loop's exception handler is told.
     """
 
     def __init__(self) -> None:

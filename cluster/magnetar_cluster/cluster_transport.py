@@ -40,7 +40,7 @@ class ClusterTransport:
 
     Args:
         transport: carries the links. It is this transport's own, and is closed with it.
-        view: returns the latest view; whoever has it calls `owners_changed` with each later one.
+        view: returns the latest view; its owner calls `owners_changed` with each later one.
     """
 
     def __init__(self, transport: Transport, view: Callable[[], View]) -> None:
@@ -56,19 +56,19 @@ class ClusterTransport:
         on_frame: Callable[[Carried], None],
         on_closed: Callable[[], None],
     ) -> Link:
-        """Open a conversation with whoever has a shard.
+        """Open a conversation with the owner of a shard.
 
         Args:
             address: the shard's name.
         Raises:
-            LinkClosed: nobody has the shard at the moment, or its owner cannot be reached.
+            LinkClosed: no member has the shard at the moment, or its owner cannot be reached.
         """
         shard = shard_named(address)
         if shard is None:
-            raise LinkClosed(f"{address!r} is no shard of the cluster")
+            raise LinkClosed(f"{address!r} is not a shard of the cluster")
         where = where_is(self._view(), shard)
         if not where.is_known:
-            raise LinkClosed(f"nobody has {shard} at the moment")
+            raise LinkClosed(f"no member has {shard} at the moment")
         conversation = _Conversation(shard, where.address)
 
         def closed() -> None:
@@ -107,6 +107,6 @@ class ClusterTransport:
 
 
 def _abandon(opening: asyncio.Task[Link]) -> None:
-    """Nobody waits for this link any more."""
+    """Close a link whose caller no longer waits for it."""
     if not opening.cancelled() and opening.exception() is None:
         opening.result().close()

@@ -1,7 +1,7 @@
 """The directory of a cluster, as its members use it: leases, claims and a watch.
 
-Whoever implements it is linearizable: what one member has written, every later question of any
-member sees. What is bound to a lease disappears with it.
+Implementations are linearizable: a write of one member is seen by every later question of any
+member. Rows that are bound to a lease disappear with it.
 Source: docs/design/0009-owners.md, The directory.
 """
 
@@ -22,29 +22,29 @@ class DirectoryUnavailable(ConnectionError):
 
 
 class DirectoryWentBack(DirectoryUnavailable):
-    """The directory is at an earlier state than before, and says nothing that counts any more.
+    """The directory is at an earlier state than before: its answers no longer count.
 
     It was restored from a backup, or another one answers in its place. Shards may have owners that
-    this member never heard of, and epochs are given again: whoever learned something from it
-    earlier has to forget all of that, and begin anew. Every later question raises this, too.
+    this member does not know, and epochs are given again: a member has to forget all that it
+    learned from it, and begin anew. Every later question raises this, too.
     """
 
 
 class LeaseExpired(Exception):
-    """The lease is no more, and with it everything that was bound to it."""
+    """The lease has ended, and with it everything that was bound to it."""
 
 
 class Directory(Protocol):
-    """What members of a cluster agree on.
+    """Agreement of a cluster's members.
 
     Every method raises DirectoryUnavailable when no answer comes in time.
     """
 
     async def format(self, wanted: Format | None) -> Format | None:
-        """Return the cluster's format; fix it as wanted if the cluster is new.
+        """Return the cluster's format; fix it as given if the cluster is new.
 
         Returns:
-            What is fixed, which may differ from what was wanted. None: nothing is, or wanted.
+            The fixed format, which may differ from the given one. None: none is fixed, or given.
         """
         ...
 
@@ -88,17 +88,17 @@ class Directory(Protocol):
     async def release(self, shard: ShardName, epoch: int) -> None:
         """Give up an ownership. Another epoch than the present one has no effect.
 
-        For the owner alone, when nothing of the shard is open: whoever else calls it makes a second
-        owner of a shard whose first one has yet to hear of it.
+        For the owner alone, when nothing of the shard is open: any other caller would make a second
+        owner of a shard whose first one does not know of it yet.
         """
         ...
 
     async def drain(self, name: MemberName, *, draining: bool) -> None:
-        """Ask a member to give up its shards, or ask it no more. Outlives the member."""
+        """Ask a member to give up its shards, or stop asking it. Outlives the member."""
         ...
 
     async def pin(self, shard: ShardName, member: str) -> None:
-        """Wish a shard at a member; an empty name takes the wish back."""
+        """Pin a shard to a member; an empty name removes the pin."""
         ...
 
     async def note_durable(self, shard: ShardName, epoch: int, mark: DurableMark) -> bool:
@@ -122,11 +122,11 @@ class Directory(Protocol):
     def watch(self) -> AsyncGenerator[View, None]:
         """Return the present view, and then each later one; views in between may be left out.
 
-        Iterating raises DirectoryUnavailable when the watch breaks, also when the directory cannot
-        be heard any more while nothing changes; a new one begins anew. Whoever stops reading closes
-        it (contextlib.aclosing).
+        Iterating raises DirectoryUnavailable when the watch breaks, also when the directory is out
+        of reach while nothing changes; a new one begins anew. A caller that stops reading closes it
+        (contextlib.aclosing).
         """
         ...
 
     async def close(self) -> None:
-        """Ask nothing any more. Leases that were not revoked end by themselves."""
+        """Stop asking. Leases that were not revoked end by themselves."""

@@ -1,6 +1,6 @@
-"""What a directory keeps, and what each request does to it. Pure.
+"""State of a directory, and the effect of each request on it. Pure.
 
-It is a directory in memory, for tests and for the simulation. Whoever has it puts delays and losses
+It is a directory in memory, for tests and for the simulation. Its users put delays and losses
 around it. Time is an argument; leases end when a request or a timer finds that they have.
 Source: docs/design/0009-owners.md, The directory.
 """
@@ -44,7 +44,7 @@ class DirectoryState:
         self.marks: dict[ShardName, DurableMark] = {}
 
     def apply(self, now_ms: float, request: Request[Answer]) -> Answer:
-        """Do what a request says, and return its answer.
+        """Carry out a request, and return its answer.
 
         Raises:
             LeaseExpired: the request's lease has ended. No effect.
@@ -58,7 +58,7 @@ class DirectoryState:
             self._end(lease)
 
     def next_end_ms(self) -> float | None:
-        """Return when the next lease ends if nobody renews it; None: there are no leases."""
+        """Return when the next lease ends if it is not renewed; None: there are no leases."""
         return min((one.ends_at_ms for one in self._leases.values()), default=None)
 
     def leases(self) -> frozenset[LeaseId]:
@@ -123,7 +123,7 @@ class DirectoryState:
         self._changed()
 
     def pin(self, shard: ShardName, member: str) -> None:
-        """Write the member that shall have a shard; an empty name deletes the row."""
+        """Write the member to which a shard is pinned; an empty name deletes the row."""
         if member:
             self._pins[shard] = member
         else:
@@ -168,7 +168,7 @@ class Request(Generic[Answer]):
 
 @dataclass(frozen=True, slots=True)
 class FixFormat(Request[Format | None]):
-    """As Directory.format."""
+    """Request of Directory.format."""
 
     wanted: Format | None
 
@@ -181,7 +181,7 @@ class FixFormat(Request[Format | None]):
 
 @dataclass(frozen=True, slots=True)
 class Grant(Request[LeaseId]):
-    """As Directory.grant."""
+    """Request of Directory.grant."""
 
     duration_ms: int
 
@@ -192,7 +192,7 @@ class Grant(Request[LeaseId]):
 
 @dataclass(frozen=True, slots=True)
 class Renew(Request[None]):
-    """As Directory.renew."""
+    """Request of Directory.renew."""
 
     lease: LeaseId
 
@@ -203,7 +203,7 @@ class Renew(Request[None]):
 
 @dataclass(frozen=True, slots=True)
 class Revoke(Request[None]):
-    """As Directory.revoke."""
+    """Request of Directory.revoke."""
 
     lease: LeaseId
 
@@ -214,7 +214,7 @@ class Revoke(Request[None]):
 
 @dataclass(frozen=True, slots=True)
 class Join(Request[bool]):
-    """As Directory.join."""
+    """Request of Directory.join."""
 
     lease: LeaseId
     name: MemberName
@@ -227,7 +227,7 @@ class Join(Request[bool]):
 
 @dataclass(frozen=True, slots=True)
 class Claim(Request[int | None]):
-    """As Directory.claim."""
+    """Request of Directory.claim."""
 
     lease: LeaseId
     shard: ShardName
@@ -240,7 +240,7 @@ class Claim(Request[int | None]):
 
 @dataclass(frozen=True, slots=True)
 class Release(Request[None]):
-    """As Directory.release."""
+    """Request of Directory.release."""
 
     shard: ShardName
     epoch: int
@@ -252,7 +252,7 @@ class Release(Request[None]):
 
 @dataclass(frozen=True, slots=True)
 class Drain(Request[None]):
-    """As Directory.drain."""
+    """Request of Directory.drain."""
 
     name: MemberName
     draining: bool
@@ -264,19 +264,19 @@ class Drain(Request[None]):
 
 @dataclass(frozen=True, slots=True)
 class Pin(Request[None]):
-    """As Directory.pin."""
+    """Request of Directory.pin."""
 
     shard: ShardName
     member: str
 
     def effect(self, state: DirectoryState, now_ms: float) -> None:
-        """Write or delete the shard's wish."""
+        """Write or delete the shard's pin."""
         state.pin(self.shard, self.member)
 
 
 @dataclass(frozen=True, slots=True)
 class NoteDurable(Request[bool]):
-    """As Directory.note_durable."""
+    """Request of Directory.note_durable."""
 
     shard: ShardName
     epoch: int
@@ -289,7 +289,7 @@ class NoteDurable(Request[bool]):
 
 @dataclass(frozen=True, slots=True)
 class ReadMark(Request[DurableMark | None]):
-    """As Directory.durable_mark."""
+    """Request of Directory.durable_mark."""
 
     shard: ShardName
 

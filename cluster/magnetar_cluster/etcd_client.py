@@ -37,8 +37,8 @@ _FINAL = frozenset(
 )
 # A member that has no leader says so at once, and ends streams.
 _REQUIRE_LEADER = ("hasleader", "true")
-# What a token that does not count any more is answered with: etcd has forgotten it, or the users or
-# their roles have changed since. The second status also stands for other errors.
+# The answers to a token that is no longer valid: etcd has forgotten it, or the users or their roles
+# have changed since. The second status also stands for other errors.
 _TOKEN_REFUSED = frozenset({grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.INVALID_ARGUMENT})
 
 
@@ -189,7 +189,7 @@ class EtcdClient:
         )
 
     async def _read_again(self) -> None:
-        """Read files again: somebody who does not answer may take new certificates only.
+        """Read files again: an etcd that does not answer may accept new certificates only.
 
         A connection that works needs none, and is left alone.
         """
@@ -198,9 +198,11 @@ class EtcdClient:
         try:
             found = self._settings.read_again()
         except ValueError as error:
-            # Who replaces several files is seen in the middle.
+            # A program that replaces several files is seen in the middle.
             if str(error) != self._complaint:
-                log.warning("new files for etcd are not used, the former ones stay: %s", error)
+                log.warning(
+                    "new files for etcd are not used, the previous ones stay in use: %s", error
+                )
             self._complaint = str(error)
             return
         self._complaint = ""
@@ -313,7 +315,7 @@ class EtcdClient:
 
     @property
     def _timeout_s(self) -> float:
-        """How long etcd itself works on a call: nobody waits for the answer any longer."""
+        """Limit of etcd's own work on a call: the caller does not wait longer for the answer."""
         return self._settings.endpoint_timeout_ms / 1_000
 
     def _check(self, endpoint: EtcdEndpoint, answer: _Answer) -> None:
@@ -328,8 +330,8 @@ class EtcdClient:
                     *(endpoint.address, found, self._cluster_id),
                 )
             self._others[endpoint.address] = found
-            # One of several may have been named by mistake. With most of them elsewhere, also the
-            # only one, what was known before has no majority any more, and never answers again.
+            # A single address may have been named by mistake. If most or all of them are of another
+            # etcd, the known one no longer has a majority, and never answers again.
             agreed = list(self._others.values()).count(found)
             if 2 * agreed > len(self._endpoints):
                 raise self._back(

@@ -49,7 +49,8 @@ class EtcdDirectory:
 
     Args:
         cluster: id of the cluster; rows of others are not touched.
-        asker: a name of whoever asks. Askers with different names begin at different endpoints.
+        asker: a name of the asking process. Processes with different names begin at different
+            endpoints.
     """
 
     def __init__(self, settings: EtcdSettings, cluster: str, asker: str = "") -> None:
@@ -59,7 +60,7 @@ class EtcdDirectory:
         self._damaged: dict[bytes, int] = {}
 
     async def format(self, wanted: Format | None) -> Format | None:
-        """Return the cluster's format; fix it as wanted if the cluster is new."""
+        """Return the cluster's format; fix it as given if the cluster is new."""
         if wanted is None:
             answer = await self._client.range(pb.RangeRequest(key=self._keys.format))
             row = answer.kvs[0] if answer.kvs else None
@@ -142,11 +143,11 @@ class EtcdDirectory:
         )
 
     async def drain(self, name: MemberName, *, draining: bool) -> None:
-        """Ask a member to give up its shards, or ask it no more."""
+        """Ask a member to give up its shards, or stop asking it."""
         await self._wish(self._keys.draining(name), b"draining" if draining else b"")
 
     async def pin(self, shard: ShardName, member: str) -> None:
-        """Wish a shard at a member; an empty name takes the wish back."""
+        """Pin a shard to a member; an empty name removes the pin."""
         await self._wish(self._keys.pin(shard), member.encode())
 
     async def note_durable(self, shard: ShardName, epoch: int, mark: DurableMark) -> bool:
@@ -191,7 +192,7 @@ class EtcdDirectory:
         return self._views()
 
     async def close(self) -> None:
-        """Ask nothing any more."""
+        """Stop asking."""
         await self._client.close()
 
     async def _put_or_read(self, base: pb.Compare, value: bytes, lease: int) -> pb.TxnResponse:
@@ -212,8 +213,8 @@ class EtcdDirectory:
     async def _wish(self, key: bytes, value: bytes) -> None:
         """Write a row that outlives its writer, or delete it if the value is empty.
 
-        The row `wishes` is written with it, if it is still as it was read. So whoever wished last
-        decides, and a copy of an older wish that arrives late finds the row changed.
+        The row `wishes` is written with it, if it is still as it was read. So the last writer
+        decides, and a copy of an older write that arrives late finds the row changed.
         """
         wishes = self._keys.wishes
         if value:
@@ -227,7 +228,7 @@ class EtcdDirectory:
             answer = await self._client.txn(pb.TxnRequest(compare=[base], success=[change, note]))
             if answer.succeeded:
                 return
-        raise DirectoryUnavailable("others change wishes all the time; try again")
+        raise DirectoryUnavailable("others change drains and pins all the time; try again")
 
     async def _views(self) -> AsyncGenerator[View, None]:
         rows, revision = await self._list()
@@ -247,7 +248,7 @@ class EtcdDirectory:
         finally:
             reader.cancel()
             watch.cancel()
-            # Whoever stops reading has no use for the reason why it broke meanwhile.
+            # A reader that has stopped has no use for the reason why the watch broke meanwhile.
             await asyncio.gather(reader, return_exceptions=True)
 
     async def _list(self) -> tuple[Rows, int]:
@@ -259,7 +260,7 @@ class EtcdDirectory:
         return rows, revision
 
     async def _follow(self, watch: EtcdWatch, rows: Rows, changed: asyncio.Event) -> None:
-        """Read on while nobody takes views, so that the next view is the latest."""
+        """Read on while no view is taken, so that the next view is the latest."""
         try:
             while True:
                 events = await watch.read()

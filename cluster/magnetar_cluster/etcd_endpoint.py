@@ -26,7 +26,7 @@ _OPTIONS: tuple[tuple[str, Any], ...] = (
     ("grpc.enable_retries", 0),
     ("grpc.enable_http_proxy", 0),
     ("grpc.service_config_disable_resolution", 1),
-    # The caller asks another endpoint meanwhile; one that is back shall be noticed soon.
+    # The caller asks another endpoint meanwhile; one that is back should be noticed soon.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 500),
     ("grpc.max_reconnect_backoff_ms", 1_000),

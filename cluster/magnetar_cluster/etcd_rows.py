@@ -29,10 +29,12 @@ class Keys:
 
     def __init__(self, cluster: str) -> None:
         if not cluster or "/" in cluster:
-            raise ValueError(f"{cluster!r} is no id of a cluster: it is empty, or has a slash")
+            raise ValueError(
+                f"{cluster!r} is not a valid cluster id: it must be non-empty and contain no slash"
+            )
         self.prefix = f"/magnetar/{cluster}/".encode()
-        # The first key behind the rows that make a view. Marks lie behind it: they change each
-        # second, and no member has to hear of that.
+        # The first key after the rows that make a view. Marks come after it: they change each
+        # second, and members need not be told of that.
         self.end = self.prefix + b"written/"
         self.format = self.prefix + b"format"
         # Changes with each drain and pin, so that a late copy of an older one has no effect.
@@ -47,7 +49,7 @@ class Keys:
         return self._of("owners", shard.kind, str(shard.number))
 
     def draining(self, name: MemberName) -> bytes:
-        """Return the key of a member that shall give up its shards."""
+        """Return the key of a member that should give up its shards."""
         return self._of("draining", name.kind, _named(name.name))
 
     def written(self, shard: ShardName) -> bytes:
@@ -55,12 +57,12 @@ class Keys:
         return self._of("written", shard.kind, str(shard.number))
 
     def pin(self, shard: ShardName) -> bytes:
-        """Return the key of a wish for a shard."""
+        """Return the key of a shard's pin."""
         return self._of("pins", shard.kind, str(shard.number))
 
     def _of(self, table: str, kind: str, rest: str) -> bytes:
         if kind not in KINDS:
-            raise ValueError(f"{kind!r} is no kind of server: {', '.join(KINDS)}")
+            raise ValueError(f"{kind!r} is not a kind of server: {', '.join(KINDS)}")
         return self.prefix + f"{table}/{kind}/{rest}".encode()
 
 
@@ -78,7 +80,7 @@ class Rows:
         """Take in a row that is new or was changed.
 
         Raises:
-            DamagedRow: the row says nothing; what it said before is forgotten.
+            DamagedRow: the row cannot be read; its previous content is forgotten.
         """
         self.delete(row.key)
         table, kind, rest = self._split(row.key)
@@ -114,7 +116,7 @@ class Rows:
             pass  # It was left out, too.
 
     def view(self, revision: int) -> View:
-        """Return what the rows say; later changes do not touch it."""
+        """Return the view that the rows describe; later changes do not touch it."""
         return View(
             revision=revision,
             members=dict(self._members),
@@ -153,7 +155,7 @@ def read_member(content: bytes) -> Member:
     """Read a member's row.
 
     Raises:
-        DamagedRow: it is none.
+        DamagedRow: the row cannot be read.
     """
     found = _object(content)
     address, leaving, refused = (found.get(name) for name in ("address", "leaving", "refused"))
@@ -190,13 +192,15 @@ def read_format(content: bytes) -> Format:
     """Read the format's row.
 
     Raises:
-        DamagedRow: it is none.
+        DamagedRow: the row cannot be read.
     """
     found = _object(content)
     brokers, coordinators = found.get("broker_shards"), found.get("coordinator_shards")
     for count in (brokers, coordinators):
         if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-            raise DamagedRow("a number of shards is no positive number")
+            raise DamagedRow(
+                "format row: broker_shards and coordinator_shards must be positive integers"
+            )
     assert isinstance(brokers, int)
     assert isinstance(coordinators, int)
     token = found.get("token")
@@ -215,7 +219,7 @@ def _object(content: bytes) -> dict[str, object]:
     except (ValueError, RecursionError):
         raise DamagedRow("the content is not JSON") from None
     if not isinstance(found, dict):
-        raise DamagedRow("the content is no JSON object")
+        raise DamagedRow("the content is not a JSON object")
     return found
 
 

@@ -1,4 +1,4 @@
-"""How a server reaches etcd, and how long it waits for it."""
+"""Settings of the connection to etcd, and of the patience with it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import grpc
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EtcdSettings:
-    """Where etcd is, who asks, and for how long.
+    """Settings of the connection to etcd.
 
     Attributes:
         endpoints: client addresses of etcd's members, "host:port". The first one that answers is
@@ -26,10 +26,10 @@ class EtcdSettings:
             Less would leave etcd when it is merely busy. More costs that time whenever a member of
             etcd stops; a third of the lease is too much, since two renewals in a row have to fit.
         call_timeout_ms: how long a call asks one endpoint after the other before it gives up.
-        read_again: reads what lies in files as it is now, and raises ValueError if that cannot be
-            used; None: nothing lies in files.
-        silence_ms_max: how long a watch may hear nothing at all. It asks for a sign of life three
-            times as often.
+        read_again: reads certificates and passwords from files again, and raises ValueError if they
+            cannot be used; None: no setting is a file.
+        silence_ms_max: how long a watch may be silent. It asks for a sign of life three times as
+            often.
     """
 
     endpoints: tuple[str, ...]
@@ -55,7 +55,7 @@ class EtcdSettings:
         for endpoint in self.endpoints:
             host, _, port = endpoint.rpartition(":")
             if not host or "/" in host or not port.isdecimal():
-                raise ValueError(f"{endpoint!r} is no endpoint of etcd: write HOST:PORT")
+                raise ValueError(f"{endpoint!r} is not an endpoint of etcd: write HOST:PORT")
         if not 0 < self.endpoint_timeout_ms <= self.call_timeout_ms:
             raise ValueError("endpoint_timeout_ms must be positive, and not above call_timeout_ms")
         if self.silence_ms_max <= 0:
@@ -70,7 +70,7 @@ class EtcdSettings:
             raise ValueError("certificates for etcd have no use without TLS")
 
     def credentials(self) -> grpc.ChannelCredentials | None:
-        """Return what TLS needs; None: plain text."""
+        """Return the credentials for TLS; None: plain text."""
         if not self.tls:
             return None
         return grpc.ssl_channel_credentials(

@@ -1,7 +1,7 @@
 """A watch of etcd: what changes below a prefix, from one revision on, in order.
 
-A member of etcd that stands still, or that a network cut off, says nothing, as one with nothing to
-say. So the watch asks for signs of life, and breaks when none comes.
+A member of etcd that hangs, or that a network cut off, is silent, and so is one without changes. So
+the watch asks for signs of life, and breaks when none comes.
 Source: https://etcd.io/docs/v3.5/learning/api/, Watch API.
 """
 
@@ -83,7 +83,7 @@ class EtcdWatch:
         return list(response.events)
 
     def cancel(self) -> None:
-        """Watch no more."""
+        """Stop the watch."""
         if self._asking is not None:
             self._asking.cancel()
         self._call.cancel()
@@ -110,4 +110,4 @@ class EtcdWatch:
                 await asyncio.sleep(self._silence_ms_max / 3_000)
                 await self._call.write(_SIGN_OF_LIFE)
         except (grpc.aio.AioRpcError, grpc.aio.BaseError, asyncio.InvalidStateError):
-            pass  # Whoever reads learns the reason.
+            pass  # The reader learns the reason.

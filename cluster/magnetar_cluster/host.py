@@ -1,7 +1,7 @@
 """A member's part in the ownership of shards: its lease, what it saw, and the shards it has.
 
 HostState decides, ShardAttempts does, MemberLease keeps the member in the directory; here they are
-put together. Source: docs/design/0009-owners.md, Who shall have what; Zombies.
+put together. Source: docs/design/0009-owners.md, Placement of shards; Zombies.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class Host:
             shards are to be ended at once, and none taken. Called with True when it may speak; it
             begins in silence.
         on_change: called when a shard's phase, or the lease, may have changed.
-        on_failure: called once with the reason why this host is of no use any more. It is silent by
-            then, and its shards end; whoever goes on begins with a new process.
+        on_failure: called once with the reason why this host can no longer be used. It is silent by
+            then, and its shards end; only a new process can continue.
 
     Args:
         cluster_format: how many shards there are.
@@ -145,22 +145,22 @@ class Host:
 
     @property
     def counts(self) -> HostCounts:
-        """What has happened to the member's shards."""
+        """Counts of openings, handovers and losses of the member's shards."""
         return self._attempts.counts
 
     @property
     def renewals_failed(self) -> int:
-        """How many renewals of leases were not answered, or refused."""
+        """Number of lease renewals that were refused, or not answered."""
         return self._keeper.renewals_failed
 
     @property
     def leases_lost(self) -> int:
-        """How many leases ended against the member's will."""
+        """Number of leases that ended although the member did not give them up."""
         return self._keeper.leases_lost
 
     @property
     def unowned(self) -> int:
-        """How many shards of the member's kind nobody has, as far as it knows."""
+        """Number of shards of the member's kind without an owner, as far as it knows."""
         view = self._state.view
         return sum(shard not in view.owners for shard in self._state.slots) if view.revision else 0
 
@@ -181,9 +181,9 @@ class Host:
     async def drain(self) -> str:
         """Hand over all shards, and leave.
 
-        It ends when each shard has another owner, or nobody else is there to have it; or else when
-        it has taken as long as it may, or the member has been silent for so long that its lease has
-        ended: then there is nothing to hand over any more. It may also be cancelled.
+        It ends when each shard has another owner, or no other member can have it; or else when it
+        has taken as long as it may, or the member has been silent for so long that its lease has
+        ended: then there is nothing left to hand over. It may also be cancelled.
 
         Returns:
             Why shards are left, which close() ends without a last write; empty: none is.
@@ -254,7 +254,7 @@ class Host:
         self._step()
 
     def went_back(self, error: DirectoryWentBack) -> None:
-        """The directory is at an earlier state: nobody knows who else has this member's shards."""
+        """End all shards: the directory is at an earlier state, and others may have them."""
         if self._failed:
             return
         self._failed = True
@@ -314,7 +314,7 @@ class Host:
             self._tell(tell, view)
 
     def _step(self) -> None:
-        """Do what is decided now, and set the timer for what comes later."""
+        """Carry out the present decisions, and set the timer for the next ones."""
         now_ms = self._now_ms()
         self._attempts.begin(self._state.decide(now_ms))
         if self._state.refused != self._member.refused:
@@ -337,7 +337,7 @@ class Host:
         self._keeper.write_row(member)
 
     def _tell(self, tell: Callable[..., None], *news: object) -> None:
-        """Whoever listens may fail, and ends neither the watch nor an attempt by that."""
+        """Call a listener; an exception in it is logged and does not stop the watch."""
         try:
             tell(*news)
         except Exception as error:

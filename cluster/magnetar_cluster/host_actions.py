@@ -1,4 +1,4 @@
-"""What a member decides to do about a shard. Pure.
+"""Actions: decisions of a member about a shard. Pure.
 
 Each object is one attempt. Its outcome is reported with the object itself, so that the outcome of
 an attempt that no longer matters changes nothing.
@@ -41,7 +41,7 @@ class Abandon:
     """End a shard at once, and write nothing. An attempt to close it is over.
 
     Attributes:
-        lost: somebody else may have it; otherwise it failed by itself.
+        lost: another member may have it; otherwise it failed by itself.
     """
 
     shard: ShardName
@@ -51,7 +51,7 @@ class Abandon:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Release:
-    """Delete a claim, when nothing of the shard is open any more."""
+    """Delete a claim, when everything of the shard is closed."""
 
     shard: ShardName
     epoch: int

@@ -1,8 +1,8 @@
-"""What a member does about its shards: decisions over its lease and what it saw. Pure.
+"""Decisions of a member about its shards, from its lease and the views that it saw. Pure.
 
-Whoever runs it reports what has happened, and then asks for decisions. For each shard at most one
+Its driver reports what has happened, and then asks for decisions. For each shard at most one
 attempt is under way; its outcome is awaited before the next one.
-Source: docs/design/0009-owners.md, Who shall have what.
+Source: docs/design/0009-owners.md, Placement of shards.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class HostState:
         view: the latest one that was seen.
         lease: the member's lease; None: it has none.
         joined: whether the member's row was written under this lease, and was not seen to be gone.
-        leaving: whether the member is about to stop: it claims nothing any more.
+        leaving: whether the member is about to stop: it claims nothing from now on.
         slots: of all shards.
         wakes_at_ms: when to ask for decisions again though nothing has happened; None: never.
     """
@@ -69,7 +69,7 @@ class HostState:
         )
 
     def is_empty(self) -> bool:
-        """Return whether the member has nothing, and nobody has yet to take what it had."""
+        """Return whether the member has no shard, and all shards that it had were taken."""
         return all(one.held is None and one.taken_by_ms is None for one in self.slots.values())
 
     def has_shards(self) -> bool:
@@ -119,7 +119,7 @@ class HostState:
         ]
 
     def leave(self) -> None:
-        """The member is about to stop. What it has it gives up when its row says so, too."""
+        """Note that the member stops soon. It gives up its shards when its row says so, too."""
         self.leaving = True
 
     # Outcomes of attempts.
@@ -170,7 +170,7 @@ class HostState:
         self._move(slot, PhaseEvent.NOT_OPENED, now_ms)
 
     def failed(self, shard: ShardName, epoch: int, reason: str, now_ms: float) -> bool:
-        """An open shard has ended by itself; return False if that changes nothing any more."""
+        """Note that an open shard has ended by itself; return False if that has no effect."""
         slot = self.slots[shard]
         held = slot.held
         if held is None or held.epoch != epoch:
@@ -198,7 +198,7 @@ class HostState:
             self._move(slot, PhaseEvent.NOT_CLOSED, now_ms)
 
     def abandoned(self, action: Abandon, now_ms: float) -> None:
-        """Nothing of a shard is open any more."""
+        """Note that a shard is closed."""
         slot = self._answered(action)
         if slot is not None:
             self._move(slot, PhaseEvent.ABANDONED, now_ms)
@@ -259,7 +259,7 @@ class HostState:
         return actions
 
     def _part_without_refusals(self) -> set[ShardName]:
-        """Return what would lie at this member if it refused nothing."""
+        """Return the shards that this member would have if it refused none."""
         row = self.view.members.get(self._name)
         if row is None:
             return set()
@@ -268,7 +268,7 @@ class HostState:
         return {shard for shard, member in wished.items() if member == self._name.name}
 
     def _withdraw(self, slot: Slot, now_ms: float) -> None:
-        """Claim no more when the member is about to stop.
+        """Stop claiming when the member is about to stop.
 
         A claim whose answer was lost may have been written. Then the view says so, sooner or later,
         and the member deletes it; or else the end of the lease does.
@@ -280,12 +280,13 @@ class HostState:
             self._move(slot, PhaseEvent.WITHDRAWN, now_ms)
 
     def _look_at_free(self, shard: ShardName, slot: Slot, now_ms: float) -> None:
-        """Begin with a shard that the member has nothing of, if it shall have it."""
+        """Begin with a shard that is closed here, if this member should have it."""
         if self.lease is None or not self.joined:
             return
         owner = self.view.owners.get(shard)
         if owner is not None:
-            # Of a claim whose answer was lost. Nobody else gives it back while the lease lives.
+            # The answer to the claim was lost. Only this member can give it back while the lease
+            # lives.
             if owner.member == self._name.name and owner.epoch > slot.gone_epoch:
                 slot.held = HeldShard(Phase.RELEASING, now_ms, epoch=owner.epoch)
         elif (
@@ -322,7 +323,7 @@ class HostState:
             slot.taken_by_ms = None
 
     def _look_at_opening(self, shard: ShardName, slot: Slot, now_ms: float) -> None:
-        """Give up an opening that takes too long, if there is somebody else for the shard."""
+        """Give up an opening that takes too long, if another member can have the shard."""
         held = slot.held
         if held is None or held.phase is not Phase.OPENING or slot.action is None or slot.overdue:
             return
@@ -339,7 +340,7 @@ class HostState:
     def _attempt(
         self, shard: ShardName, slot: Slot, held: HeldShard, now_ms: float
     ) -> Action | None:
-        """Return what a phase asks for; None: nothing, or not yet."""
+        """Return the action that a phase asks for; None: there is none, or not yet."""
         match held.phase:
             case Phase.CLAIMING:
                 # A claim whose answer was lost waits for the member's row, as the first one did.
@@ -350,7 +351,7 @@ class HostState:
                 self._move(slot, PhaseEvent.NOT_OPENED, now_ms)
                 return self._attempt(shard, slot, held, now_ms)
             case Phase.OPENING:
-                # Opening fences whoever has the shard: by now that may be the next owner.
+                # Opening fences the owner of the shard: by now that may be the next owner.
                 if self.lease is not None and self.lease.may_speak():
                     return Open(shard, held.epoch)
             case Phase.CLOSING:

@@ -1,8 +1,8 @@
-"""How long a member may speak for its shards. Pure.
+"""Lease of a member: how long it may speak for its shards. Pure.
 
 A directory ends a lease when its duration has passed since it *got* the last renewal. A member may
 speak for two thirds of the duration, counted from when it *sent* the last renewal that was
-answered. So it is silent before anybody else has its shards, though its clock may run somewhat
+answered. So it is silent before another member has its shards, though its clock may run somewhat
 slower than the directory's.
 Source: docs/design/0009-owners.md, Zombies.
 """
@@ -64,6 +64,6 @@ class Lease:
         self._ended = True
 
     def may_speak(self) -> bool:
-        """Return whether nobody else can have this member's shards at this moment."""
+        """Return whether no other member can have this member's shards at this moment."""
         silent_at_ms = self.silent_at_ms
         return silent_at_ms is not None and self._now_ms() < silent_at_ms

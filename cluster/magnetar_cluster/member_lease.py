@@ -23,7 +23,7 @@ _COMPLAINT_INTERVAL_MS = 10_000
 
 
 class LeaseListener(Protocol):
-    """Whoever has to know how the lease is."""
+    """Listener to changes of the lease."""
 
     def lease_begun(self, lease: Lease) -> None:
         """The member has a new lease, and no row under it yet."""
@@ -42,7 +42,7 @@ class LeaseListener(Protocol):
         ...
 
     def went_back(self, error: DirectoryWentBack) -> None:
-        """What the directory said before does not count any more."""
+        """Forget earlier answers of the directory: it is at an earlier state."""
         ...
 
 
@@ -51,8 +51,8 @@ class MemberLease:
 
     Attributes:
         lease: the present one; None: there is none.
-        renewals_failed: renewals without an answer, or with another one than was wished.
-        leases_lost: leases that ended against the member's will.
+        renewals_failed: renewals that were refused, or not answered. leases_lost: leases that ended
+            although the member did not give them up.
 
     Args:
         now_ms: a clock that counts sleep.
@@ -110,14 +110,14 @@ class MemberLease:
         self._let_go()
 
     def give_up(self) -> None:
-        """Be silent for good. The directory hears of it when end() is called, or never."""
+        """Be silent for good. The directory is told when end() is called, or never."""
         self._ending = True
         if self.lease is not None:
             self._given_up = self.lease.id
             self._let_go()
 
     async def end(self) -> None:
-        """Give up the lease, and ask nothing any more. Whoever waits for the shards gets them."""
+        """Give up the lease, and stop asking. Members that wait for the shards get them."""
         self.give_up()
         await self._background.end()
         given_up, self._given_up = self._given_up, None
@@ -197,14 +197,14 @@ class MemberLease:
             self.renewals_failed += 1
             _LOG.info("the lease of %s was not renewed: %s", self._name.name, error)
         else:
-            # The lease may have run out before the timer says so. Whoever was silent, if only for a
-            # moment, put off what it may do again now, and has to hear of both.
+            # The lease may have run out before the timer says so. A host that was silent, if only
+            # for a moment, put off work that it may do now, and has to be told both.
             self._check_speech()
             lease.renewed(sent_at_ms)
             self._check_speech()
 
     async def _join(self, lease: Lease) -> None:
-        """Write the member's row whenever that is wanted, until the directory has taken it."""
+        """Write the member's row whenever it is asked for, until the directory has taken it."""
         assert lease.id is not None
         backoff = self._backoff()
         complained_at_ms: float | None = None

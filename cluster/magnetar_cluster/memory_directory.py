@@ -33,7 +33,7 @@ Answer = TypeVar("Answer")
 
 
 class Service(Protocol):
-    """Where the requests of a handle go."""
+    """Receiver of a handle's requests."""
 
     async def ask(self, request: Request[Answer]) -> Answer:
         """Return the answer to a request.
@@ -45,7 +45,7 @@ class Service(Protocol):
         ...
 
     def watch(self) -> AsyncGenerator[View, None]:
-        """As Directory.watch."""
+        """See Directory.watch."""
         ...
 
 
@@ -71,7 +71,7 @@ class MemoryService:
             self._show()
 
     async def watch(self) -> AsyncGenerator[View, None]:
-        """As Directory.watch."""
+        """See Directory.watch."""
         seen = -1
         while True:
             while seen == self.state.view.revision:
@@ -81,7 +81,7 @@ class MemoryService:
             yield view
 
     def close(self) -> None:
-        """End no lease any more."""
+        """Stop ending leases."""
         if self._timer is not None:
             self._timer.cancel()
 
@@ -114,58 +114,58 @@ class MemoryDirectory:
         self._closed = False
 
     async def format(self, wanted: Format | None) -> Format | None:
-        """As Directory.format."""
+        """See Directory.format."""
         return await self._ask(FixFormat(wanted))
 
     async def grant(self, duration_ms: int) -> LeaseId:
-        """As Directory.grant."""
+        """See Directory.grant."""
         return await self._ask(Grant(duration_ms))
 
     async def renew(self, lease: LeaseId) -> None:
-        """As Directory.renew."""
+        """See Directory.renew."""
         await self._ask(Renew(lease))
 
     async def revoke(self, lease: LeaseId) -> None:
-        """As Directory.revoke."""
+        """See Directory.revoke."""
         await self._ask(Revoke(lease))
 
     async def join(self, lease: LeaseId, name: MemberName, member: Member) -> bool:
-        """As Directory.join."""
+        """See Directory.join."""
         return await self._ask(Join(lease, name, member))
 
     async def claim(self, lease: LeaseId, shard: ShardName, member: str) -> int | None:
-        """As Directory.claim."""
+        """See Directory.claim."""
         return await self._ask(Claim(lease, shard, member))
 
     async def release(self, shard: ShardName, epoch: int) -> None:
-        """As Directory.release."""
+        """See Directory.release."""
         await self._ask(Release(shard, epoch))
 
     async def drain(self, name: MemberName, *, draining: bool) -> None:
-        """As Directory.drain."""
+        """See Directory.drain."""
         await self._ask(Drain(name, draining))
 
     async def pin(self, shard: ShardName, member: str) -> None:
-        """As Directory.pin."""
+        """See Directory.pin."""
         await self._ask(Pin(shard, member))
 
     async def note_durable(self, shard: ShardName, epoch: int, mark: DurableMark) -> bool:
-        """As Directory.note_durable."""
+        """See Directory.note_durable."""
         return await self._ask(NoteDurable(shard, epoch, mark))
 
     async def durable_mark(self, shard: ShardName) -> DurableMark | None:
-        """As Directory.durable_mark."""
+        """See Directory.durable_mark."""
         return await self._ask(ReadMark(shard))
 
     async def watch(self) -> AsyncGenerator[View, None]:
-        """As Directory.watch."""
+        """See Directory.watch."""
         async with aclosing(self._service.watch()) as views:
             async for view in views:
                 self._require_open()
                 yield view
 
     async def close(self) -> None:
-        """Ask nothing any more."""
+        """Stop asking."""
         self._closed = True
 
     async def _ask(self, request: Request[Answer]) -> Answer:

@@ -1,4 +1,4 @@
-"""Addresses of shards that change their owner, for whoever asks where the cluster's servers are."""
+"""Addresses of shards that change their owner, as an address book."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class OwnersBook:
         self._view = view
 
     def find(self, member: MemberAddress) -> MemberAddress:
-        """Return a shard with the addresses of its owner of now; other names stay as they are."""
+        """Return a shard with the addresses of its present owner; other names stay as they are."""
         shard = shard_named(member.name)
         if shard is None:
             return member

@@ -3,7 +3,7 @@
 A member whose credentials, network or disk are wrong opens none of its shards, and would keep its
 part from members that can. So it says in its row which shards it refuses, and others get them. One
 shard after the other is tried again, with pauses that grow; when one opens, all are welcome again.
-Source: docs/design/0009-owners.md, Who shall have what.
+Source: docs/design/0009-owners.md, Placement of shards.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class Refusals:
         if shard == self._tried:
             self._tried = None
             self._rounds += 1
-        # One that all members refuse is tried all the time where it belongs. The others do not wait
-        # longer for that.
+        # A shard that all members refuse is tried all the time where it belongs. The others do not
+        # wait longer for that.
         again = shard in self._shards
         self._shards.pop(shard, None)
         self._shards[shard] = None
@@ -69,11 +69,12 @@ class Refusals:
             self._tried = None
 
     def try_one(self, here: Collection[ShardName], now_ms: float) -> None:
-        """Refuse the next shard no longer, to see whether it can be opened by now.
+        """Stop refusing the next shard, to see whether it can be opened by now.
 
         Args:
-            here: shards that would lie at this member if it refused none. Others before the next
-                one of these are not refused any more either, and show nothing: they lie elsewhere.
+            here: shards that would lie at this member if it refused none. Shards before the next
+                one of these are no longer refused either, which has no effect: they belong
+                elsewhere.
         """
         self._tried = None
         while self._shards and self._tried is None:

@@ -20,22 +20,22 @@ from magnetar_cluster.shard_opener import Ownership, RunningShard, ShardOpener
 from magnetar_cluster.view import ShardName
 
 _LOG = logging.getLogger(__name__)
-# How long the end of a lost shard may take. Then it is left alone: it may not speak, and whoever
-# opens it next fences it.
+# How long the end of a lost shard may take. Then it is left alone: it may not speak, and its next
+# owner fences it.
 _CANCELLING_S_MAX = 1.0
 _ABANDONING_S_MAX = 5.0
 
 
 @dataclass(slots=True)
 class HostCounts:
-    """What has happened to the shards of a member since its start.
+    """Counts of what happened to the shards of a member since its start.
 
     Attributes:
         openings: shards that were opened.
         openings_failed: attempts to open a shard that failed.
         handovers: shards that were closed in order for another member.
         failed: open shards that ended by themselves.
-        lost: open shards that had to end at once, since somebody else may have had them.
+        lost: open shards that had to end at once, since another member may have had them.
     """
 
     openings: int = 0
@@ -83,7 +83,7 @@ class ShardAttempts:
     def begin(self, actions: Iterable[Action]) -> None:
         """Begin attempts, and end openings that have become useless."""
         for epoch in self._state.useless_openings():
-            # It may wait for an answer, and may not ask any more.
+            # It may wait for an answer, and may no longer ask.
             if (opening := self._opening.get(epoch)) is not None and not opening.cancelling():
                 opening.cancel()
         for action in actions:
@@ -103,7 +103,7 @@ class ShardAttempts:
                     self._background.start(self._release(action))
 
     def end_begins(self) -> None:
-        """The server ends: what it loses from now on is no news."""
+        """Note that the server ends: shards that it loses from now on are not reported."""
         self._ending = True
         self.cancel_openings()
 
@@ -152,7 +152,7 @@ class ShardAttempts:
         self._step()
 
     def _opening_ended(self, action: Open, opening: asyncio.Task[None]) -> None:
-        """An opening that was cancelled says nothing itself: it may not even have begun."""
+        """Report an opening that has ended. A cancelled one cannot do so: it may not have begun."""
         self._opening.pop(action.epoch, None)
         if opening.cancelled():
             if overdue := self._state.slots[action.shard].overdue:

@@ -1,6 +1,6 @@
-"""What a member needs to know of a shard's server: how to open it, close it, and abandon it.
+"""Protocols of a shard's server: how a member opens it, closes it, and abandons it.
 
-Source: docs/design/0009-owners.md, Who shall have what.
+Source: docs/design/0009-owners.md, Placement of shards.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class RunningShard(Protocol):
         ...
 
     async def abandon(self) -> None:
-        """End the shard at once, and write nothing: somebody else may have it.
+        """End the shard at once, and write nothing: another member may have it.
 
         Also called after on_end, and while close() is under way or has failed: it lets go of
         what is left.
@@ -34,10 +34,10 @@ class RunningShard(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ownership:
-    """What a member has of a shard, from a claim until it is lost or given up.
+    """Ownership of a shard, from a claim until it is lost or given up.
 
     Attributes:
-        shard: what is owned.
+        shard: the owned shard.
         epoch: no other ownership has the same one.
         may_speak: whether a frame may leave in the shard's name at this moment. Once the
             ownership is over it is never true again, also when the member has another lease.
@@ -55,7 +55,7 @@ class ShardOpener(Protocol):
     """Opens shards; brokers and coordinators each have one."""
 
     async def open(self, ownership: Ownership) -> RunningShard:
-        """Open a shard's store, which fences whoever had it, recover it, and serve it.
+        """Open a shard's store, which fences its previous owner, recover it, and serve it.
 
         Cancelled when the shard is lost meanwhile, or the server ends at once; then nothing of the
         shard is left, either.

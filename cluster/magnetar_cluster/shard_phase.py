@@ -2,7 +2,7 @@
 
 Only `next_phase` reads the table, and only `HeldShard.move` stores what it says. The drawing is
 docs/protocol/states.md.
-Source: docs/design/0009-owners.md, Who shall have what.
+Source: docs/design/0009-owners.md, Placement of shards.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from magnetar_core.transitions import step
 
 @unique
 class Phase(Enum):
-    """How a member has a shard, with what that means."""
+    """Phase of a shard at a member, with its meaning."""
 
     CLAIMING = "the claim is under way, or its answer was lost"
     OPENING = "the claim is written; the shard's store is being opened and recovered"
@@ -25,26 +25,26 @@ class Phase(Enum):
     CLOSING = "it is handed over: its conversations end, and its store is closed"
     ENDING = "it failed; what is left of it is let go of, and the claim stands until then"
     RELEASING = "nothing of it is open; the claim is being deleted"
-    LOST_OPENING = "somebody else may have it; the opening ends, or what it has opened"
-    LOST = "somebody else may have it; it ends at once, and writes nothing"
-    GONE = "the member has nothing of it any more"
+    LOST_OPENING = "another member may have it; the opening ends, or what it has opened"
+    LOST = "another member may have it; it ends at once, and writes nothing"
+    GONE = "the member has closed all of it"
 
 
 @unique
 class PhaseEvent(Enum):
-    """What moves a shard that a member has or asks for."""
+    """Event that changes the phase of a shard."""
 
     GRANTED = "the directory has written the claim"
-    UNWANTED = "it has, and by now another member shall have the shard"
+    UNWANTED = "it has, and by now another member should have the shard"
     REFUSED = "another member has the shard"
     WITHDRAWN = "the member is about to stop, and does not ask again for an answer that was lost"
     OPENED = "the shard is open"
     NOT_OPENED = "it could not be opened"
-    HAND_OVER = "another member shall have it"
+    HAND_OVER = "another member should have it"
     CLOSED = "its store is closed, and everything in it durable"
     NOT_CLOSED = "it could not be closed in order, or not in time"
     FAILED = "it ended by itself: its store was fenced, or failed"
-    ABANDONED = "nothing of it is open any more"
+    ABANDONED = "everything of it is closed"
     RELEASED = "the directory has deleted the claim"
     TAKEN = "the lease has ended, or the directory says that the claim is gone"
 
@@ -74,7 +74,7 @@ TRANSITIONS: Final[Mapping[tuple[Phase, PhaseEvent], Phase]] = {
     (Phase.LOST, PhaseEvent.ABANDONED): Phase.GONE,
 }
 
-# Those of which the directory has a row, as far as the member knows.
+# Phases in which the directory has a row of the shard, as far as the member knows.
 OWNED: Final = frozenset(
     {Phase.OPENING, Phase.SERVING, Phase.CLOSING, Phase.ENDING, Phase.RELEASING}
 )

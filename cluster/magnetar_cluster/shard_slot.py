@@ -1,4 +1,4 @@
-"""What a member knows of one shard, whoever has it."""
+"""Knowledge of a member about one shard, which any member may have."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from magnetar_cluster.shard_phase import HeldShard
 
 @dataclass(slots=True)
 class Slot:
-    """What a member knows of one shard, whoever has it.
+    """Knowledge of a member about one shard, which any member may have.
 
     Attributes:
         held: what the member has of it; None: nothing.
@@ -20,10 +20,10 @@ class Slot:
         failures: openings and runs in a row that failed.
         reason: of the last failure; empty: it was opened since, and has not failed.
         claim_after_ms: when the shard may be claimed again.
-        gone_epoch: no ownership of this member up to this epoch exists any more.
-        elsewhere: the other member that shall have it, and since when; None: no other.
+        gone_epoch: all ownerships of this member up to this epoch have ended.
+        elsewhere: the other member that should have it, and since when; None: no other.
         taken_by_ms: until when the next owner of a shard that was handed over is waited for.
-        overdue: why its opening is not waited for any more; empty: it is.
+        overdue: why its opening is no longer waited for; empty: it is.
     """
 
     held: HeldShard | None = None

@@ -1,4 +1,4 @@
-"""What the directory says at one moment: members, owners, and wishes of administrators. Pure."""
+"""View of the directory at one moment: members, owners, drains and pins. Pure."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who has a shard.
+    """Owner of a shard.
 
     Attributes:
         member: the name of a member of the shard's kind.
@@ -65,7 +65,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """What is fixed when a cluster is made.
+    """Numbers that are fixed when a cluster is made.
 
     Attributes:
         token: a random number that tells the cluster from others of the same id, in other etcds.
@@ -89,8 +89,8 @@ class View:
         revision: a later view of the same directory has a higher one.
         members: those that are alive.
         owners: shards without an owner are left out.
-        draining: members that shall give up their shards; they need not be alive.
-        pins: the member that shall have a shard, whatever the wish says.
+        draining: members that should give up their shards; they need not be alive. pins: the member
+            that must have a shard, whatever the placement would be.
     """
 
     revision: int = 0

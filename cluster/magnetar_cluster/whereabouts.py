@@ -1,4 +1,4 @@
-"""Where a shard is, as a view has it. Pure."""
+"""Addresses of shards in a view. Pure."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _NAME = re.compile(rf"({'|'.join(KINDS)})-(0|[1-9]\d{{0,3}})", re.ASCII)
 
 
 class Whereabouts(NamedTuple):
-    """Addresses of a shard; one that names no server says that nobody has it."""
+    """Addresses of a shard; one that names no server means that the shard has no owner."""
 
     address: ShardAddress
     external_address: ShardAddress | None
 
     @property
     def is_known(self) -> bool:
-        """Whether somebody has the shard."""
+        """Whether the shard has an owner."""
         return bool(self.address.server)
 
 

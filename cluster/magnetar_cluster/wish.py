@@ -1,9 +1,10 @@
-"""The wish: which member shall have which shard. Pure.
+"""Desired placement: which member should own which shard. Pure.
 
 It depends on the names of shards and of live members, on drains and pins, and on nothing else: not
-on who has what. A shard that its member refuses, since it could not open it, lies elsewhere, and no
-other one moves for that. So members with the same view wish the same, whatever happened before.
-Source: docs/design/0009-owners.md, Who shall have what.
+on who has what. A shard that its member refuses, since it could not open it, belongs elsewhere, and
+no other one moves for that. So members with the same view compute the same placement, whatever
+happened before.
+Source: docs/design/0009-owners.md, Placement of shards.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ HASH_BYTES = 8
 
 
 def wish(view: View, shards: Iterable[ShardName]) -> dict[ShardName, str]:
-    """Return the member that shall have each shard.
+    """Return the member that should have each shard.
 
     Args:
-        shards: all of one kind. If some were left out, the others would lie elsewhere.
+        shards: all of one kind. If some were left out, the others would be placed elsewhere.
     Returns:
         Empty if no member may have shards: all drain, or leave, or there is none.
     """
@@ -33,9 +34,9 @@ def wish(view: View, shards: Iterable[ShardName]) -> dict[ShardName, str]:
 
 
 def may_differ(before: View, after: View) -> bool:
-    """Return whether two views may wish differently. Working out a wish costs far more than this.
+    """Return whether two views may differ in placement. Computing it costs far more than this.
 
-    Whoever claims a shard makes a new view, and the wish stays.
+    A claim makes a new view, and the placement stays.
     """
     return (
         before.members != after.members
@@ -81,7 +82,7 @@ def _without_refused(
 ) -> dict[ShardName, str]:
     """Give shards that their members refuse to others; nothing else moves.
 
-    A shard that all refuse stays: somebody has to try.
+    A shard that all refuse stays: one member has to try.
     """
     refusing = {
         (name.kind, number, name.name)

@@ -225,7 +225,7 @@ class Coordinator:
         return Recovered(metadata, shard, transactional_ids, names, run_time)
 
     async def close(self) -> None:
-        """Take no more commands, answer those that were taken, and persist the run time.
+        """Stop taking commands, answer those that were taken, and persist the run time.
 
         Raises:
             StoreFailed: a command that was taken may be lost; its client got no answer.
@@ -240,7 +240,7 @@ class Coordinator:
         await self._commits.close()
 
     def abandon(self) -> None:
-        """Drop everything at once, as a crash would; the store must not be used any more."""
+        """Drop everything at once, as a crash would; the store must not be used afterwards."""
         self._stop()
         self._commits.abandon()
 

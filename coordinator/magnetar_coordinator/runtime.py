@@ -127,7 +127,7 @@ class Runtime:
         self.is_serving = True
 
     def stop(self) -> None:
-        """Take no more commands."""
+        """Stop taking commands."""
         self.is_serving = False
         self.cut_closings.drop()
         for task in self._tasks:
@@ -185,7 +185,7 @@ class Runtime:
             self.answer(reply, self.ended(end.txn_id, decision.status, decision.stamp))
 
     def carry_out(self, decision: Decision) -> None:
-        """Append and apply a decision's records; participants hear of it when they are durable."""
+        """Append and apply a decision's records; participants are told when they are durable."""
         transaction: Transaction | None = None
         try:
             for record in decision.records:
@@ -227,7 +227,7 @@ class Runtime:
         """Open a transaction for a client. The caller sends the answer.
 
         Args:
-            hurried: False: nobody waits for the record.
+            hurried: False: no caller waits for the record.
         Raises:
             DiskFull: the disk's reserve is reached.
             QuotaExceeded: the client has begun too many, or as Shard.new_txn.

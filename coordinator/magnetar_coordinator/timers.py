@@ -10,7 +10,7 @@ class Periodic:
     """Calls back at an interval until it is stopped.
 
     Args:
-        on_failure: called with the callback's exception; the callback then runs no more.
+        on_failure: called with the callback's exception; the callback then no longer runs.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class Periodic:
         self._handle = loop.call_later(self._interval_seconds, self._run)
 
     def stop(self) -> None:
-        """Call back no more."""
+        """Stop calling back."""
         self._stopped = True
         if self._handle is not None:
             self._handle.cancel()

@@ -80,7 +80,7 @@ class Upkeep:
         )
 
     def abort_restored(self, restored: Restored) -> None:
-        """Abort what a backup holds as OPEN: its client wrote on after the backup (rule n).
+        """Abort the OPEN transactions of a backup: their clients wrote on after it (rule n).
 
         A commit of the rest would be torn, or would wait for messages that are gone.
         """

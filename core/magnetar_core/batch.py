@@ -128,8 +128,8 @@ class Row(NamedTuple):
 class Columns(NamedTuple):
     """A decoded batch. Offset columns (of values, and of keys if any) have count + 1 entries.
 
-    The bytes of a column are a part of what `obj` of their memoryview is: `value_start` and
-    `key_start` say where they begin in it.
+    The bytes of a column are a part of the object that `obj` of their memoryview names:
+    `value_start` and `key_start` say where they begin in it.
     """
 
     count: int  # type: ignore[assignment]
@@ -244,10 +244,10 @@ def encode(
 
 
 def encoded_properties(properties: Mapping[str, str]) -> bytes:
-    """Return a message's properties as a batch stores them; no bytes for no properties.
+    """Return a message's properties as a batch stores them; empty if there are none.
 
     Raises:
-        TypeError: a name or a value is no text.
+        TypeError: a name or a value is not a text.
         UnicodeEncodeError: a text has a lone surrogate.
     """
     if not properties:
@@ -260,7 +260,7 @@ def encoded_properties(properties: Mapping[str, str]) -> bytes:
 def _column_of_one(
     offsets: array[int] | None, column: memoryview | None, place: int
 ) -> tuple[bytes, bytes] | None:
-    """Return what a column has for one message, as a column; None: there is no such column."""
+    """Return the entry of a column for one message, as a column; None: there is no such column."""
     if offsets is None:
         return None
     found = _slice(offsets, column, place)

@@ -40,8 +40,8 @@ class SystemClock:
 def since_boot_ms() -> float:
     """Return milliseconds since the machine was started. Never jumps, and counts its sleep.
 
-    For leases: others count on while this machine is suspended. The monotonic clock of Linux and of
-    macOS stands still then.
+    For leases: other machines go on counting while this one is suspended. The monotonic clock of
+    Linux and of macOS stops then.
     """
     # Linux has CLOCK_BOOTTIME; CLOCK_MONOTONIC counts sleep elsewhere, other than time.monotonic.
     number = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))

@@ -38,7 +38,7 @@ def wrong_number(settings: Any, *, may_be_zero: Collection[str] = ()) -> str | N
     """
     for field in fields(settings):
         value = getattr(settings, field.name)
-        # Switches and members of an IntEnum are no numbers.
+        # Switches and members of an IntEnum are not numbers.
         if type(value) not in (int, float) or value > 0:
             continue
         if field.name not in may_be_zero:

@@ -19,12 +19,13 @@ class ErrorKind(Enum):
     LOOK_UP = "Ask again, unchanged, after looking up who has it now."
     ASK_OUTCOME = "It may have happened: ask for the outcome, or repeat the same call to know."
     START_OVER = (
-        "What this belongs to is over: let go of it, begin it anew, and do its work there again."
+        "The transaction, member or session is over: drop it, begin a new one, and repeat its "
+        "work there."
     )
-    DONE = "It is there or done already: go on with the next."
+    DONE = "It exists or is done already: continue with the next."
     FENCED = "A newer instance has taken over: stop this one, and do not ask again."
-    FIX = "It cannot work as it stands: correct the call or the configuration."
-    LIMIT = "Back off: finish or free something, or have the limit raised, then ask again."
+    FIX = "The call cannot succeed: correct the call or the configuration."
+    LIMIT = "Finish or free something, or have the limit raised, then ask again."
     DATA_LOST = "Stored data is missing or damaged: stop, and let an administrator decide."
     BUG = "Magnetar has a fault: report it, with the servers' logs."
 
@@ -44,7 +45,7 @@ class ErrorKind(Enum):
 
 
 def kind_from_wire(kind: int) -> ErrorKind | None:
-    """Return the kind that a server names; None: it names none, or one unknown to this version."""
+    """Return the kind that a server names; None if it names no kind that this version knows."""
     if kind == pb.ServerError.KIND_UNSPECIFIED or kind not in pb.ServerError.Kind.values():
         return None
     return ErrorKind[pb.ServerError.Kind.Name(kind)]

@@ -27,13 +27,13 @@ class MagnetarError(Exception):
         details: facts for programs (offsets, limits, names), as text.
     """
 
-    happened: ClassVar[str] = "Magnetar reports an error."
-    advice: ClassVar[str] = "Its name says more."
+    happened: ClassVar[str] = "An error occurred."
+    advice: ClassVar[str] = "The error's name says more."
 
     code: ClassVar[pb.ErrorCode] = pb.INTERNAL
     # Name of a grpc.StatusCode: this module stays free of gRPC.
     grpc_status: ClassVar[str] = "INTERNAL"
-    # The class has it; an error whose code this version does not know has what the server says.
+    # Set by the class. For a code that this version does not know, the server names the kind.
     kind: ErrorKind = ErrorKind.BUG
 
     def __init_subclass__(cls) -> None:
@@ -73,8 +73,8 @@ class TxnNotFound(TxnError):
 
 
 class TxnForgotten(TxnError):
-    happened = "The transaction ended longer ago than outcomes are kept."
-    advice = "No effect; its outcome is in the data."
+    happened = "The transaction ended so long ago that its outcome is no longer kept."
+    advice = "No effect; read the data to learn the outcome."
     code = pb.TXN_FORGOTTEN
     grpc_status = "NOT_FOUND"
     kind = ErrorKind.START_OVER
@@ -89,7 +89,7 @@ class InvalidTxnState(TxnError):
 
 
 class TransactionConflict(TxnError):
-    happened = "Another transaction holds this ack, or it is acknowledged."
+    happened = "The message is acknowledged, or another transaction holds its ack."
     advice = "No effect; abort, then retry."
     code = pb.TRANSACTION_CONFLICT
     grpc_status = "ABORTED"
@@ -97,7 +97,7 @@ class TransactionConflict(TxnError):
 
 
 class ConcurrentTransactions(TxnError):
-    happened = "The last transaction of this identity is still ending."
+    happened = "The previous transaction of this producer is still ending."
     advice = "No effect; ask again."
     code = pb.CONCURRENT_TRANSACTIONS
     grpc_status = "UNAVAILABLE"
@@ -105,15 +105,15 @@ class ConcurrentTransactions(TxnError):
 
 
 class TxnIncomplete(TxnError):
-    happened = "A participant lost what it had confirmed; the transaction stays COMMITTING."
-    advice = "An administrator restores what is missing, or accepts the loss."
+    happened = "A participant lost data that it had confirmed; the transaction stays COMMITTING."
+    advice = "An administrator must restore the data, or accept the loss."
     code = pb.TXN_INCOMPLETE
     grpc_status = "DATA_LOSS"
     kind = ErrorKind.DATA_LOST
 
 
 class ProducerFenced(TxnError):
-    happened = "A newer instance took this identity over."
+    happened = "A newer instance of this producer has taken over."
     advice = "No effect; this instance must stop."
     code = pb.PRODUCER_FENCED
     grpc_status = "FAILED_PRECONDITION"
@@ -122,7 +122,7 @@ class ProducerFenced(TxnError):
 
 class SequenceCommitted(TxnError):
     happened = "The named sequence is committed already."
-    advice = "No effect; skip the work, it is done."
+    advice = "No effect; skip this work: it is done."
     code = pb.SEQUENCE_COMMITTED
     grpc_status = "ALREADY_EXISTS"
     kind = ErrorKind.DONE
@@ -134,10 +134,8 @@ class SequenceCommitted(TxnError):
 
 
 class SequenceDiffers(TxnError):
-    happened = "The named sequence is committed with another content."
-    advice = (
-        "No effect; this is other work: find out which of the two is right, and do not skip it."
-    )
+    happened = "The named sequence is committed with different content."
+    advice = "No effect; find out which of the two contents is right, and do not skip this work."
     code = pb.SEQUENCE_DIFFERS
     grpc_status = "FAILED_PRECONDITION"
     kind = ErrorKind.FIX
@@ -160,7 +158,7 @@ class SequenceGap(MagnetarError):
 
 
 class TopicNotFound(MagnetarError):
-    happened = "No topic or partition of this name."
+    happened = "There is no topic or partition with this name."
     advice = "No effect; create it, or correct the name."
     code = pb.TOPIC_NOT_FOUND
     grpc_status = "NOT_FOUND"
@@ -168,7 +166,7 @@ class TopicNotFound(MagnetarError):
 
 
 class SubscriptionNotFound(MagnetarError):
-    happened = "No subscription of this name."
+    happened = "There is no subscription with this name."
     advice = "No effect; subscribe first."
     code = pb.SUBSCRIPTION_NOT_FOUND
     grpc_status = "NOT_FOUND"
@@ -184,7 +182,7 @@ class Gone(MagnetarError):
 
 
 class TopicExists(MagnetarError):
-    happened = "A topic of this name exists."
+    happened = "A topic with this name exists already."
     advice = "No effect; use it, or choose another name."
     code = pb.TOPIC_EXISTS
     grpc_status = "ALREADY_EXISTS"
@@ -200,16 +198,16 @@ class SubscriptionExists(MagnetarError):
 
 
 class ConsumerBusy(MagnetarError):
-    happened = "An exclusive subscription has a consumer."
-    advice = "No effect; close that one, or use another type."
+    happened = "The exclusive subscription already has a consumer."
+    advice = "No effect; close that consumer, or use another type of subscription."
     code = pb.CONSUMER_BUSY
     grpc_status = "FAILED_PRECONDITION"
     kind = ErrorKind.RETRY
 
 
 class ResourceInUse(MagnetarError):
-    happened = "Open transactions or pending acks hold it."
-    advice = "No effect; end them, or force."
+    happened = "The topic or subscription has open transactions or pending acks."
+    advice = "No effect; end them, or force the deletion."
     code = pb.RESOURCE_IN_USE
     grpc_status = "FAILED_PRECONDITION"
     kind = ErrorKind.LIMIT
@@ -217,7 +215,7 @@ class ResourceInUse(MagnetarError):
 
 class LogUnavailable(MagnetarError):
     happened = "The server cannot answer now."
-    advice = "Unknown effect, repeats are harmless; ask again."
+    advice = "The effect is unknown; ask again: repeating is harmless."
     code = pb.LOG_UNAVAILABLE
     grpc_status = "UNAVAILABLE"
     kind = ErrorKind.RETRY
@@ -232,15 +230,15 @@ class PartitionMoved(MagnetarError):
 
 
 class OutcomeUnknown(MagnetarError):
-    happened = "The time to wait ran out before the answer came."
-    advice = "It may have happened; ask again to know."
+    happened = "The deadline passed before the answer came."
+    advice = "The call may have taken effect; ask again to find out."
     code = pb.OUTCOME_UNKNOWN
     grpc_status = "UNKNOWN"
     kind = ErrorKind.ASK_OUTCOME
 
 
 class OutOfRange(MagnetarError):
-    happened = "Retention removed what lies there."
+    happened = "Retention has removed the messages at this offset."
     advice = "No effect; seek to the first offset or later."
     code = pb.OUT_OF_RANGE
     grpc_status = "OUT_OF_RANGE"
@@ -249,22 +247,22 @@ class OutOfRange(MagnetarError):
 
 class DataLoss(MagnetarError):
     happened = "Stored data is missing or damaged."
-    advice = "No effect; an administrator must look."
+    advice = "No effect; an administrator must examine the server."
     code = pb.DATA_LOSS
     grpc_status = "DATA_LOSS"
     kind = ErrorKind.DATA_LOST
 
     @property
     def is_damaged(self) -> bool:
-        """Whether the data is there and cannot be read.
+        """Whether the data exists but cannot be read.
 
-        Otherwise it is missing, or nobody knows.
+        False if it is missing, and if the server cannot tell.
         """
         return self.details.get("state") == DAMAGED
 
 
 class ChecksumMismatch(MagnetarError):
-    happened = "The batch was damaged on its way."
+    happened = "The batch was damaged on its way to the server."
     advice = "No effect; send it again."
     code = pb.CHECKSUM_MISMATCH
     grpc_status = "DATA_LOSS"
@@ -280,8 +278,8 @@ class QuotaExceeded(MagnetarError):
 
 
 class DiskFull(MagnetarError):
-    happened = "The server's disk is below its reserve."
-    advice = "No effect; free space, or add some."
+    happened = "The server's disk has less free space than its reserve."
+    advice = "No effect; free disk space, or add some."
     code = pb.DISK_FULL
     grpc_status = "RESOURCE_EXHAUSTED"
     kind = ErrorKind.LIMIT
@@ -289,30 +287,30 @@ class DiskFull(MagnetarError):
 
 class MessageTooLarge(MagnetarError):
     happened = "The batch exceeds the server's limit."
-    advice = "No effect; split it: a transaction keeps it whole."
+    advice = "No effect; split the batch: a transaction keeps the parts together."
     code = pb.MESSAGE_TOO_LARGE
     grpc_status = "RESOURCE_EXHAUSTED"
     kind = ErrorKind.FIX
 
 
 class AuthenticationFailed(MagnetarError):
-    happened = "The server does not know who this is, or TLS does not come about."
-    advice = "No effect; correct the certificate, the token or the authority that it names."
+    happened = "Authentication failed, or the TLS handshake failed."
+    advice = "No effect; correct the certificate, the token, or the trusted authority."
     code = pb.AUTHENTICATION_FAILED
     grpc_status = "UNAUTHENTICATED"
     kind = ErrorKind.FIX
 
 
 class AuthorizationFailed(MagnetarError):
-    happened = "Not permitted."
-    advice = "No effect; ask an administrator."
+    happened = "The client lacks the right to do this."
+    advice = "No effect; ask an administrator for the right."
     code = pb.AUTHORIZATION_FAILED
     grpc_status = "PERMISSION_DENIED"
     kind = ErrorKind.FIX
 
 
 class TransactionalIdAuthorizationFailed(AuthorizationFailed):
-    happened = "Two-phase commit is not allowed here."
+    happened = "Two-phase commit is not allowed for this producer."
     advice = "No effect; an administrator may allow it."
     code = pb.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     grpc_status = "PERMISSION_DENIED"
@@ -320,25 +318,26 @@ class TransactionalIdAuthorizationFailed(AuthorizationFailed):
 
 
 class TransactionalIdNotFound(MagnetarError):
-    happened = "No such transactional id: never used, or idle for too long."
-    advice = "No effect; initialise it."
+    happened = "The transactional id is unknown: it was never used, or was idle for too long."
+    advice = "No effect; initialise the producer."
     code = pb.TRANSACTIONAL_ID_NOT_FOUND
     grpc_status = "NOT_FOUND"
     kind = ErrorKind.FIX
 
 
 class GroupNotFound(MagnetarError):
-    happened = "No group of this name."
-    advice = "No effect; join it, or correct the name."
+    happened = "There is no group with this name."
+    advice = "No effect; join the group, or correct the name."
     code = pb.GROUP_NOT_FOUND
     grpc_status = "NOT_FOUND"
     kind = ErrorKind.FIX
 
 
 class IllegalGeneration(MagnetarError):
-    happened = "The member does not own the partition, or got it again since."
+    happened = "The member does not own the partition, or lost it and got it back."
     advice = (
-        "No effect; drop what was received there, abort, and go on with what the member owns now."
+        "No effect; drop what was received from it, abort, and continue with the partitions that "
+        "the member owns now."
     )
     code = pb.ILLEGAL_GENERATION
     grpc_status = "FAILED_PRECONDITION"
@@ -346,7 +345,7 @@ class IllegalGeneration(MagnetarError):
 
 
 class UnknownMember(MagnetarError):
-    happened = "The group has no such member: never joined, left, or expelled."
+    happened = "The group does not have this member: it never joined, left, or was expelled."
     advice = "No effect; join again."
     code = pb.UNKNOWN_MEMBER
     grpc_status = "FAILED_PRECONDITION"
@@ -355,15 +354,15 @@ class UnknownMember(MagnetarError):
 
 class FencedInstance(MagnetarError):
     happened = "A newer member has this instance id."
-    advice = "No effect; this one must stop."
+    advice = "No effect; this member must stop."
     code = pb.FENCED_INSTANCE
     grpc_status = "FAILED_PRECONDITION"
     kind = ErrorKind.FENCED
 
 
 class InvalidArgument(MagnetarError):
-    happened = "The request makes no sense as it stands."
-    advice = "No effect; correct it."
+    happened = "The request is not valid."
+    advice = "No effect; correct the request."
     code = pb.INVALID_ARGUMENT
     grpc_status = "INVALID_ARGUMENT"
     kind = ErrorKind.FIX
@@ -371,7 +370,7 @@ class InvalidArgument(MagnetarError):
 
 class ClusterMismatch(MagnetarError):
     happened = "The two sides disagree about the cluster's members."
-    advice = "No effect; give both the same file."
+    advice = "No effect; give both the same cluster file."
     code = pb.CLUSTER_MISMATCH
     grpc_status = "FAILED_PRECONDITION"
     kind = ErrorKind.FIX
@@ -387,15 +386,15 @@ class UnsupportedVersion(MagnetarError):
 
 class Unimplemented(MagnetarError):
     happened = "The server does not have this command."
-    advice = "No effect; upgrade the server, or ask one of the other kind."
+    advice = "No effect; upgrade the server, or ask a server of the other kind."
     code = pb.UNIMPLEMENTED
     grpc_status = "UNIMPLEMENTED"
     kind = ErrorKind.FIX
 
 
 class InternalError(MagnetarError):
-    happened = "A bug in the server."
-    advice = "Unknown effect; its log says more."
+    happened = "The server has a bug."
+    advice = "The effect is unknown; the server's log says more."
     code = pb.INTERNAL
     grpc_status = "INTERNAL"
     kind = ErrorKind.BUG

@@ -96,7 +96,7 @@ class Router:
 
 
 def _partitions_of_keys(keys: pa.Array, count: int) -> np.ndarray:
-    """As magnetar.messaging.batching.partition_of_key; each different key is looked at once."""
+    """Apply magnetar.messaging.batching.partition_of_key; each different key is looked at once."""
     encoded = keys.dictionary_encode()
     checksum = google_crc32c.value
     of_each = np.fromiter(
@@ -145,7 +145,7 @@ class Rows:
     def batches(
         self, topic: str, partition_count: int
     ) -> Iterator[tuple[int | None, ColumnBatch | LargeMessage]]:
-        """Yield what to send: a partition and a batch, in order for each partition.
+        """Yield batches to send, each with its partition, in order for each partition.
 
         The partition is None when the producer may choose it. The CRC-32C of a message's key
         determines its partition, as with every client.
@@ -173,7 +173,7 @@ class Rows:
                 yield partition, one
 
     def _partitions(self, topic: str, count: int) -> np.ndarray | None:
-        """Of each row; None when all go wherever the producer likes."""
+        """Return the partition of each row; None when the producer may choose all of them."""
         given = self.partitions
         if count == 1 and given is None:
             return None
@@ -313,10 +313,10 @@ def times_ms(batch: pa.RecordBatch) -> pa.Array | None:
 
 
 def _properties(headers: pa.Array) -> pa.Array:
-    """As JSON: the one column that takes a loop, where there are headers.
+    """Return headers as JSON: this column alone takes a loop, where there are headers.
 
     Raises:
-        SinkError: a header has no name or value, comes twice, or is no text.
+        SinkError: a header has no name or value, comes twice, or is not a text.
     """
     texts = []
     for row in headers.to_pylist():
@@ -339,7 +339,7 @@ def _properties(headers: pa.Array) -> pa.Array:
                 named[one["key"]] = one["value"].decode()
             except UnicodeDecodeError as error:
                 raise SinkError(
-                    f"the header {one['key']!r} is no UTF-8: a message's properties are texts"
+                    f"the header {one['key']!r} is not UTF-8: a message's properties are texts"
                 ) from error
         texts.append(encoded_properties(named))
     return pa.array(texts, type=pa.binary())

@@ -142,7 +142,7 @@ class RecordBatches:
 
 
 def _wanted(array: pa.Array, columns: MessageColumns) -> pa.Array:
-    """Of a whole batch's column, what is wanted of the batch."""
+    """Return the range's rows of a whole batch's column."""
     count = len(columns)
     return array if len(array) == count else array.slice(columns.start, count)
 
@@ -194,7 +194,7 @@ class _Body:
         stored = self._take(_OFFSET_BYTES * (self.count + 1))
         offsets = np.frombuffer(stored, dtype="<i4")
         if offsets.ctypes.data % _OFFSET_BYTES:
-            offsets = offsets.copy()  # Arrow wants numbers where processors like them.
+            offsets = offsets.copy()  # Arrow aligns numbers for processors.
         lengths = np.diff(offsets)
         if offsets[0] != 0 or lengths.min() < 0:
             raise ValueError("offsets out of range")
@@ -220,5 +220,5 @@ def _properties_of(texts: pa.Array) -> list[dict[str, str]]:
     return parsed
 
 
-# One column of a batch's messages that are wanted.
+# One column of the batch's messages that are in the range.
 _Maker = Callable[[MessageColumns, _Body], pa.Array]

@@ -17,7 +17,7 @@ from magnetar_spark.options.source import TopicChoice
 
 @dataclass(frozen=True)
 class Extent:
-    """Where the partitions of a query begin and end at a moment.
+    """Beginnings and ends of a query's partitions at one moment.
 
     Attributes:
         missing: topics that the query names and that do not exist, with the broker's message.
@@ -100,7 +100,7 @@ class Catalog:
             if offset > extent.end[topic][partition]:
                 raise OptionError(
                     f"{option.option}: {topic} partition {partition} ends at"
-                    f" {extent.end[topic][partition]}, and {offset} lies behind it"
+                    f" {extent.end[topic][partition]}, and {offset} is beyond it"
                 )
             places.setdefault(topic, {})[partition] = offset
         return places

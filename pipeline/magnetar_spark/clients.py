@@ -97,8 +97,8 @@ def close_all() -> None:
 def exit_on_sigterm() -> None:
     """Exit in order on SIGTERM, so that Spark's stop() is called.
 
-    Spark ends the process of a stream reader by SIGTERM. If somebody else sent the signal, the
-    error of the query says so.
+    Spark ends the process of a stream reader by SIGTERM. The error of the query says so, in case
+    another program sent the signal.
     """
     if threading.current_thread() is threading.main_thread() and (
         signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
@@ -108,6 +108,7 @@ def exit_on_sigterm() -> None:
 
 def _exit(number: int, frame: FrameType | None) -> None:
     sys.exit(
-        "the process of the query's source was told to end (SIGTERM), by Spark or by somebody else."
+        "the process of the query's source was told to end (SIGTERM), by Spark or by another "
+        "program."
         " Nothing is lost: start the query again on its checkpoint"
     )

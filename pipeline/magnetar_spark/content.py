@@ -136,7 +136,7 @@ def _polynomials(
 
 @cache
 def _powers() -> tuple[Hashes, Hashes]:
-    """Of the point and of its inverse, modulo 2^64."""
+    """Return powers of the point and of its inverse, modulo 2^64."""
     both = []
     for base in (_POINT, pow(_POINT, -1, 1 << 64)):
         powers = np.full(_CHUNK_BYTES + _LONG_BYTES, base, dtype=np.uint64)

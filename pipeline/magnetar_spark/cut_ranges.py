@@ -27,14 +27,14 @@ _Chosen = Sequence[tuple[str, tuple[int, ...]]]
 def ranges_at(
     client: blocking.Client, catalog: Catalog, token: str, since: str | None
 ) -> list[Range]:
-    """Return what a cut has of each partition of a query.
+    """Return the range of each partition of a query in a cut.
 
     Args:
         token: that of the cut; NOW: take one of all topics of the query.
         since: the token of an earlier cut: leave out what it has.
     Raises:
-        OptionError: a token is none; a cut does not have a topic or partition of the query, or is
-            of another cluster or of a topic that was deleted; or the cuts do not fit.
+        OptionError: a token is not valid; a cut does not have a topic or partition of the query, or
+            is of another cluster or of a topic that was deleted; or the cuts do not fit.
         CutUnfinished: commits do not finish in time, so that no cut can be taken.
         MagnetarError: as blocking.Client.cut.
     """
@@ -68,7 +68,7 @@ def _taken_now(client: blocking.Client, catalog: Catalog) -> tuple[_Chosen, Cut 
         try:
             return chosen, client.cut([topic for topic, _ in chosen])
         except TopicNotFound as error:
-            # One that matches a pattern was deleted just now.
+            # A topic that matches a pattern was deleted just now.
             if not all(catalog.matches(topic) for topic, _ in chosen):
                 raise OptionError(f"cannot read at a cut: {error}") from error
     raise OptionError("topics that match subscribePattern are deleted all the time")

@@ -24,7 +24,7 @@ class OffsetsLost(RuntimeError):
     """Offsets to be read no longer exist. Nothing was skipped."""
 
 
-# With what a broker says that what lies there cannot be read, now or later.
+# Errors of a broker for messages that cannot be read, now or later.
 UNREADABLE = (DataLoss, Gone, OutOfRange, TopicNotFound)
 
 

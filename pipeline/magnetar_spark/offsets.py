@@ -58,7 +58,7 @@ def each(places: Mapping[str, Mapping[int, int]]) -> Iterator[tuple[str, int, in
 
 @dataclass(frozen=True)
 class StreamOffset:
-    """How far a query has come.
+    """Progress of a query.
 
     Attributes:
         places: for each partition the first offset that was not read.
@@ -79,7 +79,7 @@ class StreamOffset:
 
     @classmethod
     def from_json(cls, parsed: Mapping[str, Any]) -> StreamOffset:
-        """Read what to_json has written.
+        """Read a text of to_json().
 
         Raises:
             ValueError: the JSON is something else.

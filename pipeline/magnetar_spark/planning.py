@@ -31,7 +31,7 @@ class Range:
 
     @property
     def count(self) -> int:
-        """How many offsets the range has."""
+        """Number of offsets in the range."""
         return self.end - self.start
 
 

@@ -54,7 +54,7 @@ def source_schema(*, include_headers: bool, columns: Sequence[str] = ()) -> Stru
 
     Args:
         include_headers: whether there is a column of headers.
-        columns: the names of the wanted columns; all if empty.
+        columns: the names of the columns to read; all if empty.
     Raises:
         OptionError: a column does not exist, or comes twice.
     """

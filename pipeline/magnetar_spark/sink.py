@@ -58,7 +58,7 @@ GATHER_BYTES = 4 << 20
 
 @dataclass(frozen=True)
 class TaskMessage(WriterCommitMessage):
-    """What an attempt at a task has done, in plain values.
+    """Result of an attempt at a task, in plain values.
 
     Attributes:
         txn_id: the transaction; None: the work was committed before, and nothing was written.
@@ -149,7 +149,7 @@ class _Counted:
 
 
 class _Producers:
-    """One of each topic that a task writes to, in its transaction."""
+    """Producers of a task's transaction, by topic."""
 
     def __init__(
         self, client: blocking.Client, options: SinkOptions, txn: blocking.Transaction
@@ -193,7 +193,7 @@ class _Producers:
 
 
 def commit_tasks(options: SinkOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
-    """Commit what the accepted attempts have written.
+    """Commit the messages that the accepted attempts have written.
 
     If the work is committed already, with the same rows, nothing happens.
 
@@ -239,7 +239,7 @@ def commit_tasks(options: SinkOptions, messages: Sequence[WriterCommitMessage | 
 
 
 def abort_tasks(options: SinkOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
-    """Abort what was written, unless the outcome is decided: the coordinator refuses then.
+    """Abort the write, unless its outcome is decided: the coordinator refuses then.
 
     Spark calls this also after a commit that raised, whose outcome may be either.
     """
@@ -317,7 +317,7 @@ class BatchWriter(DataSourceArrowWriter):
         abort_tasks(self._options, messages)
 
     def _forget(self) -> None:
-        """A name that nobody will ask for again."""
+        """Delete the name of this write's sequence, which is used only once."""
         if self._is_named:
             return
         try:

@@ -1,7 +1,7 @@
 """The source: the readers that Spark uses, for streaming queries and batches.
 
 Spark makes a reader on the driver and sends it to executors for read(). So a reader holds options
-only. What it learns while planning stays on the driver.
+only. Its plans stay on the driver.
 """
 
 from __future__ import annotations
@@ -93,8 +93,8 @@ def report_loss(options: SourceOptions, what: str, error: Exception | None = Non
     """
     if options.cut is not None:
         raise OffsetsLost(
-            f"{what}. The cut is not all there any more: aged out, or in a topic that was deleted"
-            " or restored. Take another cut"
+            f"{what}. The cut can no longer be read: its messages expired, or the topic was "
+            "deleted or restored. Take a new cut"
         ) from error
     if options.fail_on_data_loss:
         raise OffsetsLost(
@@ -143,7 +143,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The source of a streaming query.
 
     Spark stores where a batch ends before it runs the batch, but it does not store where the first
-    batch begins: after a crash it asks again. So the first offset says nothing, and the end of the
+    batch begins: after a crash it asks again. So the first offset is empty, and the end of the
     first batch says where the query began. "latest" is fixed as soon as Spark's log has an entry.
     """
 
@@ -250,7 +250,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._catalog().extent()
 
     def _continued(self, before: StreamOffset, extent: Extent) -> tuple[Places, Places]:
-        """Where to go on, and how far, in the partitions that there are now.
+        """Return where to go on, and how far, in the present partitions.
 
         Raises:
             OffsetsLost: partitions or offsets have gone, and failOnDataLoss is on.

@@ -1,7 +1,7 @@
 """Commands of an online backup; broker and coordinator answer them in the same way.
 
-Their answers do not wait for the group commit, which the backup holds: they say nothing of what is
-not durable yet.
+Their answers do not wait for the group commit, which the backup holds: they do not depend on rows
+that are not durable yet.
 """
 
 from __future__ import annotations

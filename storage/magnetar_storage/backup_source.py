@@ -2,9 +2,9 @@
 
 While the store is held, no group is written, so nothing that the server would do next is durable,
 and nothing of it leaves the process (rule a). If every server of a cluster is held at one moment,
-their views together are a moment of the cluster, as if all had been killed at once. So whoever
-makes the backup holds all servers, and then releases them; a server that was not held until it was
-released says so.
+their views together are a moment of the cluster, as if all had been killed at once. So the client
+that makes the backup holds all servers, and then releases them; a server that was not held until it
+was released says so.
 Source: docs/design/0012-backup.md.
 """
 
@@ -21,7 +21,7 @@ from magnetar_storage.store import KEY_END, Snapshot, Store
 
 # Clients wait meanwhile.
 HOLD_MS_MAX: Final = 10_000
-# A view that nobody reads any more pins old rows.
+# A view that is no longer read pins old rows.
 IDLE_SECONDS_MAX: Final = 60.0
 READ_ROWS_MAX: Final = 16_384
 READ_BYTES_MAX: Final = 4 << 20
@@ -49,7 +49,7 @@ class BackupSource:
         self._idle_timer: asyncio.TimerHandle | None = None
 
     async def hold(self, token: int, hold_ms: int) -> None:
-        """Freeze a view, and write no more groups until release(), or until the time is up.
+        """Freeze a view, and stop writing groups until release(), or until the time is up.
 
         Raises:
             InvalidArgument: the token is missing, or the time is too long.
@@ -70,7 +70,7 @@ class BackupSource:
             self._is_held = True
             view = await self._store.snapshot()
             if self._token != token:
-                # Whoever ended it has let go.
+                # The call that ended it has released the view.
                 await view.close()
                 raise Gone(_ENDED)
         except BaseException:
@@ -140,7 +140,7 @@ class BackupSource:
         self._idle_timer = loop.call_later(IDLE_SECONDS_MAX, self._forget)
 
     def _forget(self) -> None:
-        """Drop a view that nobody reads; the store releases what it pinned."""
+        """Drop a view that is not read; the store releases the rows that it pinned."""
         self._view = None
         self._token = 0
 
@@ -165,7 +165,7 @@ def unpack_rows(packed: bytes) -> Iterator[tuple[bytes, bytes]]:
     """Yield each row that pack_rows packed.
 
     Raises:
-        ValueError: these are no packed rows.
+        ValueError: these are not packed rows.
     """
     at = 0
     while at < len(packed):

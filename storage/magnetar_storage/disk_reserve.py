@@ -41,7 +41,7 @@ class DiskReserve:
         return self.free_bytes
 
     def check(self) -> None:
-        """Refuse what takes room while the reserve is in use. Call it before anything is applied.
+        """Refuse commands that take room while the reserve is in use. Call it before any change.
 
         Raises:
             DiskFull: the free space is below the floor.

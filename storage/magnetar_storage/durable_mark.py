@@ -2,7 +2,8 @@
 
 A log that has lost its end looks like a log that never was longer. So the owner of a store in an
 object store writes a mark elsewhere: an object beside the store, or a row of etcd. A mark names
-only what was durable, and it may lag behind. Whoever opens or checks the store compares both.
+only what was durable, and it may lag behind. A program that opens or checks the store compares
+both.
 Source: docs/design/0021-durable-marks.md.
 """
 
@@ -33,7 +34,7 @@ class MarkPlace(Protocol):
     """A place outside of a store that keeps its mark.
 
     Attributes:
-        is_required: whether a store without its mark is refused. A new etcd knows no marks.
+        is_required: whether a store without its mark is refused. A new etcd has no marks.
     """
 
     is_required: bool
@@ -70,7 +71,7 @@ def read_mark(content: bytes) -> DurableMark:
     """Read the content of a mark's object or row.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not a mark.
     """
     try:
         found = json.loads(content)

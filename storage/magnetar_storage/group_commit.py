@@ -5,8 +5,8 @@ parked here until the group is durable. A task seals the open group, writes it a
 next group fills. Groups are numbered from 1; the number of a group is the *position* of its
 content. Nothing of a group leaves the process before the group is durable.
 
-Rows for which nobody waits yet are *unhurried*: alone they begin no group, but join the next one.
-A sync, or a put to an object store, is then left for rows for which somebody waits.
+Rows for which no caller waits yet are *unhurried*: alone they begin no group, but join the next
+one. A sync, or a put to an object store, is then left for rows for which a caller waits.
 
 Time comes from the event loop only, and there is no thread here: under a loop with virtual time a
 run is repeated exactly.
@@ -29,7 +29,7 @@ Observe = Callable[[int, int, float], None]
 # How long unhurried rows wait for a group. With an object store at the other end of a region, a
 # client's next command that needs a group comes within a few puts of 50 ms each.
 UNHURRIED_SECONDS: Final = 0.2
-# While a group is synced, the store hears of the open one each time that it has grown by so much.
+# While a group is synced, the store is told of the open one each time that it has grown by so much.
 AHEAD_BYTES_MIN: Final = 64 << 10
 
 
@@ -63,7 +63,7 @@ class GroupCommit:
         # When the write of the present group began, on the event loop's clock.
         self._group_began: float | None = None
         self._unhurried_timer: asyncio.TimerHandle | None = None
-        # How large the open group has to be before the store hears of it next.
+        # Size of the open group, in bytes, at which the store is told of it next.
         self._ahead_bytes = AHEAD_BYTES_MIN
         self._sealed_position = 0
         # Everything up to here may leave, unless it waits for a sync of its own.
@@ -205,7 +205,7 @@ class GroupCommit:
         self._writing.release()
 
     async def close(self) -> None:
-        """Make all appended rows durable, also rows that callbacks append; then accept no more.
+        """Make all appended rows durable, also those that callbacks append; then refuse rows.
 
         The store stays open.
 
@@ -222,7 +222,7 @@ class GroupCommit:
             raise StoreFailed("never started: appended rows are not durable")
 
     def abandon(self) -> None:
-        """Write no more groups, and drop everything parked: somebody else may have the store."""
+        """Stop writing groups, and drop everything parked: another process may have the store."""
         if self._task is not None:
             self._task.cancel()
         self._fail(StoreFailed("the store was abandoned"))

@@ -1,10 +1,10 @@
 """Group commit that lets plain messages leave before they are synced.
 
-A group is written: from then on it outlives the process, since the operating system has it. What
-was parked with when_written() leaves. What was parked with when_durable() leaves after a sync,
-which begins as soon as somebody waits for it, and one sync serves all groups that were written
-until it began. Meanwhile the next groups are written. What nobody waits for is synced after
-`sync_interval_ms`.
+A group is written: from then on it outlives the process, since the operating system has it. Answers
+that were parked with when_written() leave. Answers that were parked with when_durable() leave after
+a sync, which begins as soon as a caller waits for it, and one sync serves all groups that were
+written until it began. Meanwhile the next groups are written. Groups for which no caller waits are
+synced after `sync_interval_ms`.
 Source: docs/design/0014-durability.md.
 """
 
@@ -24,7 +24,7 @@ class LateSyncCommit(GroupCommit):
     Args:
         on_failure: as for GroupCommit.
         observe: called for each group when it is written, not when it is synced.
-        sync_interval_ms: how long a group waits for a sync if nobody waits for it.
+        sync_interval_ms: how long a group waits for a sync if no caller waits for it.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class LateSyncCommit(GroupCommit):
         self._durable_position = 0
         # In the order of the calls, with their positions.
         self._unsynced_callbacks: list[tuple[int, Callable[[], None]]] = []
-        # Positions for which somebody waits who is in a hurry.
+        # Positions for which a caller waits that is in a hurry.
         self._awaited: set[int] = set()
         self._synced = ReadyCallbacks()
         self._sync_wanted = asyncio.Event()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class ReadyCallbacks:
-    """Runs callbacks. One that becomes ready while others run is run after them."""
+    """Runs callbacks. A callback that becomes ready while others run is run after them."""
 
     def __init__(self) -> None:
         self._running: list[Callable[[], None]] | None = None

@@ -1,4 +1,4 @@
-"""protocol.md, TxnIDs that nobody issued, and What nobody else would end; rule f."""
+"""protocol.md, Invented TxnIDs, and Orphaned participants; rule f."""
 
 from __future__ import annotations
 

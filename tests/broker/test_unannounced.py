@@ -1,4 +1,4 @@
-"""protocol.md, TxnIDs that nobody issued: commands that overtake the announcement; rule f."""
+"""protocol.md, Invented TxnIDs: commands that overtake the announcement; rule f."""
 
 from __future__ import annotations
 

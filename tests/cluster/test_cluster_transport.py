@@ -119,7 +119,7 @@ def test_nobody_is_asked_for_what_nobody_has(name: str) -> None:
 def test_an_owner_that_is_no_member_cannot_be_reached() -> None:
     async def scenario(world: World) -> None:
         world.show(view(1, broker_3=("gone", 17)))
-        with pytest.raises(LinkClosed, match="nobody has broker-3"):
+        with pytest.raises(LinkClosed, match="broker-3"):
             await world.connect("broker-3")
 
     play(scenario)

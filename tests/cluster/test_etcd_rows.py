@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from dataclasses import replace
 
@@ -171,12 +172,12 @@ def test_rows_of_a_cluster_lie_between_its_prefix_and_its_end() -> None:
 
 @pytest.mark.parametrize("cluster", ["", "a/b", "/"])
 def test_an_id_of_a_cluster_is_one_part_of_a_key(cluster: str) -> None:
-    with pytest.raises(ValueError, match="no id of a cluster"):
+    with pytest.raises(ValueError, match=re.escape(repr(cluster))):
         Keys(cluster)
 
 
 def test_keys_of_what_nobody_reads_are_refused() -> None:
-    with pytest.raises(ValueError, match="no kind of server"):
+    with pytest.raises(ValueError, match="prophet"):
         KEYS.owner(ShardName("prophet", 0))
     with pytest.raises(ValueError, match="needs a name"):
         KEYS.member(MemberName("broker", ""))

@@ -1,4 +1,4 @@
-"""Hosts over one directory: docs/design/0009-owners.md, Who shall have what; Zombies."""
+"""Hosts over one directory: docs/design/0009-owners.md, Placement of shards; Zombies."""
 
 from __future__ import annotations
 

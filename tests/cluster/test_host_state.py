@@ -1,4 +1,4 @@
-"""Decisions of one member, one by one: docs/design/0009-owners.md, Who shall have what."""
+"""Decisions of one member, one by one: docs/design/0009-owners.md, Placement of shards."""
 
 from __future__ import annotations
 

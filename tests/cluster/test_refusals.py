@@ -1,4 +1,4 @@
-"""Members that cannot open shards: docs/design/0009-owners.md, Who shall have what."""
+"""Members that cannot open shards: docs/design/0009-owners.md, Placement of shards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/design/0009-owners.md, Who shall have what: the wish."""
+"""docs/design/0009-owners.md, Placement of shards: the wish."""
 
 from __future__ import annotations
 

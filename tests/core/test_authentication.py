@@ -189,7 +189,7 @@ TOKENS: dict[str, tuple[Callable[[Files], str | None], str]] = {
     ),
     "revoked": (lambda files: files.maker.token(aud=AUDIENCE, jti="seven"), "token is revoked"),
     "revoked name": (lambda files: files.maker.token("mallory", aud=AUDIENCE), "'mallory' is"),
-    "no token": (lambda files: "password", "is none: send a JWT"),
+    "no token": (lambda files: "password", "send a JWT"),
 }
 REVOKED = "token seven\nprincipal mallory\n"
 

@@ -128,7 +128,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 def test_variables_that_are_nearly_settings_are_pointed_out() -> None:
     environ = {"MAGNETAR_LIMT_MAX": "1", "MAGNETAR_BROKER": "x", "MAGNETAR_LIMIT": "1"}
     (complaint,) = unknown_variables([Settings], environ)
-    assert complaint == "MAGNETAR_LIMT_MAX is no setting (did you mean MAGNETAR_LIMIT_MAX?)"
+    assert complaint == "MAGNETAR_LIMT_MAX is not a setting (did you mean MAGNETAR_LIMIT_MAX?)"
 
 
 def test_what_has_its_defaults_is_read_without_pydantic() -> None:

@@ -62,14 +62,14 @@ def test_a_token_of_the_future_does_not_count_yet() -> None:
     [
         ({"exp": None}, "no claim 'exp'"),
         ({"sub": None}, "no claim 'sub'"),
-        ({"name": ""}, "names nobody"),
-        ({"name": "anonymous"}, "of those who show none"),
+        ({"name": ""}, "1 to 256 characters"),
+        ({"name": "anonymous"}, "reserved"),
         ({"name": "a\nb"}, "characters"),
-        ({"name": "a" * 257}, "names nobody"),
-        ({"exp": "soon"}, "damaged|no time"),
-        ({"exp": 1e300}, "no time"),
-        ({"exp": True}, "no time"),
-        ({"nbf": 1e300}, "no time"),
+        ({"name": "a" * 257}, "1 to 256 characters"),
+        ({"exp": "soon"}, "damaged|not a time"),
+        ({"exp": 1e300}, "not a time"),
+        ({"exp": True}, "not a time"),
+        ({"nbf": 1e300}, "not a time"),
     ],
 )
 def test_claims_that_make_no_sense_are_refused(claims: dict[str, Any], said: str) -> None:
@@ -168,13 +168,13 @@ def test_nothing_of_a_token_is_in_what_is_said() -> None:
     ("content", "said"),
     [
         (b"", "no public key"),
-        (b"{}", "no JWKS"),
+        (b"{}", "JWKS"),
         (b'{"keys": []}', "no public key"),
-        (b'{"keys": [7]}', "no JWKS"),
+        (b'{"keys": [7]}', "JWKS"),
         (b'{"keys": [{"kty": "oct", "k": "AAAA"}]}', "symmetric"),
         (b'{"keys": [{"kty": "EC"}]}', "cannot be read"),
         (b"[" * 100_000, "no public key"),
-        (b'{"keys": ' + b"[" * 100_000, "no JWKS"),
+        (b'{"keys": ' + b"[" * 100_000, "JWKS"),
         # Of a kind that nobody knows: the object identifier 1.3.101.122.
         (
             b"-----BEGIN PUBLIC KEY-----\nMCowBQYDK2V6AyEA"

@@ -33,5 +33,5 @@ def test_an_offset_may_be_the_end_and_not_lie_behind_it() -> None:
     assert _resolved({"0": 7, "1": 0}) == {0: 7, 1: 0}
     assert _resolved({"0": -2, "1": -1}) == {0: 3, 1: 0}
     for behind in ({"0": 8, "1": 0}, {"0": 7, "1": 1}):
-        with pytest.raises(OptionError, match="lies behind it"):
+        with pytest.raises(OptionError, match="startingOffsets: in partition"):
             _resolved(behind)

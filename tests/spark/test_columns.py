@@ -232,7 +232,7 @@ def test_event_times_come_first_and_may_be_before_1970() -> None:
         ({"value": pa.array([None], pa.binary())}, "'value' is null"),
         ({"value": [b"v"], "partition": pa.array([7], pa.int32())}, "has partitions 0 to 1"),
         ({"value": [b"v"], "partition": pa.array([-1], pa.int32())}, "has partitions 0 to 1"),
-        ({"value": [b"v"], "headers": [[{"key": "a", "value": b"\xff"}]]}, "no UTF-8"),
+        ({"value": [b"v"], "headers": [[{"key": "a", "value": b"\xff"}]]}, "not UTF-8"),
         ({"value": [b"v"], "headers": [[{"key": None, "value": b"x"}]]}, "without a key"),
         ({"value": [b"v"], "headers": [[{"key": "a", "value": b""}] * 2]}, "twice"),
         ({"value": [b"v"], "headers": [[{"key": "a", "value": None}]]}, "without a value"),

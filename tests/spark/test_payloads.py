@@ -381,7 +381,7 @@ def test_a_moment_has_microseconds_and_no_more(descriptors: Path) -> None:
         datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=UTC),
     ]
     assert "A message of your own with the same two fields" in found[1]["error"]
-    assert "which is no moment" in found[2]["error"]
+    assert " nanos" in found[2]["error"]
 
 
 def test_a_byte_order_mark_is_not_part_of_a_schema(tmp_path: Path) -> None:
@@ -404,7 +404,7 @@ def test_descriptors_that_cannot_be_used(tmp_path: Path, descriptors: Path) -> N
     with pytest.raises(OptionError, match="Two contains itself"):
         protobuf_payload(several, "Two")
     several.write_bytes(b"\xff")
-    with pytest.raises(OptionError, match="no whole set of descriptors"):
+    with pytest.raises(OptionError, match="--include_imports"):
         protobuf_payload(several, "Two")
 
 

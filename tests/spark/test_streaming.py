@@ -122,7 +122,7 @@ def _clock(world: World) -> int:
         ({"subscribe": "in", "startingOffsets": '{"in": {"0": 1}}'}, "Not named: in 1"),
         (
             {"subscribe": "in", "startingOffsets": '{"in": {"0": 99, "1": 0}}'},
-            "99 lies behind it",
+            "99 is beyond",
         ),
         ({"subscribe": "in", "minPartitions": "none"}, "whole number"),
         ({"subscribe": "in", "columns": "value,colour"}, "names 'colour'; there are: key, value"),

@@ -202,7 +202,7 @@ DAMAGES = {
     ),
     "a bit of the log": Damage(a_bit, "is damaged", has_more=True),
     "half an object of the log": Damage(half, "is damaged", has_more=True),
-    "the whole store": Damage(whole_store, "holds no store, but .* says that there was one", 0),
+    "the whole store": Damage(whole_store, "has no store, but .* says that there was one", 0),
     "the mark": Damage(mark_missing, "is missing, which says how far it was durable"),
     "the mark's content": Damage(mark_damaged, "says how far a store was durable, cannot be read"),
     "all manifests": Damage(manifests, "the manifest of .* is missing", is_final=True),
@@ -495,7 +495,7 @@ def test_a_restored_store_takes_the_place_of_one_that_is_gone(server: Local) -> 
 def test_nothing_is_accepted_where_nothing_is_missing(server: Local, tmp_path: Path) -> None:
     async def scenario() -> None:
         empty = Local(tmp_path / "empty")
-        with pytest.raises(InvalidConfig, match="holds no store"):
+        with pytest.raises(InvalidConfig, match="has no store"):
             await accepted_loss.lost_from(empty.url, empty.mark_place)
         assert await accepted_loss.lost_from(server.url, server.mark_place) is None
         of_newest(1)(server)

@@ -183,7 +183,7 @@ def test_what_cannot_be_done_says_so(servers: Servers, tmp_path: Path) -> None:
     magnetar_command("--broker", servers.address, "backup", backup)
     again = magnetar_command("--broker", servers.address, "backup", backup, status=1)
     assert "exists: a backup is made in a new directory" in again
-    assert "is no backup" in magnetar_command("restore", "--verify", tmp_path, status=1)
+    assert "is not a backup" in magnetar_command("restore", "--verify", tmp_path, status=1)
     assert "name --data-dir or --store" in magnetar_command("restore", backup, status=1)
     target = tmp_path / "target"
     (target / "broker").mkdir(parents=True)

@@ -401,9 +401,9 @@ def test_a_running_server_is_refused(servers: Servers, tmp_path: Path) -> None:
 
 
 def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
-    assert "holds no store" in checked(tmp_path, status=1)
-    assert "is no directory" in checked(tmp_path / "nothing", status=1)
-    assert "holds no store" in checked(f"file://{tmp_path}", status=1)
+    assert "has no store" in checked(tmp_path, status=1)
+    assert "is not a directory" in checked(tmp_path / "nothing", status=1)
+    assert "has no store" in checked(f"file://{tmp_path}", status=1)
 
 
 def test_stores_in_an_object_store_are_checked(tmp_path: Path, object_server: ObjectServer) -> None:

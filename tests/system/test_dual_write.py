@@ -223,7 +223,7 @@ def test_a_writer_that_never_comes_back_and_had_committed_is_completed(
     assert f"prepared state    {state}" in described
     complete = ("transactions", "complete", name, "--state")
     assert "empty state" in command.run(*complete, "", status=1)
-    assert "no prepared" in command.run(*complete, "1/2/three", status=1)
+    assert "1/2/three" in command.run(*complete, "1/2/three", status=1)
     assert state in command.run(*complete, f"1/77/0/{txn_id}", status=1)
     other = ("transactions", "complete", "writer-nobody", "--state", state)
     assert name in command.run(*other, status=1)

@@ -152,7 +152,7 @@ def test_a_shard_that_lost_the_end_of_its_log_is_not_opened_before_a_person_acce
     lose_newest_objects(object_server, store, 5)
     assert checked(store, environ, status=DAMAGED) == [("durable", True)]
     said = magnetar_command("storage", "accept-loss", place, environ=without_etcd, status=1)
-    assert "say where it is, with --etcd" in said
+    assert "with --etcd" in said
     members.start_again(a=BROKER, x=COORDINATOR)
     wait_until(lambda: "missing at its end: 5 " in members.log("a"))
     said = magnetar_command("storage", "accept-loss", place, environ=environ)

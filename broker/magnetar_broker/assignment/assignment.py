@@ -21,17 +21,17 @@ def assign(
     wanted: Mapping[str, frozenset[int]],
     owners: Mapping[PartitionName, str],
 ) -> dict[PartitionName, str]:
-    """Assign every partition that any member wants to a member.
+    """Assign every partition in which a member has interest to a member.
 
-    No single move would make the assignment more even: members that want the same topics differ by
-    a single partition at most. A member keeps its partitions, unless it has two more than another
-    member that wants them.
+    No single move would make the assignment more even: members with the same topics differ by a
+    single partition at most. A member keeps its partitions, unless it has two more than another
+    member with interest in them.
 
     Args:
-        wanted: ids of wanted topics, by member.
-        owners: the present owner of each partition, or whoever is preferred in its place.
+        wanted: ids of the topics that each member subscribes to. owners: the present owner of each
+            partition, or the member that is preferred in its place.
     Returns:
-        The member of each partition, without partitions that nobody wants.
+        The member of each partition, without partitions in which no member has interest.
     """
     loads: dict[str, list[PartitionName]] = {member_id: [] for member_id in sorted(wanted)}
     free = []
@@ -53,15 +53,15 @@ def assign(
 def preferred(
     partitions: Collection[PartitionName], wanted: Mapping[str, frozenset[int]]
 ) -> dict[PartitionName, str]:
-    """Return a member for each partition that any member wants, for brokers that share a topic.
+    """Return the preferred member of each partition, for brokers that share a topic.
 
     None of them knows all present owners, and all of them must assign alike. So the preferred
-    member depends on names alone: whoever has the highest hash with the partition (rendezvous). A
-    member that comes takes partitions from each of the others, and one that goes leaves its own to
-    them; all else stays.
+    member depends on names alone: it has the highest hash with the partition (rendezvous). A member
+    that comes takes partitions from each of the others, and one that goes leaves its own to them;
+    all other partitions stay.
 
     Args:
-        wanted: ids of wanted topics, by member.
+        wanted: ids of the topics that each member subscribes to.
     """
     members = {one: _hash(one) for one in sorted(wanted)}
     takers = {

@@ -66,7 +66,7 @@ class Change:
 
     Attributes:
         given: partitions with a new owner, or none.
-        to_notify: members that must hear of it.
+        to_notify: members that must be told.
         gone: members that are no longer there.
         reassigned: there is a new target, and so a new generation.
     """
@@ -104,7 +104,7 @@ class Group:
             assert owner.generation <= self.generation
         for partition, member_id in self.target.items():
             assert member_id in self.members
-            assert partition in self.owners, "somebody wants it, and nobody has it"
+            assert partition in self.owners, "a member has interest in it, and none has it"
         instances = [one.instance_id for one in self.members.values() if one.instance_id]
         assert len(instances) == len(dict.fromkeys(instances))
 
@@ -187,7 +187,7 @@ class Group:
         """Add a member, update it, or let it take the place of a member with its instance id.
 
         Args:
-            interest: includes the topics that the newcomer wants.
+            interest: includes the newcomer's topics.
         Raises:
             InvalidArgument: it joined before under another instance id.
         """
@@ -245,7 +245,7 @@ class Group:
         """Remove a member that leaves.
 
         Args:
-            interest: without the topics that only this member wanted.
+            interest: without the topics of this member alone.
         Raises:
             UnknownMember: as member().
             FencedInstance: as member().
@@ -263,7 +263,7 @@ class Group:
         """Remove members that sent no heartbeat, or do not release partitions.
 
         Args:
-            interest: without the topics that only they wanted.
+            interest: without the topics of these members alone.
         """
         change = Change()
         for member in members:
@@ -272,7 +272,7 @@ class Group:
         return change
 
     def topics_changed(self, interest: Interest, now_ms: float) -> Change:
-        """Assign again if topics that the members want came or went."""
+        """Assign again if topics of the members came or went."""
         change = Change()
         if self._target_of(interest) != self.target:
             self._assign(interest, change, now_ms)
@@ -289,7 +289,7 @@ class Group:
         return self.topics_changed(interest, now_ms)
 
     def forgive(self, now_ms: float) -> None:
-        """Start all timeouts anew, because the broker could not hear members until now."""
+        """Start all timeouts anew, because the broker could not receive heartbeats until now."""
         for member in self.members.values():
             member.heard_ms = now_ms
             if member.asked_back_ms is not None:

@@ -1,4 +1,4 @@
-"""What is stored of a group and its members, and a group as its row has it. Pure."""
+"""Rows of a group and its members, and a group as its row has it. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from magnetar_core.wire import record_pb2 as records
 
 
 def row_of(group: Group) -> records.GroupRow:
-    """Return what is stored of a group. Its owners have rows of their own."""
+    """Return the row of a group. Its owners have rows of their own."""
     return records.GroupRow(
         generation=group.generation,
         allow_two_phase_commit=group.allow_two_phase_commit,

@@ -1,4 +1,4 @@
-"""Target of a group whose topics lie on several brokers: what one of them assigns. Pure.
+"""Target of a group whose topics lie on several brokers: the part that one broker assigns. Pure.
 
 Source: docs/design/0008-cluster.md, Groups without a group coordinator.
 """
@@ -13,11 +13,11 @@ from magnetar_core.ids import PartitionName
 
 
 class Interest(NamedTuple):
-    """Topics and partitions that the members of a group want, among existing ones.
+    """Topics and partitions to which the members of a group subscribe, among existing ones.
 
     Attributes:
         partitions: the partitions of all these topics.
-        wanted: ids of wanted topics, by member.
+        wanted: ids of the topics of each member.
         hosted: those of the partitions that this broker assigns; None: all of them.
     """
 

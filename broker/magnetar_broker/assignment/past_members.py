@@ -33,7 +33,7 @@ class PastMembers:
             del self._members[next(iter(self._members))]
 
     def find(self, member_id: str) -> PastMember | None:
-        """Return what is known of a member that is gone."""
+        """Return the record of a member that is gone."""
         return self._members.get(member_id)
 
     def back(self, member_id: str) -> PastMember | None:

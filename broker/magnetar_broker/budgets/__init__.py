@@ -1,1 +1,1 @@
-"""How much memory transactions, tails and waiting commands may take."""
+"""Budgets: the memory that transactions, tails and waiting commands may take."""

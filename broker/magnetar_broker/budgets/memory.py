@@ -1,8 +1,8 @@
-"""What the brokers of a process may take of the machine's memory, and what gives way.
+"""Memory budget of the brokers of a process; the tails of logs give way.
 
-The store gets fixed shares for memtables and blocks. The tails of all partitions get what all else
-in the process leaves: they make reading faster, and nothing is lost without them. When
-transactions, partitions and clients need more, tails keep less.
+The store gets fixed shares for memtables and blocks. The tails of all partitions get the memory
+that everything else in the process leaves: they make reading faster, and nothing is lost without
+them. When transactions, partitions and clients need more, tails keep less.
 Source: docs/design/0016-memory.md.
 """
 
@@ -54,7 +54,7 @@ class StoreShares(NamedTuple):
 
 
 def store_shares(memory_bytes: int) -> StoreShares:
-    """Return what the store gets of the memory of a process."""
+    """Return the store's share of the memory of a process."""
     return StoreShares(
         memtables_bytes=min(MEMTABLES_BYTES_MAX, (memory_bytes - BASE_BYTES) // 4),
         block_cache_bytes=memory_bytes // 16,
@@ -88,10 +88,9 @@ class Memory:
     """The memory of a process, which all of its brokers share.
 
     Args:
-        memory_bytes: what the process may have.
-        tails_bytes_max: what tails may hold at most, whatever is free.
-        resident_bytes: measures what the process has; None: nobody looks, and tails may hold the
-            most.
+        memory_bytes: the memory that the process may have. tails_bytes_max: the most that tails may
+            hold, even if more is free. resident_bytes: measures the memory of the process; None: it
+            is not measured, and tails may hold the most.
         give_back: begins to return freed memory to the operating system; False: it has just done
             that, and rests.
     """

@@ -109,8 +109,8 @@ class OpenBytes:
         """
         if account.byte_count + byte_count > self._session_max:
             raise QuotaExceeded(
-                f"this connection's open transactions, with what earlier ones from there left open,"
-                f" hold {account.byte_count} bytes: end some, or raise"
+                f"open transactions from this client's machine hold {account.byte_count} bytes: "
+                "end some, or raise"
                 " session_open_txn_bytes_max",
                 session_open_txn_bytes_max=self._session_max,
             )

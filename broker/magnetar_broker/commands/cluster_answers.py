@@ -1,4 +1,4 @@
-"""What a broker says of the cluster: in handshakes, and to whoever asks for the members."""
+"""Answers of a broker about the cluster: in handshakes, and to clients that ask for members."""
 
 from __future__ import annotations
 

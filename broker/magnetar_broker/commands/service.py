@@ -114,7 +114,7 @@ class BrokerServer:
         repeats = Repeats()
         for name in TAKING_EFFECT_ONCE:
             self._handlers[name] = repeats.once(self._handlers[name])
-        # The log is wanted most while something is wrong.
+        # The log is needed most while something is wrong.
         self._guarded = {**guarded(guard, self._handlers), **LOG_LEVEL_HANDLERS}
 
     @property

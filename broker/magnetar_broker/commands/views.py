@@ -75,8 +75,8 @@ def describe_topic(topic: Topic, broker_name: str) -> topic_wire.CommandDescribe
 def describe_producers(partition: Partition) -> wire.CommandDescribeProducersResponse:
     """Describe writers here, transactional and plain, and consumers with pending acks.
 
-    Whoever looks for hanging transactions needs those with a TxnID, so they come first: an answer
-    that is cut lacks plain producers before it lacks them.
+    A search for hanging transactions needs those with a TxnID, so they come first: an answer that
+    is cut lacks plain producers before it lacks them.
     """
     response = wire.CommandDescribeProducersResponse()
     for described in chain(_open_writers(partition), _plain_producers(partition)):
@@ -201,7 +201,7 @@ class Peeked:
 
     @property
     def is_full(self) -> bool:
-        """Whether no more messages fit."""
+        """Whether another message would not fit."""
         return len(self.messages) >= self._messages_max or self._byte_count >= PEEK_BYTES_MAX
 
     def add(self, message: wire.Message) -> None:
@@ -219,11 +219,11 @@ class Peeked:
 
 
 class Found(NamedTuple):
-    """What a read has found.
+    """Result of a read.
 
     Attributes:
         ledger_id: of the partition.
-        batches: each with the ranges of offsets that do not belong to what was asked for.
+        batches: each with the ranges of its offsets that are outside of the request.
         next_offset: where to read on.
         end_offset: of the durable log.
     """

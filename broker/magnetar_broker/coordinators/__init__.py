@@ -1,1 +1,1 @@
-"""What coordinators ask of a broker: ends of transactions, watermarks, incarnations, orphans."""
+"""Commands of coordinators at a broker: ends of transactions, watermarks, incarnations, orphans."""

@@ -22,7 +22,7 @@ from magnetar_core.errors import Gone, MagnetarError, SubscriptionNotFound, Topi
 from magnetar_core.ids import PartitionName, SubscriptionName
 from magnetar_core.server.commands import CommandSession
 
-# Whoever is gone waits for nothing, and nothing waits for it.
+# A participant that is gone does not wait for others, and others do not wait for it.
 _GONE = (Gone, TopicNotFound, SubscriptionNotFound)
 
 

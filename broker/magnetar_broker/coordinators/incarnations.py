@@ -5,7 +5,7 @@ TxnID is ever issued twice, also when its disk was lost. Incarnations are part o
 metadata, as topics are.
 
 A store shows with a random token which incarnations are its own. The coordinator repeats the token
-in its watermarks: so nobody else ends its transactions, and no incarnation counts that was not
+in its watermarks: so no other server ends its transactions, and no incarnation counts that was not
 taken here.
 Source: docs/design/0001-protocol.md, Who speaks for a coordinator.
 """
@@ -23,7 +23,7 @@ from magnetar_storage.store import end_of_prefix
 
 # How many earlier stores of a coordinator are remembered, to recognise their late copies.
 PAST_STORES_MAX = 16
-# So many incarnations lie between two losses: more than anybody takes.
+# So many incarnations lie between two losses: more than any coordinator takes.
 INCARNATION_BITS = 16
 
 

@@ -1,8 +1,8 @@
-"""Resolver of orphans: coordinators are asked about open transactions that nobody else would end.
+"""Resolver of orphans: it asks coordinators about open transactions that would never end.
 
-A participant that was never added hears of no end. Each answer to its coordinator's watermark asks
-about it, until the coordinator ends it here or knows it.
-Source: docs/design/0001-protocol.md, What nobody else would end; docs/protocol/rules.md, rule f.
+A participant that was never added is not told the end. Each answer to its coordinator's watermark
+asks about it, until the coordinator ends it here or knows it.
+Source: docs/design/0001-protocol.md, Orphaned participants; docs/protocol/rules.md, rule f.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from magnetar_core.wire import transaction_pb2 as txn_wire
 
 
 class OrphanResolver:
-    """Finds transactions that a broker holds open and that nobody else would end."""
+    """Finds transactions that a broker holds open and that would never end."""
 
     def __init__(self, environment: Environment) -> None:
         self._environment = environment

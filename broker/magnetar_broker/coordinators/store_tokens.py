@@ -1,6 +1,6 @@
 """Tokens of stores: a random text that a server makes with its store, and shows to other servers.
 
-Only the server and the brokers know it. So it tells a server from anybody who speaks in its name,
+Only the server and the brokers know it. So it tells a server from a client that speaks in its name,
 and its store from another one. Pure.
 """
 

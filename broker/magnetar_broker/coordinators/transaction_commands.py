@@ -160,14 +160,14 @@ class TransactionCommands:
         return end
 
     def _check_end(self, txn_id: TxnID, stamp: int, reply: Reply) -> None:
-        """Check what of an end stays for ever.
+        """Check the parts of an end that are stored for ever.
 
         Raises:
             TxnNotFound: no coordinator has issued the TxnID. A stored end would refuse its later
                 owner.
             LogUnavailable: its coordinator has not announced the TxnID yet.
-            InvalidArgument: the stamp was invented. Coordinators would refuse the commits of
-                everybody who has seen it.
+            InvalidArgument: the stamp was invented. Coordinators would refuse the commits of all
+                clients that have seen it.
         """
         self._environment.issued.check(txn_id)
         if stamp and not self._coordinators.is_of(txn_id.tcid, reply.session):

@@ -4,7 +4,7 @@ A coordinator announces a TxnID to brokers before it answers its client, but on 
 On a busy machine the client's first commands are often read earlier. Without a wait they are
 refused, and their client pauses before it sends them again. Nothing is written under a TxnID that
 is not announced: a command that waits has had no effect.
-Source: docs/design/0001-protocol.md, TxnIDs that nobody issued; docs/protocol/rules.md, rule f.
+Source: docs/design/0001-protocol.md, Invented TxnIDs; docs/protocol/rules.md, rule f.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Unannounced:
             try:
                 handler(command, reply)
             except TxnUnannounced as error:
-                # Nobody tells when the caller of a unary form is gone.
+                # The broker is not told when the caller of a unary form is gone.
                 if reply.session is None or not self._has_room(reply.session):
                     raise
                 self._park(error.txn_id, handler, detached(command), reply)
@@ -136,7 +136,7 @@ class Unannounced:
             self._environment.spawn(self._watch())
 
     async def _watch(self) -> None:
-        """Handle what has waited for too long, which is refused then."""
+        """Handle commands that have waited for too long, which are refused then."""
         loop = asyncio.get_running_loop()
         while self._waiting:
             txn_id, waiting = next(iter(self._waiting.items()))

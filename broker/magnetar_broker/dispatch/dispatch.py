@@ -1,7 +1,7 @@
 """Dispatcher: decides which consumer gets which message, and what is redelivered. Pure.
 
 There is a dispatcher per subscription and partition. It reads nothing and sends nothing: it is told
-what lies in the log, and says what to deliver to whom.
+what lies in the log, and says what to deliver to which consumer.
 
 Every offset at or above the cursor's floor that is PENDING is in exactly one of these: not read yet
 (at or above `read_offset`), held by a consumer, in `replay`, or for a moment in `withheld`.
@@ -81,12 +81,12 @@ class Assignment:
 
 
 class RedeliveryCounts:
-    """How often an application has had messages before, as far as the broker knows.
+    """Counts of how often an application has had messages before, as far as the broker knows.
 
     A nack and an abort say that the application had them. A consumer that leaves in order, or that
-    attaches again, has given back by nacks what counts: the rest may never have left its queue. Of
-    a consumer that vanished nobody knows, and it may have died of a message. So what it held counts
-    once it goes to another consumer.
+    attaches again, has given back by nacks what counts: the rest may never have left its queue. A
+    consumer that vanished may have died of a message. So the messages that it held count once they
+    go to another consumer.
     """
 
     def __init__(self) -> None:
@@ -125,7 +125,7 @@ class RedeliveryCounts:
             self._uncounted.update(returned)
 
     def go_out(self, first: int, wanted: int) -> None:
-        """Count what vanished consumers held, since it goes to another one.
+        """Count the messages that vanished consumers held, since they go to another one.
 
         Args:
             first, wanted: as of alike().
@@ -172,7 +172,7 @@ class RedeliveryCounts:
         return returned
 
     def alike(self, first: int, wanted: int) -> tuple[int, int]:
-        """Return the count of the lowest wanted offset, and the wanted offsets that share it.
+        """Return the count of the lowest of some offsets, and those of them that share it.
 
         Args:
             wanted: bits, not all zero; bit 0 is the offset `first`.
@@ -212,7 +212,7 @@ class Dispatcher:
         self._next_part: tuple[int, Consumer] | None = None
 
     def inherit(self, previous: Dispatcher) -> None:
-        """Take the place of another dispatcher, which has no consumers any more."""
+        """Take the place of another dispatcher, which no longer has consumers."""
         self.withheld = previous.withheld
         self.redeliveries = previous.redeliveries
 
@@ -271,7 +271,7 @@ class Dispatcher:
         self._choose_active()
 
     def acknowledged(self, ranges: Iterable[Range]) -> OffsetSet | None:
-        """Forget offsets that are DELETED: nobody holds them, and they have no counts.
+        """Forget offsets that are DELETED: no consumer holds them, and they have no counts.
 
         Returns:
             The offsets to pass to settle() once the ack is durable; None or empty: none.
@@ -285,7 +285,7 @@ class Dispatcher:
         """Note that the ack of these offsets is durable."""
 
     def pend(self, ranges: Iterable[Range], consumer_id: int = 0) -> None:
-        """Keep offsets in PENDING_ACK from everybody until their transaction ends.
+        """Keep offsets in PENDING_ACK from all consumers until their transaction ends.
 
         Args:
             consumer_id: the consumer that acknowledged them.
@@ -342,7 +342,7 @@ class Dispatcher:
             self.read_offset = last + 1
 
     def next_offset(self, end_offset: int) -> int | None:
-        """Return where to read next; None if nobody wants anything or nothing is there."""
+        """Return where to read next; None if no consumer has permits or the log ends there."""
         if self._next_part is not None:
             offset, consumer = self._next_part
             is_there = offset < end_offset and self._is_deliverable(offset)
@@ -445,7 +445,7 @@ class Dispatcher:
 
     @property
     def held_count(self) -> int:
-        """How many messages the consumers hold."""
+        """Number of messages that the consumers hold."""
         return sum(len(consumer.held) for consumer in self.consumers)
 
     def _is_deliverable(self, offset: int) -> bool:

@@ -1,4 +1,4 @@
-"""Topics that members of groups want, and the cursors of groups on partitions of this broker."""
+"""Topics of the members of groups, and the cursors of groups on partitions of this broker."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class GroupTopics:
         self._topics = topics
 
     def interest(self, group: str, members: Iterable[Member]) -> Interest:
-        """Return what members want; what this broker assigns has cursors of the group."""
+        """Return the interest of members; this broker assigns partitions with cursors here."""
         interest = self._wanted_by(members)
         hosted = self._hosted_of(interest)
         readable = tuple(
@@ -62,7 +62,7 @@ class GroupTopics:
         return [one for one in interest.partitions if self._topics.hosts(one)]
 
     def _wanted_by(self, members: Iterable[Member]) -> Interest:
-        """Return what members want, among existing topics, wherever their partitions lie."""
+        """Return the interest of members in existing topics, wherever their partitions are."""
         matching: dict[str, list[Topic]] = {"": []}
         topics: dict[int, Topic] = {}
         wanted: dict[str, frozenset[int]] = {}

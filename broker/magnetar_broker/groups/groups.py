@@ -40,7 +40,7 @@ from magnetar_storage.store import WriteBatch
 
 log = logging.getLogger(__name__)
 
-# A timer that is this late says that the broker itself stood still.
+# A timer that is this late shows that the broker itself was stopped.
 STALL_MS = 1_000
 # How often coordinators are asked again to abort what departed members left open.
 LEFT_BEHIND_PERIOD_MS = 1_000
@@ -122,7 +122,8 @@ class Groups:
         """Let a member join, or join again; the group is created if it does not exist.
 
         Args:
-            complaint: returns why the client may be a member no more; None: nobody asks.
+            complaint: returns why the client may no longer be a member; None: there is no access
+                control.
         Raises:
             InvalidArgument: a bad name; or the others joined with another allow_two_phase_commit.
             TopicNotFound: a named topic does not exist.
@@ -279,7 +280,9 @@ class Groups:
 
     def _new_group(self, name: str) -> Group:
         if not is_subscription_name(name):
-            raise InvalidArgument(f"{name!r} is no name of a group: 1 to 200 printable characters")
+            raise InvalidArgument(
+                f"{name!r} is not a name of a group: 1 to 200 printable characters"
+            )
         groups_max = self._environment.config.groups_max
         if len(self._groups) >= groups_max:
             raise QuotaExceeded(
@@ -385,7 +388,7 @@ class Groups:
         self._remove(group, members, now_ms)
 
     def _turn_out(self, name: str, member_id: str, error: MagnetarError) -> None:
-        """Expel a member that may be one no more; its next heartbeat, or join, is refused."""
+        """Expel a member that lost its rights; its next heartbeat, or join, is refused."""
         group = self._groups.get(name)
         member = group.members.get(member_id) if group is not None else None
         if group is None or member is None:

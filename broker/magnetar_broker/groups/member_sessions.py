@@ -14,7 +14,7 @@ class MemberSessions:
     """Conversations of members that spoke since the start.
 
     Args:
-        turn_out: removes a member, by group and member id, that may be one no more.
+        turn_out: removes a member that lost its rights, by group and member id.
     """
 
     def __init__(self, turn_out: Callable[[str, str, MagnetarError], None]) -> None:
@@ -34,7 +34,7 @@ class MemberSessions:
 
         Args:
             session: None for a unary call: others may have the member's conversation.
-            complaint: returns why it may be a member no more; None: nobody asks.
+            complaint: returns why it may no longer be a member; None: there is no access control.
         """
         if complaint is not None:
             self._complaints[group, member_id] = complaint
@@ -54,7 +54,7 @@ class MemberSessions:
         )
 
     def word(self, group: str, member_id: str) -> Callable[[], None] | None:
-        """Return what tells a member that something has changed for it; None: nobody hears it."""
+        """Return a function that tells a member of a change; None: it has no conversation."""
         session = self._sessions.get((group, member_id))
         if session is None:
             return None
@@ -62,7 +62,7 @@ class MemberSessions:
         return partial(session.push, change)
 
     def gone(self, group: str, member_id: str) -> None:
-        """Forget a member that is one no more."""
+        """Forget a member that has left."""
         key = (group, member_id)
         session = self._sessions.pop(key, None)
         self._complaints.pop(key, None)

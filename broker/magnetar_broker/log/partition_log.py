@@ -151,14 +151,14 @@ class PartitionLog:
         return offset, max(offset, end)
 
     def skip(self, ranges: Iterable[Range]) -> None:
-        """Give ranges up: nobody reads them any more."""
+        """Give ranges up: reads leave them out from now on."""
         whole = OffsetSet(self.skipped)
         for first, last in ranges:
             whole.add(first, last)
         self.skipped = list(whole.ranges())
 
     def jump(self, end_offset: int) -> None:
-        """Continue after offsets that were given out and lost: nobody may get them again."""
+        """Continue after offsets that were given out and lost: they must not be given out again."""
         if end_offset > self.end_offset:
             self.skip([(self.end_offset, end_offset - 1)])
             self.end_offset = self.durable_end = end_offset
@@ -175,7 +175,7 @@ class PartitionLog:
 
     @property
     def lowest_pin(self) -> int | None:
-        """Return the lowest offset from which a client reads; None: nobody reads."""
+        """Return the lowest offset from which a client reads; None: no client reads."""
         return min(self._pins.values(), default=None)
 
     def trim(self, first_offset: int, trimmed_bytes: int) -> None:

@@ -42,7 +42,7 @@ class StoredBatch:
         """Convert to the wire's message, a DeliveredBatch.
 
         Args:
-            excluded: offsets of messages that are not for whoever gets it.
+            excluded: offsets of messages that are not for the receiver.
         """
         delivered = broker_pb2.DeliveredBatch(
             entry_id=self.entry_id,

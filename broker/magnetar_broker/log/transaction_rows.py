@@ -2,8 +2,8 @@
 
 Transactions that began close to each other lie close to each other in the sidecar, so a scan over
 all of them costs about as much as a scan for one. In an object store, a scan for each would cost
-each of them a request, one after the other. What is not found this way is looked up one by one, by
-whoever needs it.
+each of them a request, one after the other. Rows that are not found this way are looked up one by
+one, by the code that needs them.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ async def rows_of_all(
             by_txn_id.setdefault(keys.txnlog_place(row[0])[0], []).append(row)
         scanned = sum(len(key) + len(value) for key, value in rows)
         if len(rows) == _ROWS_MAX or scanned >= bytes_max:
-            # The last transaction may go on behind the end of the scan.
+            # The last transaction may go on after the end of the scan.
             behind = next(reversed(by_txn_id))
             del by_txn_id[behind]
         else:

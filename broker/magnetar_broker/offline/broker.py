@@ -1,4 +1,4 @@
-"""What the small families of a broker's store at rest say."""
+"""Small families of a broker's store at rest: everything but logs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Index = dict[TxnID, IndexEntry]
 
 @dataclass(slots=True)
 class RestBroker:
-    """What the small families of a broker's store say; its logs are read later."""
+    """Content of the small families of a broker's store; its logs are read later."""
 
     partitions: dict[Place, records.PartitionRow] = field(default_factory=dict)
     topics: dict[int, topic_pb2.TopicRecord] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class RestBroker:
         return self.indexes.get((topic_id, number, subscription_id), {})
 
     def name(self, place: Place) -> str:
-        """Return what people call a partition."""
+        """Return the name of a partition for people."""
         topic = self.topics.get(place[0])
         return f"{topic.topic if topic is not None else f'topic {place[0]}'}/{place[1]}"
 

@@ -1,4 +1,4 @@
-"""Check of a broker's store at rest: what all invariants say about its rows, if nothing is lost.
+"""Check of a broker's store at rest: its rows keep all invariants, if nothing is lost.
 
 Nothing is changed. A store that was killed at any moment passes: whatever belongs together is
 written in one batch.
@@ -35,7 +35,7 @@ async def check_broker(
         saw: called with each transaction that a participant holds as open or ended.
         passed: called with the number of rows that were read.
     Returns:
-        What the small families say, to compare it with other servers.
+        Content of the small families, to compare it with other servers.
     """
     rows = RestRows(reader, findings, passed)
     broker = await read_broker(rows)

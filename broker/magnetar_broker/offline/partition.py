@@ -98,7 +98,7 @@ class RestPartition:
         self._check_gap(expected, row.end_offset)
 
     def _check_gap(self, start: int, end: int) -> None:
-        """Check that nothing is missing, but for ranges that somebody has given up."""
+        """Check that nothing is missing, but for ranges that were given up."""
         if start >= end:
             return
         missing = OffsetSet([(start, end - 1)])
@@ -150,7 +150,7 @@ class RestPartition:
         )
 
     def _is_gone(self, entry_id: int) -> bool:
-        """Return whether retention removed an entry, or somebody gave it up."""
+        """Return whether retention removed an entry, or it was given up."""
         return entry_id < self._row.first_offset or entry_id in self._skipped
 
     # The sidecar.
@@ -265,8 +265,8 @@ class RestPartition:
         self._findings.note(
             "left-over",
             f"{self._name}: {txn_id}",
-            "messages are stored whose marker was removed with a range that was given up: they"
-            " take space, nobody reads them",
+            "messages are stored whose marker was removed with a range that was given up: they "
+            "take space, and are never read",
         )
 
     def _damage(self, check: str, where: str, text: str) -> None:
@@ -286,4 +286,4 @@ def check_writers(findings: Findings, name: str, txn_id: TxnID, entry: IndexEntr
             f"rows of writers are missing: there are those of {sorted(entry.writers)}",
         )
     if entry.is_open and not entry.writers:
-        findings.damage("index", f"{name}: {txn_id}", "it is open, and nobody has written in it")
+        findings.damage("index", f"{name}: {txn_id}", "it is open, and has no writes")

@@ -12,8 +12,8 @@ from magnetar_broker import keys
 from magnetar_core.membership.placement import SERIAL_MAX
 from magnetar_core.wire import record_pb2 as records
 
-# Topics a second for as long as a cluster lives: far more than anybody creates. 40 bits last until
-# the year 2059.
+# Topics a second for as long as a cluster lives: far more than any cluster creates. 40 bits last
+# until the year 2059.
 _SERIALS_A_SECOND = 1 << 10
 _EPOCH_S = 1_735_689_600  # 2025
 _SUBSCRIPTION_BITS = 32
@@ -35,7 +35,7 @@ def restored_meta(key: bytes, value: bytes, *, restored_at_s: int, is_first: boo
     if key.startswith(keys.META_INCARNATION):
         row = records.IncarnationRow.FromString(value)
         row.past.add(incarnation=row.incarnation, store_token=row.store_token)
-        # Nobody has this token: the coordinator's restored store takes a higher incarnation.
+        # No store has this token: the coordinator's restored store takes a higher incarnation.
         row.store_token = f"restored at {restored_at_s}"
         row.incarnation = max(row.incarnation, restored_at_s * 1_000)
         return row.SerializeToString()

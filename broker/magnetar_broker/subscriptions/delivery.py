@@ -117,7 +117,7 @@ class Delivery:
         """Attach a consumer on this conversation, in place of its earlier attachment.
 
         Args:
-            complaint: returns why the client may read no more; None: nobody asks.
+            complaint: returns why the client may no longer read; None: there is no access control.
         Raises:
             ConsumerBusy: as Dispatcher.check_attach; nothing has changed.
             SubscriptionExists: as Dispatcher.check_attach; nothing has changed.
@@ -243,7 +243,7 @@ class Delivery:
             self._detach(attachment)
 
     def turn_out(self, attachment: Attachment, error: MagnetarError) -> None:
-        """Detach a consumer whose client may read no more, and tell it so."""
+        """Detach a consumer whose client may no longer read, and tell it so."""
         log.warning("%s: a consumer is detached: %s", self._name, error)
         self._tell(attachment, active=False, closed=True, error=error)
         self._detach(attachment)
@@ -287,7 +287,7 @@ class Delivery:
     # Messages
 
     def wake(self) -> None:
-        """Deliver what can be delivered: something has changed."""
+        """Deliver the messages that can be delivered after a change."""
         if not self._pumping and self._next_offset() is not None:
             self._pumping = True
             self._environment.spawn(self._pump())

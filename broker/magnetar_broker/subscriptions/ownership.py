@@ -29,7 +29,7 @@ class Ownership:
         """Check that a client may acknowledge here, or move the cursor.
 
         Args:
-            member: None: the client is no member; allowed while the group has no members.
+            member: None: the client is not a member; allowed while the group has no members.
         Raises:
             UnknownMember: as Group.check_owner.
             FencedInstance: as Group.check_owner.
@@ -46,7 +46,7 @@ class Ownership:
         """Check that a consumer may attach.
 
         Raises:
-            UnknownMember: the client is no member, or as check.
+            UnknownMember: the client is not a member, or as check.
             FencedInstance: as check.
             IllegalGeneration: as check.
         """

@@ -240,8 +240,8 @@ class Subscription:
     def claim(self, ownership: Ownership) -> None:
         """Let the subscription belong to a group from now on, or to another owner in it.
 
-        Attached consumers are not the owner's any more. The new owner waits for transactions in
-        which earlier owners acknowledged.
+        Attached consumers are no longer the owner's. The new owner waits for transactions in which
+        earlier owners acknowledged.
         """
         self.ownership = ownership
         lost = IllegalGeneration(f"{self.name} was given to another member of its group")

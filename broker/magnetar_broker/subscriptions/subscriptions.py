@@ -98,7 +98,8 @@ class Subscriptions:
         """
         if not is_subscription_name(name):
             raise InvalidArgument(
-                f"{name!r} is no subscription name: 1 to {NAME_CHARACTERS_MAX} printable characters"
+                f"{name!r} is not a subscription name: 1 to {NAME_CHARACTERS_MAX} printable "
+                "characters"
             )
         self.check_room()
         absent = self._absent.pop(name, None) or self._new_absent(name)

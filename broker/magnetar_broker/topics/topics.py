@@ -150,7 +150,7 @@ class Topics:
             if topic_id:
                 self._check_shard(PartitionName(name, number, topic_id))
                 if self._shard and serial_of(topic_id) >= self.next_serial:
-                    text = f"this broker has not heard of topic {name!r} with id {topic_id}"
+                    text = f"this broker does not know topic {name!r} with id {topic_id}"
                     raise Unheard(
                         f"{text}: ask again",
                         Gone(f"the topic does not exist, and never did ({text})"),
@@ -171,12 +171,13 @@ class Topics:
         if not self._shard:
             return denial
         # Whatever this broker was told last, the topic may have been made since.
-        return Unheard(f"this broker has not heard of topic {name!r}: ask again", denial)
+        return Unheard(f"this broker does not know topic {name!r}: ask again", denial)
 
     def hosts(self, name: PartitionName) -> bool:
         """Return whether this broker keeps the partition, or did before the topic's deletion.
 
-        For an invented id, whose shard nobody keeps, the first broker answers: it issues the ids.
+        For an invented id, whose shard no broker keeps, the first broker answers: it issues the
+        ids.
         """
         shard = shard_of(name.topic_id, name.partition)
         return shard == self._shard or (not self._shard and shard >= self._shard_count)
@@ -249,7 +250,8 @@ class Topics:
         config = self._environment.config
         if TOPIC_NAME.fullmatch(command.topic) is None:
             raise InvalidArgument(
-                f"{command.topic!r} is no topic name: 1 to 200 letters, digits, '.', '_', '-', '/',"
+                f"{command.topic!r} is not a topic name: 1 to 200 letters, digits, '.', '_', '-', "
+                "'/',"
                 " beginning with a letter or digit"
             )
         if command.topic in self._topics:
@@ -333,7 +335,7 @@ class Topics:
         self._environment.commits.batch.delete(keys.TOPICS, keys.topic(topic.topic_id))
 
     def take(self, taken: Taken, *, next_serial: int, may_have_rows: bool) -> list[str]:
-        """Do what the first broker's directory says; return the names of the topics concerned.
+        """Follow the first broker's directory; return the names of the topics concerned.
 
         Args:
             may_have_rows: rows of partitions may be left whose topics' rows were lost.

@@ -2,10 +2,10 @@
 
 A coordinator announces how far it has come before it gives a TxnID to a client. So a broker knows
 which TxnIDs are valid, and refuses others: no write happens under an id that another client gets
-later, and nothing is kept that nobody would end. The refusal is final if the coordinator was heard
+later, and nothing is kept that would never end. The refusal is final if the coordinator was heard
 lately and is far from that TxnID. If it is near, the announcement may be on its way: unannounced.py
 lets commands wait for it.
-Source: docs/design/0001-protocol.md, TxnIDs that nobody issued; docs/protocol/rules.md, rule f.
+Source: docs/design/0001-protocol.md, Invented TxnIDs; docs/protocol/rules.md, rule f.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-r"""Order of a producer's transactions on a partition: who follows whom, and who waits (rule k).
+r"""Order of a producer's transactions on a partition: which follow others, and wait (rule k).
 
 A transaction is *settled* here when it has ended and all transactions that it followed are settled.
 Its followers wait until it is settled, not only ended: an aborted transaction shows no messages,
@@ -67,19 +67,19 @@ class Order:
             for one in followed:
                 assert self.is_unsettled(one)
                 assert txn_id in self._heirs[one]
-        # Otherwise nobody would ever make these calls.
+        # Otherwise these calls would never be made.
         assert all(self.is_unsettled(txn_id) for txn_id in self._parked)
 
     def is_unsettled(self, txn_id: TxnID) -> bool:
         return bool(self.unsettled((txn_id,)))
 
     def unsettled(self, txn_ids: Iterable[TxnID]) -> list[TxnID]:
-        """Those of them that are not settled here, in their order."""
+        """Return the transactions that are not settled here, in their order."""
         opened, passing = self._index.open, self._passing
         return [one for one in txn_ids if one in opened or one in passing]
 
     def unsettled_of(self, named: Sequence[tuple[int, int]]) -> list[TxnID]:
-        """Those that are not settled here, in their order.
+        """Return the named transactions that are not settled here, in their order.
 
         Args:
             named: most and least bits of TxnIDs. A send may name a hundred.
@@ -151,7 +151,7 @@ class Order:
         It is not settled yet; the call must not raise.
         """
         if not self.is_unsettled(txn_id):
-            raise BrokenInvariant(f"{txn_id} is settled: nobody would make the call")
+            raise BrokenInvariant(f"{txn_id} is settled: the call would never be made")
         self._parked.setdefault(txn_id, []).append(call)
 
     def ended(self, end: End, transaction: OpenTransaction | None) -> tuple[TxnID, ...]:
@@ -175,7 +175,7 @@ class Order:
         return unsettled
 
     def restore(self) -> None:
-        """Restore what ended transactions pass on, after all rows of the index were read."""
+        """Restore the order after ended transactions, when all rows of the index were read."""
         for txn_id, ended in self._index.ended.items():
             if ended.follows:
                 self._passing[txn_id] = {}

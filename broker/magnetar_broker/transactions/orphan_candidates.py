@@ -3,7 +3,7 @@
 A coordinator tells the end to participants that it knows. It does not know a participant that was
 never added, or whose client invented the TxnID. So the broker asks coordinators about every
 transaction that has been open for a moment, again and again, until they know it or end it.
-Source: docs/design/0001-protocol.md, What nobody else would end; docs/protocol/rules.md, rule f.
+Source: docs/design/0001-protocol.md, Orphaned participants; docs/protocol/rules.md, rule f.
 """
 
 from __future__ import annotations

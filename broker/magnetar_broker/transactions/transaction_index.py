@@ -85,7 +85,7 @@ class EndedTransaction(NamedTuple):
 
 
 class End(NamedTuple):
-    """What a coordinator asks of a participant."""
+    """End that a coordinator asks of a participant."""
 
     txn_id: TxnID
     outcome: Outcome
@@ -121,7 +121,7 @@ class KeptWriter(NamedTuple):
 
 
 class EndPlan(NamedTuple):
-    """What an end will do. `already_ended`: nothing."""
+    """Plan of an end. With `already_ended` there is nothing to do."""
 
     already_ended: bool
     transaction: OpenTransaction | None = None
@@ -129,7 +129,7 @@ class EndPlan(NamedTuple):
 
     @property
     def total(self) -> int:
-        """How many writes are kept."""
+        """Number of writes that are kept."""
         return sum(kept.kept for kept in self.writers)
 
 
@@ -181,8 +181,7 @@ class TransactionIndex:
             InvalidArgument: as check_sequence.
             QuotaExceeded: too many writers in a transaction.
         """
-        # A transaction that is still open here takes no more writes once its coordinator has ended
-        # it.
+        # A transaction that is still open here refuses writes once its coordinator has ended it.
         if txn_id in self.ended or self._covers(txn_id):
             raise InvalidTxnState(f"transaction {txn_id} has ended: begin another one")
         if self._is_superseded(txn_id):

@@ -53,7 +53,7 @@ class WaitingEnds:
 
 
 def _is_superseded(earlier: AskedEnd, asked: AskedEnd) -> bool:
-    """Return whether nobody waits for an answer to the earlier request alone."""
+    """Return whether no caller waits for an answer to the earlier request alone."""
     session = earlier.session
     if session is None:
         return False

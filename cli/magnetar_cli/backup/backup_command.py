@@ -20,8 +20,9 @@ def backup(directory: Path, as_json: bool) -> None:
     """Make a backup of all running brokers and coordinators.
 
     DIRECTORY is made, with a file for each server. All servers are held at one moment, for about as
-    long as a write takes, so that the backup is a moment of the whole cluster: no transaction is in
-    it by half. Then their rows are read while they work. docs/operations.md has a schedule.
+    long as a write takes, so that the backup is a moment of the whole cluster: every transaction is
+    in it as a whole, or not at all. Then their rows are read while they work. docs/operations.md
+    has a schedule.
     """
     from datetime import UTC, datetime
     from random import SystemRandom

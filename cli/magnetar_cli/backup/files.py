@@ -56,7 +56,7 @@ class ServerFile:
 
 @dataclass(slots=True)
 class Contents:
-    """What `backup.json` says."""
+    """Content of `backup.json`."""
 
     cluster_id: str
     made_at: str
@@ -145,10 +145,11 @@ def write_contents(directory: Path, contents: Contents) -> None:
 
 
 def read_contents(directory: Path) -> Contents:
-    """Return what a backup holds.
+    """Return the contents of a backup.
 
     Raises:
-        InvalidConfig: this is no backup, an unfinished one, or one of another version.
+        InvalidConfig: the directory is not a backup, or the backup is unfinished or of another
+            version.
     """
     try:
         found: dict[str, Any] = {"layout": "", **json.loads((directory / CONTENTS).read_text())}
@@ -156,7 +157,7 @@ def read_contents(directory: Path) -> Contents:
         contents = Contents(**found, servers=servers)
     except FileNotFoundError:
         raise InvalidConfig(
-            f"{directory} is no backup, or one that was never completed: {CONTENTS} is missing"
+            f"{directory} is not a backup, or was never completed: {CONTENTS} is missing"
         ) from None
     except (ValueError, TypeError, KeyError) as error:
         raise InvalidConfig(f"{directory / CONTENTS} cannot be read: {error}") from error

@@ -127,7 +127,7 @@ async def _freeze(links: Sequence[ServerLink], random: Random) -> tuple[int, lis
         token = random.getrandbits(63) + 1
         began = loop.time()
         held = await _each(links, wire.CommandHoldBackup(backup_token=token, hold_ms=HOLD_MS))
-        # Nobody is released before the last one is held: this is the moment of the backup.
+        # No server is released before the last one is held: this is the moment of the backup.
         released = await _each(links, wire.CommandReleaseBackup(backup_token=token))
         held_ms = round(1_000 * (loop.time() - began))
         errors = [one for one in (*held, *released) if isinstance(one, BaseException)]

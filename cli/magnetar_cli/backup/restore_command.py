@@ -20,7 +20,11 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path),
     help="Where to make the data directories: broker, broker-1, coordinator-0, ...",
 )
-@click.option("--store", metavar="URL", help="Where to make the stores, as servers get it.")
+@click.option(
+    "--store",
+    metavar="URL",
+    help="The address below which to make the stores, as servers get it with --store.",
+)
 @click.option(
     "--server",
     "names",

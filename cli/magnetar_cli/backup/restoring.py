@@ -47,11 +47,11 @@ class RestoredRows:
 
     @property
     def generation(self) -> int:
-        """The generation of the new store: a mark of any earlier store says nothing about it."""
+        """The generation of the new store: marks of earlier stores do not apply to it."""
         return store_identity.ledger_after_restore(self._restored_at_s)
 
     def value(self, family: str, key: bytes, value: bytes) -> bytes:
-        """Return what a row of the backup becomes."""
+        """Return the restored value of a row of the backup."""
         if family != _META:
             return value
         if key == store_identity.KEY:
@@ -145,7 +145,7 @@ async def restore_to_object_store(
     Args:
         prefix: the address that the servers share.
     Raises:
-        InvalidConfig: something lies there already.
+        InvalidConfig: the place is not empty.
         DataLoss: the backup is damaged.
     """
     from magnetar_storage.object_store.object_marks import ObjectMarkPlace
@@ -180,7 +180,7 @@ async def _fill(
     progress: Progress,
     check: Callable[[int], None],
 ) -> None:
-    """Write all rows; the identity comes last, so that an unfinished store is nobody's."""
+    """Write all rows; the identity comes last, so that no server opens an unfinished store."""
     batch = WriteBatch()
     identity: bytes | None = None
     for family, row_count, packed in read_blocks(backup, server):

@@ -31,7 +31,7 @@ Progress = Callable[[str, int], object]
 
 @dataclass(slots=True)
 class Checked:
-    """What was found in a store.
+    """Findings in a store.
 
     Attributes:
         kind: "broker", "coordinator", or "" if that cannot be read.
@@ -51,7 +51,7 @@ class Checked:
 
 @dataclass(slots=True)
 class Report:
-    """What was found in all stores, and between them."""
+    """Findings in all stores, and between them."""
 
     stores: list[Checked]
     between: list[Finding]
@@ -61,7 +61,7 @@ class Report:
 
     @property
     def damage_count(self) -> int:
-        """How many findings are damage."""
+        """Number of findings that are damage."""
         return self.between_damage_count + sum(one.damage_count for one in self.stores)
 
 
@@ -81,7 +81,7 @@ async def check_stores(
         etcd: addresses of the etcd of the stores' cluster; None: they were not given.
         cluster_id: the cluster, of several in one etcd.
     Raises:
-        InvalidConfig: a place holds no store, or two are of the same server.
+        InvalidConfig: there is no store at a place, or two are of the same server.
         StoreInUse: a server has a directory open.
     """
     checked: list[Checked] = []

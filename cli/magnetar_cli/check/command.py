@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @etcd_options
 @json_option
 def check(places: tuple[str, ...], etcd: str | None, cluster_id: str, as_json: bool) -> None:
-    """Check what stopped servers have stored, and change nothing.
+    """Check the stores of stopped servers, and change nothing.
 
     PLACE is the data directory of a broker or coordinator, a directory with several of them, or the
     address of a store (s3://BUCKET/PREFIX), as servers got it as --store. The command reads

@@ -1,6 +1,6 @@
 """Comparison of coordinators with brokers: whether every participant has what was decided.
 
-A coordinator stores a decision before any broker hears of it, and an outcome after every broker has
+A coordinator stores a decision before it tells any broker, and an outcome after every broker has
 answered. So for servers that were killed at any moments, a broker never knows more than its
 coordinator, and what a coordinator calls ended is open nowhere. Outcomes are forgotten after their
 retention: a transaction that is older than the oldest of them may be unknown.
@@ -28,11 +28,11 @@ _POSSIBLE: Mapping[TxnStatus, frozenset[int]] = {
 
 
 class Decisions:
-    """What coordinators say about transactions, held against what participants hold.
+    """Compares what coordinators say about transactions with what participants have.
 
     Args:
         coordinators: by TCID.
-        findings: gets what contradicts each other.
+        findings: gets the contradictions.
     """
 
     def __init__(self, coordinators: Mapping[int, RestCoordinator], findings: Findings) -> None:

@@ -30,7 +30,7 @@ class Ends:
         self._marks: StoredMarks | None = None
 
     async def compare(self, place: str, findings: Findings) -> None:
-        """Note what is missing from the end of a store.
+        """Note changes that are missing from the end of a store.
 
         Raises:
             InvalidConfig: it is not the address of a server's store, or etcd is another one.
@@ -62,6 +62,6 @@ class Ends:
             findings.damage(_CHECK, place, missing)
 
     async def aclose(self) -> None:
-        """Ask etcd nothing any more."""
+        """Close the connection to etcd."""
         if self._marks is not None:
             await self._marks.close()

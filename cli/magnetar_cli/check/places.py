@@ -28,14 +28,14 @@ def _in_directory(place: str) -> list[str]:
         return [place]
     directory = Path(place)
     if not directory.is_dir():
-        raise InvalidConfig(f"{place} is no directory: name the data directory of a server")
+        raise InvalidConfig(f"{place} is not a directory: name the data directory of a server")
     found = sorted(
         str(one) for one in directory.iterdir() if one.is_dir() and holds_store(str(one))
     )
     if not found:
         raise InvalidConfig(
-            f"{place} holds no store: name the data directory of a server, or the directory in"
-            " which those of several servers lie"
+            f"{place} has no store: name the data directory of a server, or the directory that "
+            "has those of several servers"
         )
     return found
 
@@ -50,7 +50,7 @@ def _in_object_store(place: str) -> list[str]:
 
     url = ObjectStoreUrl.parse(place)
     if url.is_local and not Path(url.directory).is_dir():
-        raise InvalidConfig(f"{place} is no directory")
+        raise InvalidConfig(f"{place} is not a directory")
     check_endpoint(url, os.environ)
     objects: Any = from_url(str(url))
     listed = obstore.list_with_delimiter(objects)
@@ -59,6 +59,7 @@ def _in_object_store(place: str) -> list[str]:
     found = [str(store_url(url, kind, name)) for kind, name in servers_at(url)]
     if not found:
         raise InvalidConfig(
-            f"{url} holds no store: name what servers got as --store, or the address of one store"
+            f"{url} has no store: name the value that servers got as --store, or the address of "
+            "one store"
         )
     return sorted(found)

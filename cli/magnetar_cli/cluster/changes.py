@@ -2,7 +2,7 @@
 
 All of it goes through the directory. Members see what changed there and act; a change outlives the
 command that made it.
-Source: docs/design/0009-owners.md, Who shall have what.
+Source: docs/design/0009-owners.md, Placement of shards.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from magnetar_cluster.view import KINDS, Format, MemberName, ShardName, View
 # Between two attempts while the directory does not answer.
 RETRY_S = 0.5
 
-# Called with how many shards are where they shall be, and of how many.
+# Called with the number of shards that are in place, and with their total.
 OnProgress = Callable[[int, int], None]
 
 
@@ -60,14 +60,15 @@ async def known(directory: Directory) -> Known:
     fixed = await directory.format(None)
     if fixed is None:
         raise NoCluster(
-            "etcd knows no such cluster: is --cluster-id the id that its servers have? The first"
+            "etcd does not have this cluster: is --cluster-id the id that its servers have? The "
+            "first"
             " server that starts makes the cluster"
         )
     return Known(await present_view(directory), fixed)
 
 
 async def present_view(directory: Directory) -> View:
-    """Return the view of now."""
+    """Return the current view."""
     async with aclosing(directory.watch()) as views:
         async for view in views:
             return view
@@ -119,7 +120,7 @@ async def begin_drain(
     """Ask a member to give up its shards.
 
     Args:
-        view: of now.
+        view: the current one.
         may_wait: whether it is right that the shards stay until another member comes.
     Raises:
         NobodyTakesShards: all others of its kind are draining, or there are none.
@@ -156,11 +157,11 @@ async def until_drained(directory: Directory, name: MemberName, on_progress: OnP
 
 
 async def pin(directory: Directory, view: View, shard: ShardName, name: MemberName) -> None:
-    """Wish a shard at a member.
+    """Pin a shard to a member.
 
     Raises:
         WrongName: the member takes no shards of this kind, or none at the moment.
-        CannotOpen: it tried before, in vain.
+        CannotOpen: it tried before and failed.
     """
     if name.kind != shard.kind:
         raise WrongName(f"{name.name} is a {name.kind}, and {shard} is of a {shard.kind}")
@@ -191,7 +192,7 @@ async def until_moved(
     """Wait until a member has a shard.
 
     Raises:
-        CannotOpen: it tried in vain. The pin stays.
+        CannotOpen: it tried and failed. The pin stays.
     """
 
     def is_done(view: View) -> bool:
@@ -213,7 +214,7 @@ async def take_pins_back(directory: Directory, view: View) -> list[ShardName]:
 
 
 async def until_balanced(directory: Directory, fixed: Format, on_progress: OnProgress) -> None:
-    """Wait until every shard that somebody may have is where it is wished."""
+    """Wait until every shard that can be opened is at its desired member."""
 
     def is_done(view: View) -> bool:
         wished = wishes(view, fixed)
@@ -225,7 +226,7 @@ async def until_balanced(directory: Directory, fixed: Format, on_progress: OnPro
 
 
 def elsewhere(view: View, wished: Mapping[ShardName, str]) -> Iterable[ShardName]:
-    """Return the shards that are not where they are wished."""
+    """Return the shards that are not at their desired members."""
     for shard, member in wished.items():
         owner = view.owners.get(shard)
         if owner is None or owner.member != member:
@@ -233,7 +234,7 @@ def elsewhere(view: View, wished: Mapping[ShardName, str]) -> Iterable[ShardName
 
 
 async def until(directory: Directory, is_done: Callable[[View], bool]) -> None:
-    """Look at each view until one is as it shall be, also after pauses of the directory."""
+    """Look at each view until one is as desired, also after pauses of the directory."""
     while True:
         try:
             async with aclosing(directory.watch()) as views:

@@ -1,4 +1,4 @@
-"""How the commands of a cluster find its directory."""
+"""Options with which the commands of a cluster find its directory."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ etcd_options = with_options(
         "--etcd",
         envvar="MAGNETAR_ETCD",
         metavar="HOST:PORT,...",
-        help="The members of etcd.  [env: MAGNETAR_ETCD]",
+        help="The addresses of etcd's members.  [env: MAGNETAR_ETCD]",
     ),
     click.option(
         "--cluster-id",
@@ -37,7 +37,7 @@ etcd_options = with_options(
         default=DEFAULT_CLUSTER_ID,
         show_default=True,
         metavar="NAME",
-        help="The cluster, of several in one etcd.  [env: MAGNETAR_CLUSTER_ID]",
+        help="The id of the cluster in etcd.  [env: MAGNETAR_CLUSTER_ID]",
     ),
 )
 
@@ -48,7 +48,8 @@ def with_directory(
     """Open the directory of a cluster, do the work, and close it."""
     if etcd is None:
         raise click.UsageError(
-            "say where etcd is, with --etcd HOST:PORT or MAGNETAR_ETCD; the members of a list keep"
+            "name the addresses of etcd with --etcd HOST:PORT or MAGNETAR_ETCD; the members of a "
+            "list keep"
             " their shards for good"
         )
 
@@ -65,10 +66,10 @@ def with_directory(
 def open_directory(etcd: str, cluster_id: str) -> Directory:
     """Return the directory of a cluster; nothing is asked yet.
 
-    What else etcd wants to know, as certificates, comes from the variables that servers read.
+    Further settings of etcd, such as certificates, come from the variables that servers read.
 
     Raises:
-        InvalidConfig: the addresses are no addresses, or a setting is wrong.
+        InvalidConfig: an address is not valid, or a setting is wrong.
     """
     from magnetar_cli.servers.member_config import MemberConfig
     from magnetar_cluster.etcd_directory import EtcdDirectory

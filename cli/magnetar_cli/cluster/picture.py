@@ -1,4 +1,4 @@
-"""What `magnetar cluster` shows of members and shards, whoever told of them."""
+"""Picture of members and shards for `magnetar cluster`, from etcd or from a broker."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class MemberPicture:
 
     @property
     def state(self) -> str:
-        """What it does, in a word or two."""
+        """State of the member, in a word or two."""
         if not self.address:
             return "away, draining"
         if self.leaving:
@@ -70,11 +70,11 @@ class ShardPicture:
     """A shard.
 
     Attributes:
-        owner: the name of the member that has it; empty: nobody has it.
+        owner: the name of the member that has it; empty: no member has it.
         address: of the owner.
         epoch: of the ownership; None: without owner, or without epochs.
-        wished: the member that it moves to; empty: it stays, or nobody may take it.
-        pinned: the member at which an administrator wants it.
+        wished: the member that it moves to; empty: it stays, or no member may take it. pinned: the
+            member to which an administrator has pinned it.
         lag: how many messages its subscriptions have not acknowledged; None: not known.
     """
 
@@ -98,14 +98,14 @@ class Picture:
 
 
 def wishes(view: View, fixed: Format) -> Mapping[ShardName, str]:
-    """Return the member that shall have each shard; those that nobody may have are left out."""
+    """Return the desired member of each shard; shards that no member may have are left out."""
     return {
         shard: member for kind in KINDS for shard, member in wish(view, fixed.shards(kind)).items()
     }
 
 
 def of_view(view: View, fixed: Format) -> Picture:
-    """Return what the directory says."""
+    """Return the picture of a view of the directory."""
     wished = wishes(view, fixed)
     members = []
     for name in sorted({*view.members, *view.draining}):
@@ -158,7 +158,7 @@ def _shard(view: View, shard: ShardName, wished: str) -> ShardPicture:
 
 
 def of_info(info: ClusterInfo) -> Picture:
-    """Return what a broker says: without drains, pins and wishes.
+    """Return the picture that a broker gives: without drains, pins and desired members.
 
     With a list of members, each has a shard of its own for good. Where owners change, a broker
     tells where each shard is, and not what the members are called.

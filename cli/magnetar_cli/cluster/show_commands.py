@@ -56,10 +56,10 @@ def members(etcd: str | None, cluster_id: str, watch: bool, as_json: bool) -> No
 @watch_option
 @json_option
 def shards(etcd: str | None, cluster_id: str, with_lag: bool, watch: bool, as_json: bool) -> None:
-    """List the shards of the cluster, and who has them.
+    """List the shards of the cluster, and the member that has each of them.
 
-    MOVES TO: the member that shall have the shard, if that is not its owner. Each ownership has an
-    EPOCH of its own. The exit status is 1 if nobody has one of the shards.
+    MOVES TO: the member that will get the shard, if that is not its owner. Each ownership has an
+    EPOCH of its own. The exit status is 1 if a shard has no owner.
     """
     from magnetar_cli.output import print_json, print_table, watched
 

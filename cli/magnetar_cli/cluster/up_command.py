@@ -74,9 +74,9 @@ def up(data_dir: Path | None, ready_file: Path | None, **options: Any) -> None:
     """Start a cluster on this machine, for experiments.
 
     It has etcd, an object server, brokers and coordinators, each a process that writes its log to a
-    file. The command shows a table of them. Kill one and see who takes its shards: nobody starts it
-    again. Ctrl-C stops all. Of the settings in the environment it takes those for TLS, tokens and
-    rights.
+    file. The command shows a table of them. Kill one and see which server takes its shards: it is
+    not started again. Ctrl-C stops all. Of the settings in the environment it takes those for TLS,
+    tokens and rights.
     """
     from magnetar_cli.cluster.local.local_cluster import LocalCluster, Plan
     from magnetar_cli.cluster.local.outside_server import DidNotStart

@@ -49,7 +49,7 @@ def _show_policy(policy: Policy, as_json: bool) -> None:
     print_table(
         ("PRINCIPAL", "ROLES"),
         [(one["principal"], ", ".join(one["roles"])) for one in rows],
-        empty="the file is right, and gives nobody any right",
+        empty="the file is valid, and grants no rights",
     )
 
 

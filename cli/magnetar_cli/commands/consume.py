@@ -109,7 +109,7 @@ async def _receive(
         pieces = await consumer.receive_columns(min(limit, 10_000), timeout_s)
         for columns in pieces:
             await write_all(STDOUT, encode(columns))
-            # Only now: what was not written is delivered again to whoever comes next.
+            # Only now: messages that were not written are delivered to the next consumer.
             consumer.ack_nowait(columns)
             limit -= len(columns)
         if not pieces and await _nothing_left(client, consumer):
@@ -120,7 +120,7 @@ async def _receive(
 async def _nothing_left(client: Client, consumer: Consumer) -> bool:
     """Whether the subscription has no message to deliver now.
 
-    Those pending in somebody's transaction are that transaction's.
+    Messages that are pending in a transaction belong to that transaction.
     """
     await consumer.flush_acks()
     description = await client.admin.topics.describe(consumer.topic)
@@ -170,7 +170,7 @@ async def _columns_of_all(
 async def _columns_at(
     client: Client, topic: str, at: str, since: str | None
 ) -> AsyncGenerator[MessageColumns, None]:
-    """Yield what a cut has of all partitions, each partition in its order."""
+    """Yield the messages of a cut in all partitions, each partition in its order."""
     from magnetar import Cut
 
     later, earlier = Cut.parse(at), None if since is None else Cut.parse(since)
@@ -186,7 +186,7 @@ async def _columns_at(
 async def _merged(
     sources: Sequence[AsyncGenerator[MessageColumns, None]],
 ) -> AsyncGenerator[MessageColumns, None]:
-    """Yield what several partitions have as it comes."""
+    """Yield the messages of several partitions as they come."""
     queue: asyncio.Queue[MessageColumns | BaseException | None] = asyncio.Queue(16)
 
     async def pump(source: AsyncGenerator[MessageColumns, None]) -> None:

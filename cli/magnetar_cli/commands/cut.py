@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 def cut(topics: tuple[str, ...], timeout_ms: int) -> None:
     """Take one moment over all partitions of TOPICs, and print its token.
 
-    Every transaction is in it whole, or not at all; nobody waits while it is taken. The token names
-    it until retention removes some of its messages: `magnetar consume TOPIC --at TOKEN`.
+    Every transaction is in it as a whole, or not at all. No client waits while it is taken. The
+    token names it until retention removes some of its messages: `magnetar consume TOPIC --at
+    TOKEN`.
     """
     from magnetar_cli.session import with_client
 

@@ -15,7 +15,7 @@ from magnetar_cli.types import TxnIdType
 @click.argument("topic", type=TopicName())
 @click.option("--partition", type=click.IntRange(0), default=0, show_default=True)
 @click.option("--txn", "txn_id", metavar="TXNID", type=TxnIdType(), help="Only this transaction.")
-@click.option("--skip", type=click.IntRange(0), default=0, help="How many to skip.")
+@click.option("--skip", type=click.IntRange(0), default=0, help="How many messages to skip.")
 @click.option("--count", type=click.IntRange(1, 1_000), default=100, show_default=True)
 def peek(topic: str, partition: int, txn_id: str | None, skip: int, count: int) -> None:
     """Print uncommitted messages of TOPIC, for debugging.

@@ -73,8 +73,8 @@ def produce(topic: str, file: BinaryIO, **options: Any) -> None:
     seq 1000 | magnetar produce numbers
 
     With --json, each line describes a message as `magnetar consume --json` prints it: value or
-    value_base64, and if there are any key or key_base64, properties and event_time_ms. What the log
-    added, such as offsets, is left out, and the key decides the partition anew.
+    value_base64, and if there are any key or key_base64, properties and event_time_ms. Fields that
+    the log added, such as offsets, are ignored, and the key decides the partition anew.
 
     Ctrl-C ends the command after what was read is sent; a transaction is aborted. Ctrl-C again ends
     it at once.
@@ -117,7 +117,7 @@ async def _create_if_absent(client: Client, topic: str, partitions: int) -> None
 
 
 async def _produce(descriptor: int, splitter: LineSplitter, decode: Decoder, sends: _Sends) -> None:
-    """Send what can be read from a descriptor, and print how much it was.
+    """Send the lines that can be read from a descriptor, and print their number and size.
 
     Raises:
         click.ClickException: a line is not a message.
@@ -168,7 +168,7 @@ class _Sends(Protocol):
 
     @property
     def remark(self) -> str:
-        """What else is to be said when all is done."""
+        """Further text for the line at the end."""
         ...
 
     async def send(self, lines: Lines) -> None:
@@ -180,7 +180,7 @@ class _Sends(Protocol):
         ...
 
     async def give_up(self) -> str:
-        """Send no more, after a failure or an interrupt. Returns what became of the messages."""
+        """Stop sending, after a failure or an interrupt. Returns what became of the messages."""
         ...
 
 

@@ -26,8 +26,9 @@ _TOTALS = ("topics", "partitions", "messages", "transactions")
 @click.option(
     "--unique",
     metavar="EXPRESSION",
-    help="A Spark SQL expression, as key or get_json_object(cast(value as string), '$.id'), that"
-    " no two messages of a topic may share. Null is not looked at.",
+    help="A Spark SQL expression, such as key or get_json_object(cast(value as string), '$.id'), "
+    "that"
+    " no two messages of a topic may share. Nulls are ignored.",
 )
 @click.option(
     "--min-open",

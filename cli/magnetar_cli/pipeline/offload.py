@@ -44,8 +44,8 @@ from magnetar_cli.types import json_option
 @click.option(
     "--accept-loss",
     is_flag=True,
-    help="Leave out what retention removed before it was offloaded, or what cannot be read, and"
-    " note it in the manifest.",
+    help="Leave out what retention removed before it was offloaded, or messages that cannot be "
+    "read, and note it in the manifest.",
 )
 @at_option
 @job_options

@@ -18,29 +18,29 @@ payload_options: Callable[[Callable[..., Any]], Callable[..., Any]] = with_optio
         "payload_format",
         type=click.Choice(["json", "avro", "protobuf", "text"]),
         required=True,
-        help="How values are written.",
+        help="The format of values.",
     ),
     click.option(
         "--schema",
         metavar="PATH",
-        help="Of JSON: columns in SQL, `id BIGINT NOT NULL, name STRING`. Of Avro: a schema"
-        " (.avsc). Of Protobuf: descriptors, as protoc --descriptor_set_out writes them. Or a"
+        help="For JSON: columns in SQL, `id BIGINT NOT NULL, name STRING`. For Avro: a schema "
+        "(.avsc). For Protobuf: descriptors, as protoc --descriptor_set_out writes them. Or a"
         " directory with such a file for each topic: TOPIC.ddl, TOPIC.avsc, TOPIC.desc.",
     ),
-    click.option("--message", metavar="NAME", help="Of Protobuf: the message's full name."),
+    click.option("--message", metavar="NAME", help="For Protobuf: the full name of the message."),
     click.option(
         "--framing",
         type=click.Choice(["none", "confluent"]),
         default="none",
         show_default=True,
-        help="Of Avro: whether values begin with the number of their writer's schema, which is then"
+        help="For Avro: values begin with the number of their writer's schema, which is then"
         " NUMBER.avsc beside the schema.",
     ),
 )
 
 
 def payload_of_request(given: dict[str, Any]) -> dict[str, Any]:
-    """Return what a job's request has of these options."""
+    """Return the fields of a job's request that these options give."""
     return {
         "payload_format": given["payload_format"],
         "schema_path": given["schema"],

@@ -8,7 +8,7 @@ PACKAGES = ("pyspark", "pyarrow", "numpy", "magnetar_spark")
 
 
 def missing() -> str | None:
-    """Return what is missing and how to get it; None if nothing is missing."""
+    """Return which requirement is missing and how to get it; None if none is."""
     for name in PACKAGES:
         if find_spec(name) is None:
             return f"no module {name} (pip install 'magnetar[spark]')"

@@ -1,4 +1,4 @@
-"""What the commands of all jobs share: their options and the Spark session.
+"""Options and Spark session of the commands of all jobs.
 
 Spark is imported when a job runs, and not before.
 """

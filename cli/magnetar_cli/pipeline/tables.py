@@ -39,7 +39,8 @@ def _properties(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -
 @click.option(
     "--catalog",
     metavar="NAME",
-    help="A catalog of ~/.pyiceberg.yaml instead.  [default: the one that is `default` there]",
+    help="Use this catalog of ~/.pyiceberg.yaml instead.  [default: the one that is `default` "
+    "there]",
 )
 @click.option(
     "--catalog-property",
@@ -47,14 +48,15 @@ def _properties(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -
     metavar="NAME=TEXT",
     multiple=True,
     callback=_properties,
-    help="Of the catalog, in addition, as type=rest or uri=https://... Passwords are better in the"
+    help="A further property of the catalog, such as type=rest or uri=https://... Passwords are "
+    "better in the"
     " file, or in PYICEBERG_CATALOG__NAME__PASSWORD.",
 )
 @click.option(
     "--namespace",
     default="magnetar",
     show_default=True,
-    help="Of the tables, which have the names of their topics.",
+    help="The namespace of the tables, which have the names of their topics.",
 )
 @payload_options
 @click.option(
@@ -64,7 +66,9 @@ def _properties(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -
     " job, unless there is such a table.",
 )
 @click.option(
-    "--accept-all-bad", is_flag=True, help="Also if that is every value of a table's first run."
+    "--accept-all-bad",
+    is_flag=True,
+    help="Go on even if none of the values of a table's first run can be decoded.",
 )
 @at_option
 @click.option(

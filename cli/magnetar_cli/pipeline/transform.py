@@ -25,17 +25,20 @@ from magnetar_cli.types import Duration, json_option
     metavar="SQL",
     default="SELECT * FROM input",
     show_default=True,
-    help="What becomes of each row, or @FILE with it.",
+    help="The query that makes output rows of each input row, or @FILE with it.",
 )
 @click.option(
     "--checkpoint",
     required=True,
     metavar="DIRECTORY",
-    help="How far the job has come. Started again with the same, it goes on.",
+    help="The directory that keeps the job's progress. A job that is started again with it "
+    "continues.",
 )
-@click.option("--errors", metavar="TOPIC", help="For values that cannot be decoded.")
+@click.option("--errors", metavar="TOPIC", help="The topic for values that cannot be decoded.")
 @click.option(
-    "--accept-all-bad", is_flag=True, help="Also if that is every value of the first batch."
+    "--accept-all-bad",
+    is_flag=True,
+    help="Go on even if none of the values of the first batch can be decoded.",
 )
 @click.option("--follow", is_flag=True, help="Go on until Ctrl-C, not only to the present end.")
 @click.option(
@@ -43,7 +46,7 @@ from magnetar_cli.types import Duration, json_option
     type=Duration(),
     default="1s",
     show_default=True,
-    help="With --follow: between the starts of batches.",
+    help="With --follow: the time between the starts of batches.",
 )
 @click.option(
     "--starting-offsets",

@@ -49,13 +49,13 @@ HOST_METRICS: Final = (
     HostMetric(
         "magnetar_member_may_speak",
         "gauge",
-        "Whether this server's lease is renewed: without it nobody is answered.",
+        "Whether this server's lease is renewed: without a lease it answers no client.",
         lambda host: host.may_speak(),
     ),
     HostMetric(
         "magnetar_member_view_age_seconds",
         "gauge",
-        "How long etcd has told nothing of owners; 0 while it is watched.",
+        "Time since etcd last told about owners; 0 while it is watched.",
         lambda host: host.view_age_ms() / 1_000,
     ),
     HostMetric(

@@ -31,7 +31,7 @@ async def unless(work: Coroutine[Any, Any, Result], happening: asyncio.Future[An
 
 
 async def unless_stopped(work: Coroutine[Any, Any, Result], stop: asyncio.Event) -> Result | None:
-    """Return what work returns; None when told to stop meanwhile."""
+    """Return the result of work; None when told to stop meanwhile."""
     stopping = asyncio.ensure_future(stop.wait())
     try:
         return await unless(work, stopping)

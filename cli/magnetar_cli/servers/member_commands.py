@@ -1,4 +1,4 @@
-"""What a member of a cluster answers while it has no shard: where everything is."""
+"""Commands that a member of a cluster answers while it has no shard: where shards are."""
 
 from __future__ import annotations
 

@@ -116,8 +116,8 @@ class MemberConfig:
         """
         if fixed is None:
             raise InvalidConfig(
-                "the cluster is new: say how many shards it shall have, with --broker-shards and"
-                f" --coordinator-shards; {NEVER_CHANGES}"
+                "the cluster is new: set the numbers of its shards with --broker-shards and "
+                "--coordinator-shards; {NEVER_CHANGES}"
             )
         if self.wanted_format not in (None, fixed):
             raise InvalidConfig(

@@ -66,7 +66,7 @@ EXIT_NOT_HANDED_OVER = 75
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a member is: what its shards need to know of the cluster.
+    """Place of a member: the facts of the cluster that its shards need.
 
     Attributes:
         identity: the settings that name the cluster; as of Membership.settings.
@@ -239,7 +239,7 @@ async def _serve(process: MemberProcess) -> None:
 
 
 def member_of(process: MemberProcess, listens_at: str) -> Member:
-    """Return what a member says of itself."""
+    """Return the row of this member."""
     config = process.owning.config
     return Member(
         address=config.advertised_address or listens_at,
@@ -251,7 +251,7 @@ def member_of(process: MemberProcess, listens_at: str) -> Member:
 def place_of(
     process: MemberProcess, cluster_format: Format, member: Member, book: AddressBook
 ) -> Place:
-    """Return what the shards of a member need to know of the cluster; once for all of them."""
+    """Return the place that all shards of a member share."""
     identity = settings_of_cluster(process.cluster_id, cluster_format)
     brokers, coordinators = servers_of(cluster_format)
     broker = replace(
@@ -273,7 +273,7 @@ async def _format(directory: Directory, config: MemberConfig, random: Random) ->
     Args:
         random: makes the token of a new cluster.
     Raises:
-        InvalidConfig: the cluster is new and nothing is wanted, or it has other numbers.
+        InvalidConfig: the cluster is new and no numbers are given, or it has other numbers.
     """
     wanted = config.wanted_format
     if wanted is not None:

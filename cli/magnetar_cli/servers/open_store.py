@@ -29,7 +29,7 @@ log = logging.getLogger("magnetar_cli")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
-    """What a server stores, and where.
+    """Name, place and memory of a server's store.
 
     Attributes:
         kind: "broker" or "coordinator".
@@ -100,7 +100,7 @@ async def open_object_store(
         registry: gets the metrics of the object store.
         on_end: called when the store has ended by itself, as when another server opened it.
         mark_place: where it is kept how far the store is durable; None: nowhere.
-        owner_is_silent: whether it is sure that the owner before answers nobody any more.
+        owner_is_silent: whether it is sure that the previous owner no longer answers clients.
         cache: shared with other stores; None: the store gets one of its own.
     Raises:
         InvalidConfig: the place is of no use, or needs packages that are missing.

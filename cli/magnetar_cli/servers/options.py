@@ -43,7 +43,7 @@ server_options = with_options(
         "--access-file",
         metavar="FILE",
         envvar="MAGNETAR_ACCESS_FILE",
-        help="Who may do what, as TOML; read again when it changes. See `magnetar access`.",
+        help="Access rights, as TOML; read again when it changes. See `magnetar access`.",
     ),
     click.option(
         "--traces-endpoint",

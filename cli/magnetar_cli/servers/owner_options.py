@@ -38,23 +38,25 @@ owner_options = with_options(
     click.option(
         "--etcd",
         metavar="HOST:PORT,...",
-        help="Take shards as etcd has them, and give them up; needs --store.  [env: MAGNETAR_ETCD]",
+        help="Share the shards with other servers, through this etcd; needs --store.  [env: "
+        "MAGNETAR_ETCD]",
     ),
     click.option(
         "--cluster-id",
         metavar="NAME",
-        help="With --etcd: the cluster, of several in one etcd."
+        help="With --etcd: the id of the cluster in etcd."
         f"  [env: MAGNETAR_CLUSTER_ID; default: {DEFAULT_CLUSTER_ID}]",
     ),
     click.option(
         "--advertise",
         metavar="HOST:PORT",
-        help="With --etcd: where servers and clients reach this one.  [default: where it listens]",
+        help="With --etcd: the address at which servers and clients reach this server.  [default: "
+        "where it listens]",
     ),
     click.option(
         "--external-address",
         metavar="HOST:PORT",
-        help="With --etcd: where clients outside of the servers' network reach it."
+        help="With --etcd: the address at which clients outside of the servers' network reach it."
         "  [env: MAGNETAR_EXTERNAL_ADDRESS]",
     ),
     click.option(
@@ -126,14 +128,14 @@ def owning(
     store = store_config(options, section, sources)
     if not store.store:
         raise InvalidConfig(
-            "shards that change their owner lie in an object store: say which, with --store"
+            "shards that change their owner must be in an object store: name it with --store"
             " s3://BUCKET/PREFIX; with rows on local disks, start without --etcd"
         )
     listen = listen_config(options, section, sources, None, default_port)
     if not config.advertised_address and listen.host in ("0.0.0.0", "::", "[::]"):
         raise InvalidConfig(
-            f"others cannot reach {listen.host}: say with --advertise HOST:PORT where they reach"
-            " this server"
+            f"other servers cannot reach {listen.host}: name the address of this server with "
+            "--advertise HOST:PORT"
         )
     lease_ms = options["lease_ms"]
     host = resolve_shared(HostSettings, section, sources, lease_duration_ms=lease_ms).settings
@@ -159,7 +161,7 @@ def owning(
 
 
 def settings_of_cluster(cluster_id: str, cluster_format: Format) -> dict[str, Any]:
-    """Return what each server's settings say of the cluster itself.
+    """Return the settings of each server that name the cluster itself.
 
     The hash covers the id and the numbers of shards: members come and go.
     """

@@ -33,7 +33,7 @@ class OwnersPush:
             self._tell()
 
     def close(self) -> None:
-        """Tell nobody any more."""
+        """Stop telling clients."""
         if self._timer is not None:
             self._timer.cancel()
 

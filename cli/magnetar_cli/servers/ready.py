@@ -1,4 +1,4 @@
-"""How a server reports that it is ready: by a line for people, by a file for programs."""
+"""Reports that a server is ready: by a line for people, by a file for programs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ready:
-    """What a ready server reports; `metrics` is empty without an endpoint."""
+    """Addresses of a ready server; `metrics` is empty without an endpoint."""
 
     kind: str
     name: str

@@ -74,7 +74,7 @@ class Component(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class World:
-    """What a component gets: clock, randomness, store, and the rest of the machine."""
+    """Surroundings of a component: clock, randomness, store, and the rest of the machine."""
 
     address: str
     store: Store
@@ -221,7 +221,7 @@ def announce(ready: Ready, ready_file: Path | None, *, supervised: bool) -> None
 
 
 def stop_on_signals(stop: asyncio.Event, *, supervised: bool) -> None:
-    """Set the event when the process shall stop."""
+    """Set the event when the process is told to stop."""
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, stop.set)
     if not supervised:
@@ -233,7 +233,7 @@ def stop_on_signals(stop: asyncio.Event, *, supervised: bool) -> None:
 
 def _die(error: BaseException) -> NoReturn:
     """Memory ran ahead of what is durable: only a new start, from what is durable, is right."""
-    # Of the places in the code where another owner was noticed, nobody learns anything.
+    # A traceback of where another owner was noticed would not help an operator.
     where = None if isinstance(error, StoreFenced) else error
     log.critical("storage failed; the process ends: %s", error, exc_info=where)
     logging.shutdown()

@@ -26,7 +26,7 @@ class ShardMetrics(Collector):
         self._registries = {**self._registries, shard: registry}
 
     def remove(self, shard: int, registry: CollectorRegistry) -> None:
-        """Show them no more. Repeating it, or being late, is harmless."""
+        """Stop showing them. Repeating it, or being late, is harmless."""
         self._registries = {
             number: one
             for number, one in self._registries.items()

@@ -43,10 +43,10 @@ log = logging.getLogger("magnetar_cli")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardKind:
-    """How the servers of one kind of shards are made.
+    """Makes the servers of one kind of shards.
 
     Attributes:
-        rows: says what a shard stores, and where.
+        rows: describes the store of a shard.
         build: makes its broker or coordinator.
     """
 
@@ -55,7 +55,7 @@ class ShardKind:
 
 
 class ShardStore(Store, Protocol):
-    """Store of a shard, which somebody else may have by now."""
+    """Store of a shard, which another member may have by now."""
 
     async def abandon(self) -> None:
         """Release the store without another write."""
@@ -63,7 +63,7 @@ class ShardStore(Store, Protocol):
 
 
 class Surroundings(Protocol):
-    """What the shards of a process stand on."""
+    """Surroundings that all shards of a process share."""
 
     def transport(self, ownership: Ownership) -> Transport:
         """Return a way to other servers, for one ownership."""
@@ -75,7 +75,7 @@ class Surroundings(Protocol):
         registry: CollectorRegistry,
         on_end: Callable[[StoreFailed], object],
     ) -> ShardStore:
-        """Open a shard's store, which fences whoever had it open.
+        """Open a shard's store, which fences the server that had it open.
 
         Args:
             registry: gets the metrics of the store.
@@ -118,7 +118,7 @@ class ObjectStores:
         registry: CollectorRegistry,
         on_end: Callable[[StoreFailed], object],
     ) -> ShardStore:
-        """Open a shard's store, which fences whoever had it open."""
+        """Open a shard's store, which fences the server that had it open."""
         rows = self._rows(ownership.shard)
         if self._cache is None:
             self._cache = new_cache(rows.config)
@@ -252,14 +252,13 @@ class _ShardServer:
         )
 
     def owners_changed(self, view: View) -> None:
-        """Take a later view. An opening ends when somebody else has the shard.
+        """Take a later view. An opening ends when another member has the shard.
 
-        It may wait for what comes too late, such as an answer to a question that nobody may ask any
-        more.
+        It may wait for something that comes too late, such as an answer that is no longer needed.
         """
         self.transport.owners_changed(view)
         epoch, owner = self._ownership.epoch, view.owners.get(self._ownership.shard)
-        # A view from before the claim says nothing.
+        # A view from before the claim does not have this owner.
         if view.revision >= epoch and (owner is None or owner.epoch != epoch):
             self._lose()
 
@@ -274,7 +273,7 @@ class _ShardServer:
         except StoreFailed as error:
             if not isinstance(error, StoreFenced) and not isinstance(error.__cause__, StoreFenced):
                 raise
-            # Whoever has the shard now has everything that was acknowledged.
+            # The member that has the shard now has everything that was acknowledged.
             log.info("%s has another owner already: %s", self._ownership.shard, error)
         await self.transport.close()
         await self._store.close()
@@ -285,7 +284,7 @@ class _ShardServer:
         self._closing = True
         if not self._failure.done():
             self._failure.cancel()
-        # First of all nothing is said any more; then nothing is asked; then nothing is written.
+        # In this order: stop answering, then stop asking, then stop writing.
         await self._servers.doors.shut(self._place, gracefully=False)
         await self.transport.close()
         if self._component is not None:
@@ -298,7 +297,7 @@ class _ShardServer:
         return not self._failure.done() and self._ownership.may_speak()
 
     def _end(self, error: BaseException) -> None:
-        """Be silent at once: memory is ahead of what is durable, or somebody else has the shard."""
+        """Stop answering: memory is ahead of the durable rows, or another member has the shard."""
         if self._failure.done():
             return
         self._failure.set_result(error)
@@ -309,7 +308,7 @@ class _ShardServer:
     def _lose(self) -> None:
         if not self._is_open and not self._failure.done():
             shard = self._ownership.shard
-            self._failure.set_result(StoreFenced(f"somebody else may have {shard} by now"))
+            self._failure.set_result(StoreFenced(f"another member may have {shard} by now"))
 
     async def _unless_ended(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Do the work, and return what it returns.

@@ -19,7 +19,7 @@ CLUSTER_ID_FILE = "cluster-id"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """How many servers there are; `version` is raised whenever that changes."""
+    """Numbers of servers; `version` is raised whenever one changes."""
 
     version: int = 1
     brokers: int = 1
@@ -96,7 +96,7 @@ def _grown(known: Counts | None, brokers: int, coordinators: int, data_dir: Path
 
 
 def _known(data_dir: Path) -> Counts | None:
-    """Return what the directory remembers; None when it is new."""
+    """Return the counts that the directory remembers; None when it is new."""
     file = data_dir / MEMBERS_FILE
     try:
         text = file.read_text()
@@ -130,5 +130,5 @@ def _cluster_id(data_dir: Path, store: str | None) -> str:
 
 
 def _reached_at(host: str, port: int) -> str:
-    """Where clients on this machine find a server that listens on a host."""
+    """Return the host where clients on this machine reach a server that listens on `host`."""
     return join_address({"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host), port)

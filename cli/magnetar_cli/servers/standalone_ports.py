@@ -49,7 +49,7 @@ def choose_ports(options: dict[str, Any], host: str) -> Ports:
     elif base == 0:
         defaults = (0, 0, 0)
     else:
-        # Whoever lets the system choose the brokers' ports runs several clusters on one machine.
+        # Users who let the system choose the brokers' ports run several clusters on one machine.
         metrics_port = 0 if options["broker_port"] == 0 else METRICS_PORT
         defaults = (BROKER_PORT, COORDINATOR_PORT + brokers - 1, metrics_port)
     asked = (options["broker_port"], options["coordinator_port"], options["metrics_port"])
@@ -78,7 +78,7 @@ def _range(first: int, count: int) -> list[int]:
 
 
 def free_ports(host: str, count: int) -> Iterator[int]:
-    """Return ports that nobody listens on, none of them twice.
+    """Return ports on which no program listens, none of them twice.
 
     The system gives none of them to connections: a server may start later, and again.
     """
@@ -87,7 +87,7 @@ def free_ports(host: str, count: int) -> Iterator[int]:
         ports: list[int] = []
         while len(ports) < count:
             port = chance.randrange(FIRST, below)
-            # A port of before, as a server would take it: its last connections may linger.
+            # Try the previous port as a server would: its last connections may linger.
             one = sockets.enter_context(socket.socket(_family_of(host)))
             one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:

@@ -108,7 +108,7 @@ class Child:
         process = self._process
         if process is None or process.returncode is not None:
             return
-        # One that stands still (SIGSTOP) would not hear of it.
+        # A stopped process (SIGSTOP) does not receive SIGTERM until it continues.
         process.send_signal(signal.SIGCONT)
         process.terminate()
         try:

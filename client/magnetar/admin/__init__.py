@@ -1,1 +1,1 @@
-"""What an administrator asks for and is told."""
+"""Calls of administrators, and the descriptions that they get."""

@@ -65,7 +65,7 @@ class GroupAdmin:
             ResourceInUse: the group has members or pending acks.
             LogUnavailable: a broker does not answer in time.
         """
-        # A broker that refuses shall do so before another one has deleted anything.
+        # A broker that refuses must do so before another one has deleted anything.
         found = await self.describe(group)
         if found.summary.members:
             raise ResourceInUse(

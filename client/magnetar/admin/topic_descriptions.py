@@ -116,7 +116,7 @@ class TopicDescription:
         wire: topic_pb2.CommandDescribeTopicResponse,
         partitions: Iterable[topic_pb2.PartitionDescription],
     ) -> TopicDescription:
-        """Convert what brokers tell.
+        """Convert the answers of brokers.
 
         Args:
             wire: the answer of one of them.
@@ -134,7 +134,7 @@ class TopicDescription:
 
 @dataclass(frozen=True, slots=True)
 class PartitionOffsets:
-    """Where a partition begins and ends.
+    """Offsets at which a partition begins and ends.
 
     Attributes:
         ledger_id: a number that rises when the partition is restored, since a restore changes its
@@ -154,7 +154,7 @@ class PartitionOffsets:
 
 @dataclass(frozen=True, slots=True)
 class TopicOffsets:
-    """Where the partitions of a topic begin and end.
+    """Offsets at which the partitions of a topic begin and end.
 
     Attributes:
         topic_id: the topic's id.

@@ -147,7 +147,8 @@ class TopicAdmin:
             ),
             topic_id=topic_id,
         )
-        # Whoever reads up to these offsets, in whatever process, is told to have seen it here.
+        # Another process may read up to these offsets for this client: its commits get higher
+        # stamps.
         self._cluster.runtime.saw(max((one.highest_stamp for one in answers), default=0))
         return TopicOffsets(
             reply.topic_id,

@@ -110,7 +110,7 @@ class TransactionDescription:
         opened_at_ms: when it was opened, in milliseconds since the Unix epoch; 0: unknown.
         ended_at_ms: when it had ended at all participants, in milliseconds since the Unix epoch; 0:
             it has not.
-        stamp: that of the commit, by which consistent cuts take it or leave it out; 0: it is no
+        stamp: that of the commit, by which consistent cuts take it or leave it out; 0: it did not
             commit.
     """
 

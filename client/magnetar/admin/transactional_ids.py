@@ -61,7 +61,7 @@ class TransactionalIdAdmin:
     async def complete(self, transactional_id: str, prepared: PreparedTxnState) -> bool:
         """Commit the prepared transaction that a database has committed; never abort anything.
 
-        For a transaction whose instance never comes back. If an instance lives all the same, it is
+        For a transaction whose instance never comes back. If an instance is still alive, it is
         fenced. `TransactionalProducer.complete` is different: it aborts what the state does not
         name.
 

@@ -35,7 +35,7 @@ QUESTIONS_MAX = 256
 PARTITIONS_AT_ONCE = 16
 
 
-# For how long a client may write to a participant before the coordinator has heard of it.
+# How long a client may write to a participant before the coordinator is told of it.
 JOINING_MS = 10_000
 # The epoch of a writer that names none.
 NO_EPOCH = -1
@@ -323,7 +323,7 @@ class TransactionAdmin:
     async def abort_hanging(self, hanging: ProducerDescription) -> None:
         """Abort a hanging transaction at its participant.
 
-        The coordinator first makes sure that nobody can commit the transaction.
+        The coordinator first makes sure that no client can commit the transaction.
 
         Args:
             hanging: an answer of describe_producers or find_hanging; start and epoch must match.

@@ -521,7 +521,7 @@ class TransactionAdmin(Facade[AsyncTransactionAdmin]):
     def abort_hanging(self, hanging: ProducerDescription) -> None:
         """Abort a hanging transaction at its participant.
 
-        The coordinator first makes sure that nobody can commit the transaction.
+        The coordinator first makes sure that no client can commit the transaction.
 
         Args:
             hanging: an answer of describe_producers or find_hanging; start and epoch must match.
@@ -559,7 +559,7 @@ class TransactionalIdAdmin(Facade[AsyncTransactionalIdAdmin]):
     def complete(self, transactional_id: str, prepared: PreparedTxnState) -> bool:
         """Commit the prepared transaction that a database has committed; never abort anything.
 
-        For a transaction whose instance never comes back. If an instance lives all the same, it is
+        For a transaction whose instance never comes back. If an instance is still alive, it is
         fenced. `TransactionalProducer.complete` is different: it aborts what the state does not
         name.
 

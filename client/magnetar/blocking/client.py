@@ -35,7 +35,7 @@ class Client(Facade[AsyncClient]):
 
     @property
     def admin(self) -> AdminClient:
-        """What an administrator does."""
+        """Calls of administrators."""
         return AdminClient(self._loop, self.inner.admin)
 
     @property
@@ -64,7 +64,7 @@ class Client(Facade[AsyncClient]):
                 subscriptions need not open.
         Raises:
             TopicNotFound: there is no such topic.
-            InvalidArgument: a setting makes no sense.
+            InvalidArgument: a setting is not valid.
         """
         return Producer(
             self._loop,
@@ -165,7 +165,7 @@ class Client(Facade[AsyncClient]):
             topics: one or several that exist.
             pattern: with a shell's wildcards, as `orders-*`; topics that are made later count too.
             instance_id: makes the member static: a restart within the session timeout moves no
-                partition, and whoever joins under the same id takes its place (KIP-345).
+                partition, and a member that joins with the same id takes its place (KIP-345).
             session_timeout_s: without a sign of life for so long, others take over. None: the
                 broker's default, as for the next one.
             rebalance_timeout_s: how long the application may keep a partition that is asked back.
@@ -176,12 +176,12 @@ class Client(Facade[AsyncClient]):
                 partition for as long as they like. All members say the same.
             on_assigned, on_revoked, on_lost: functions or coroutine functions that are given a list
                 of TopicPartition: before anything of them is received; before they are given back;
-                after they were given to others. What they raise, the next receive raises.
+                after they were given to others. The next receive raises their exceptions.
             dead_letter: as of subscribe; with several topics it has to name its own.
         Raises:
             TopicNotFound: one of the topics does not exist.
-            InvalidArgument: no topics and no pattern, or a setting makes no sense.
-            LogUnavailable: nobody answers in time.
+            InvalidArgument: no topics and no pattern, or a setting is not valid.
+            LogUnavailable: no broker answers in time.
         Source: KIP-447; KIP-848; docs/design/0003-groups.md.
         """
         return GroupConsumer(
@@ -278,7 +278,7 @@ class Client(Facade[AsyncClient]):
         wait_finished: bool = False,
         fingerprint: str = "",
     ) -> TransactionStatus:
-        """Commit what several clients have done in a transaction, and discard what others did.
+        """Commit the work of several clients in a transaction, and discard that of others.
 
         Args:
             parts: the results of Transaction.leave() in each client.
@@ -329,7 +329,7 @@ class Client(Facade[AsyncClient]):
                 txn.send("invoices", b"invoice 7")
                 txn.ack(message)
 
-        Inside, a send or an ack of this client has to say `txn=None` to be no part of it; see
+        Inside, a send or an ack of this client has to say `txn=None` if it is not part of it; see
         Transaction. The arguments and errors are those of begin_transaction() and
         Transaction.commit().
         """
@@ -371,8 +371,7 @@ class Client(Facade[AsyncClient]):
             since: an earlier cut, or its token: only what that one has not.
         Raises:
             TopicNotFound: there is no such topic, or a cut was taken without it.
-            OutOfRange: retention has removed the message at `start`, or not all that the cut has is
-                there any more.
+            OutOfRange: retention has removed the message at `start`, or some messages of the cut.
             Gone: the cut's topic was deleted.
             InvalidArgument: a token is damaged, the cuts do not fit, or there are offsets and no
                 partition.
@@ -428,7 +427,7 @@ class Client(Facade[AsyncClient]):
                 everything.
         Raises:
             Gone: the topic of that name has another id.
-            OutOfRange: with a cut, not all that it has is there any more.
+            OutOfRange: retention has removed some messages of the cut.
         """
         return self._loop.iterate(
             self.inner.read_ahead(topic, partition, start, end, topic_id=topic_id, cut=cut)
@@ -437,8 +436,8 @@ class Client(Facade[AsyncClient]):
     def cut(self, topics: str | Sequence[str], *, timeout_s: float = 60.0) -> Cut:
         """Take a consistent cut: one moment over all partitions of topics.
 
-        Every transaction is in it whole, or not at all; everything whose commit was answered before
-        is in it. It delays nobody. Give it, or its token, to read().
+        Every transaction is in it as a whole, or not at all; everything whose commit was answered
+        before is in it. It delays no other client. Give it, or its token, to read().
 
         Args:
             topics: one or several that exist.

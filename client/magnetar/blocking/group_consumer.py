@@ -25,8 +25,8 @@ class GroupConsumer(Facade[AsyncGroupConsumer]):
     not acknowledged go to the next owner. Until then, and until its transactions have ended, the
     application keeps these partitions.
 
-    Messages of a lost partition cannot be acknowledged any more: that raises IllegalGeneration,
-    even if the partition was assigned to this consumer again.
+    Messages of a lost partition can no longer be acknowledged: that raises IllegalGeneration, even
+    if the partition was assigned to this consumer again.
 
         orders = client.consumer_group("billing", "orders", initial_position="earliest")
         for message in orders.poll():
@@ -52,7 +52,7 @@ class GroupConsumer(Facade[AsyncGroupConsumer]):
         """Wait until the consumer is a member of its group, also after it had to leave.
 
         With several brokers it is a member at all that answer. A broker that is away is joined in
-        the background, and holds up nobody.
+        the background, and does not delay this call.
 
         Args:
             timeout_s: how many seconds to wait; None: without limit.
@@ -76,7 +76,7 @@ class GroupConsumer(Facade[AsyncGroupConsumer]):
 
     @property
     def generation(self) -> int:
-        """The generation of the group, as far as this member knows it; 0 while it is no member.
+        """The generation of the group, as far as this member knows it; 0 while it is not a member.
 
         With several brokers it is the highest of theirs: each counts for its own partitions.
         """

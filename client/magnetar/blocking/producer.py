@@ -37,7 +37,7 @@ class Producer(Facade[AsyncProducer]):
 
     @property
     def partition_count(self) -> int:
-        """How many partitions the topic has."""
+        """Number of partitions of the topic."""
         return self.inner.partition_count
 
     def send(

@@ -209,8 +209,8 @@ class TransactionalProducer(Facade[AsyncTransactionalProducer]):
             InvalidTxnState: there is no transaction, or it was aborted.
             ProducerFenced: another instance has taken over the transactional id, and decides.
             OutcomeUnknown: no answer came in time; commit again to learn the outcome.
-            TxnForgotten, TxnNotFound: it has ended, and nobody knows how any more. The next one may
-                begin.
+            TxnForgotten, TxnNotFound: it has ended, and its outcome is no longer known. The next
+                one may begin.
         """
         self._loop.wait(self.inner.commit())
 
@@ -257,7 +257,7 @@ class TransactionalProducer(Facade[AsyncTransactionalProducer]):
         """Abort an open transaction and close. A prepared one stays for the next instance.
 
         Raises:
-            MagnetarError: as abort(). The producer is closed all the same, and the coordinator
+            MagnetarError: as abort(). The producer is closed nevertheless, and the coordinator
                 aborts the transaction in time.
         """
         self._loop.wait(self.inner.close())

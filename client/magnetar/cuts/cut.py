@@ -33,7 +33,7 @@ class Cut:
         """Read the token of a cut.
 
         Raises:
-            InvalidArgument: it is no token, or is damaged.
+            InvalidArgument: it is not a token, or is damaged.
             UnsupportedVersion: a later version has made it.
         """
         return cls(cut_token.parse(token))
@@ -60,15 +60,15 @@ class Cut:
 def range_of(
     at: Cut | str | None, since: Cut | str | None, topic: str, partition: int, *, cluster_id: str
 ) -> tuple[CutRange, int] | None:
-    """Return what is read of a partition at a cut, and the topic's id; None: without a cut.
+    """Return the range of a partition at a cut, and the topic's id; None: without a cut.
 
     Args:
         since: leave out what this earlier cut has.
         cluster_id: that of the cluster to be read; empty: it has none.
     Raises:
         TopicNotFound: a cut was taken without the topic.
-        InvalidArgument: a cut is no cut, or of another cluster, or there is only the earlier one,
-            or they do not fit.
+        InvalidArgument: a cut is not valid, or of another cluster, or only the earlier one is
+            given, or they do not fit.
         UnsupportedVersion: a later version has made the token.
     """
     if at is None:

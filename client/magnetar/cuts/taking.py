@@ -25,7 +25,7 @@ from magnetar_core.wire import broker_pb2, transaction_pb2
 
 log = logging.getLogger("magnetar")
 
-# How long a coordinator keeps a question: a lost answer costs no more.
+# How long a coordinator keeps a question: a lost answer delays a cut by this at most.
 WAIT_MS = 5_000
 # How long an answer may take when the time is up.
 ANSWER_MS = 5_000
@@ -83,8 +83,8 @@ class CutTaker:
             log.info("a coordinator has lost its store, or joined, while a cut was taken")
             return None
         if not self._runtime.has_latest_members:
-            # A broker that was asked for the offsets may have commits of a coordinator that whoever
-            # told the list does not know yet.
+            # A broker that was asked for the offsets may have commits of a coordinator that is not
+            # yet known to the broker that sent the list.
             log.info("servers have joined, and not every broker knows it yet")
             return None
         topics: dict[str, TopicCut] = {}

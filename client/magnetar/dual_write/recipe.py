@@ -138,7 +138,7 @@ class DualWriter(Generic[Store]):
     """Writes to a database and to topics, atomically: one unit at a time, whichever thread calls.
 
     Args:
-        producer: a transactional producer with two_phase_commit; nobody else may use it.
+        producer: a transactional producer with two_phase_commit; no other code may use it.
         store: the database.
         on_step: called before each step, for tests and traces.
     """
@@ -195,7 +195,7 @@ class DualWriter(Generic[Store]):
             InvalidTxnState: another unit is open; start() was not called; or an earlier unit could
                 not be settled: then call start() of a new DualWriter.
             Exception: what the block or the database raised. Nothing counts then, unless the
-                database has committed all the same, which the writer finds out at once. If it
+                database has committed nevertheless, which the writer finds out at once. If it
                 cannot, for example because the coordinator is away, a note on the exception says
                 so. Nothing is lost, but only start() of a new DualWriter can go on.
         """
@@ -278,7 +278,7 @@ class DualWriter(Generic[Store]):
             log.warning("the database has committed %s last: %s", prepared, error)
 
     def _covered(self) -> TransactionBlock:
-        """Return a block in which a send that is no part of the unit is a mistake."""
+        """Return a block in which a send outside of the unit is a mistake."""
         transaction = self._producer.inner.transaction
         assert transaction is not None
         return transaction.cover("use unit.send()")

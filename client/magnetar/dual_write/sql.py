@@ -33,7 +33,7 @@ def _require_rollback(store: DbApiStore | SqlAlchemyStore) -> None:
     Raises:
         InvalidArgument: it does not. The row was deleted again.
     """
-    # A key that is no transactional id, and that no other process uses at the same time.
+    # A key that cannot be a transactional id, and that no other process uses at the same time.
     row = f"rollback {Random().getrandbits(64):016x}"
     store._insert(row, text=row, owner="")
     store.rollback()
@@ -44,7 +44,7 @@ def _require_rollback(store: DbApiStore | SqlAlchemyStore) -> None:
 
 
 class DbApiStore:
-    """A store on a DB-API connection (PEP 249), which nobody else may use.
+    """A store on a DB-API connection (PEP 249), which no other code may use.
 
     Args:
         connection: the connection. It must not commit by itself.

@@ -104,7 +104,7 @@ class AssignedReceivers:
         return receiver
 
     def settling(self, name: PartitionName) -> Settling:
-        """What of a partition is in the application's hands."""
+        """Return which messages of a partition the application has not settled."""
         receiver = self._by_name.get(name)
         return Settling(False, False) if receiver is None else receiver.settling
 
@@ -144,7 +144,7 @@ class AssignedReceivers:
         self._by_number[receiver.number] = receiver
 
     def forget(self, name: PartitionName) -> PartitionReceiver | None:
-        """The partition is not assigned any more."""
+        """Forget a partition that is no longer assigned."""
         receiver = self._by_name.pop(name, None)
         if receiver is not None:
             del self._by_number[receiver.number]
@@ -153,7 +153,7 @@ class AssignedReceivers:
         return receiver
 
     def lose(self, name: PartitionName) -> None:
-        """The partition is somebody else's: nothing of it counts any more."""
+        """Give up a partition that another member has: none of its messages count from now on."""
         receiver = self.forget(name)
         if receiver is None:
             return

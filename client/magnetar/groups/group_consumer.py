@@ -52,8 +52,8 @@ class GroupConsumer(ConsumerBase):
     not acknowledged go to the next owner. Until then, and until its transactions have ended, the
     application keeps these partitions.
 
-    Messages of a lost partition cannot be acknowledged any more: that raises IllegalGeneration,
-    even if the partition was assigned to this consumer again.
+    Messages of a lost partition can no longer be acknowledged: that raises IllegalGeneration, even
+    if the partition was assigned to this consumer again.
 
         orders = await client.consumer_group("billing", "orders", initial_position="earliest")
         for message in await orders.poll():
@@ -120,7 +120,7 @@ class GroupConsumer(ConsumerBase):
         """Wait until the consumer is a member of its group, also after it had to leave.
 
         With several brokers it is a member at all that answer. A broker that is away is joined in
-        the background, and holds up nobody.
+        the background, and does not delay this call.
 
         Args:
             timeout_s: how many seconds to wait; None: without limit.
@@ -148,7 +148,7 @@ class GroupConsumer(ConsumerBase):
 
     @property
     def generation(self) -> int:
-        """The generation of the group, as far as this member knows it; 0 while it is no member.
+        """The generation of the group, as far as this member knows it; 0 while it is not a member.
 
         With several brokers it is the highest of theirs: each counts for its own partitions.
         """
@@ -208,7 +208,7 @@ class GroupConsumer(ConsumerBase):
     def _up_to(
         self, offsets: Mapping[TopicPartition, int], number: int | None
     ) -> list[tuple[PartitionReceiver, list[Range]]]:
-        """Return what was received below offsets, and is not acknowledged.
+        """Return the received messages below offsets that are not acknowledged.
 
         Args:
             number: that of the transaction that acknowledges it, if there is one.

@@ -17,23 +17,23 @@ from magnetar_core.transitions import step
 
 @unique
 class Holding(Enum):
-    """How a member holds a partition, with what that means."""
+    """State of a partition that a member holds, with its meaning."""
 
     HELD = "it is the member's"
     REVOKED = "it is asked back; the application may still have something of it"
     RELEASING = "nothing more counts there; acks under way are being confirmed"
-    GONE = "the member has nothing of it any more"
+    GONE = "the member has settled or dropped all of its messages"
 
 
 @unique
 class HoldingEvent(Enum):
-    """What moves a partition that a member holds."""
+    """Event that changes the state of a partition."""
 
-    ASKED_BACK = "the member's assignment does not name it any more"
+    ASKED_BACK = "the member's assignment no longer names it"
     KEPT = "the assignment names it again, since the same generation"
     SETTLED = "nothing of it is open: it can be released"
     RELEASED = "acks are confirmed, and the consumer is detached"
-    LOST = "it is somebody else's, or the membership is over"
+    LOST = "another member has it, or the membership is over"
 
 
 TRANSITIONS: Final[Mapping[tuple[Holding, HoldingEvent], Holding]] = {

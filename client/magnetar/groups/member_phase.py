@@ -16,7 +16,7 @@ from magnetar_core.transitions import step
 
 @unique
 class Phase(Enum):
-    """Where a member is, with what that means."""
+    """Phase of a member, with its meaning."""
 
     JOINING = "it asks the group to take it in"
     MEMBER = "it sends heartbeats, and has what it is assigned"
@@ -27,7 +27,7 @@ class Phase(Enum):
 
 @unique
 class PhaseEvent(Enum):
-    """What moves a member."""
+    """Event that changes the phase of a member."""
 
     JOINED = "the group has taken it in"
     UNKNOWN = "the group does not know it"
@@ -52,7 +52,7 @@ TRANSITIONS: Final[Mapping[tuple[Phase, PhaseEvent], Phase]] = {
     (Phase.ENDED, PhaseEvent.ENDED): Phase.ENDED,
     # The application came back before the group had heard that the member leaves.
     (Phase.JOINING, PhaseEvent.LEFT): Phase.JOINING,
-    # Whom the group refuses, it does not know either.
+    # The group does not know a member that it refuses.
     (Phase.JOINING, PhaseEvent.UNKNOWN): Phase.JOINING,
 }
 

@@ -40,21 +40,21 @@ class Assigned:
 
 @dataclass(frozen=True, slots=True)
 class Revoked:
-    """The group wants the partition back: take no more messages."""
+    """The group asks for the partition back: stop taking its messages."""
 
     partition: PartitionName
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The group no longer wants the partition back: go on."""
+    """The group no longer asks for the partition back: go on."""
 
     partition: PartitionName
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Nothing holds the partition here any more: confirm acks, detach, then call `released`."""
+    """All messages of the partition are settled: confirm acks, detach, then call `released`."""
 
     partition: PartitionName
     since: int
@@ -100,7 +100,7 @@ class MemberState:
     # What it is asked.
 
     def next_command(self, now_ms: float) -> Command | None:
-        """Return what to send now; None until an event, or until wakes_at_ms."""
+        """Return the command to send now; None until an event, or until wakes_at_ms."""
         if self.phase is Phase.JOINING:
             return Command.JOIN
         if self.phase is Phase.LEAVING:
@@ -133,12 +133,12 @@ class MemberState:
 
     @property
     def revoked(self) -> tuple[PartitionName, ...]:
-        """The partitions that the group wants back and that it has not begun to release."""
+        """The partitions that the group asks back and that the member has not begun to release."""
         return tuple(
             partition for partition, held in self._held.items() if held.state is Holding.REVOKED
         )
 
-    # What it hears from the group.
+    # Events from the group.
 
     def sent(self, now_ms: float) -> None:
         """Note that a command is under way; later announcements need another command."""
@@ -188,7 +188,7 @@ class MemberState:
                 instructions.append(Lost(partition, held.since))
             elif since is None and held.state is Holding.HELD:
                 held.move(HoldingEvent.ASKED_BACK)
-                # Who waits for more is done with what it had.
+                # A member that waits for more is done with the messages that it had.
                 held.done = self._receiving_count > 0
                 instructions.append(Revoked(partition))
             elif since is not None and held.state is Holding.REVOKED:
@@ -219,7 +219,7 @@ class MemberState:
         self._move(PhaseEvent.ENDED)
         return self._drop_all()
 
-    # What it hears from its own side.
+    # Events from the member's own side.
 
     def come_back(self, now_ms: float) -> None:
         """Note that the application is back: a member that had to leave joins again."""

@@ -35,10 +35,10 @@ BEAT_TIMEOUT_MS_MIN = 1_000
 
 
 class Owner(Protocol):
-    """What a membership belongs to."""
+    """Owner of a membership."""
 
     def follow(self, instructions: Sequence[Instruction]) -> None:
-        """Carry out what the group wants, without waiting for it."""
+        """Carry out the group's instructions, without waiting for it."""
         ...
 
     def changed(self) -> None:
@@ -195,7 +195,7 @@ class GroupMembership:
         self._sleeps_until_ms = -math.inf
 
     async def _say(self, command: Command) -> None:
-        """Send it, and do what the answer wants."""
+        """Send a command, and carry out the answer."""
         if command is Command.JOIN:
             self._join.join_epoch += 1
             joined = await self._connection.request(self._join)

@@ -42,10 +42,10 @@ class Memberships:
         follow: Callable[[Sequence[Instruction]], None],
         on_failed: Callable[[MagnetarError], None],
     ) -> None:
-        """No broker is asked yet.
+        """Make memberships that are not joined yet.
 
         Args:
-            follow: carries out what a broker wants, without waiting for it.
+            follow: carries out a broker's instructions, without waiting for it.
             on_failed: called once, when the consumer will never be a member again.
         """
         self._runtime = runtime
@@ -68,7 +68,7 @@ class Memberships:
 
     @property
     def generation(self) -> int:
-        """The highest generation of its memberships; 0 while it is no member.
+        """The highest generation of its memberships; 0 while it is not a member.
 
         Each broker counts generations of its own. A partition goes by that of its broker.
         """
@@ -114,8 +114,8 @@ class Memberships:
     async def joined(self) -> int:
         """Wait until the consumer is a member at all brokers that answer, and at least at one.
 
-        Whoever does not answer is waited for as long as an attempt to connect may take. It is
-        asked on in the background.
+        A broker that does not answer is waited for as long as an attempt to connect may take. It is
+        asked again in the background.
 
         Returns:
             The generation.
@@ -174,7 +174,7 @@ class Memberships:
 
     @property
     def has_revoked(self) -> bool:
-        """Whether a broker wants a partition back whose release has not begun."""
+        """Whether a broker asks for a partition back whose release has not begun."""
         return any(one.revoked for one in self._members())
 
     def since(self, name: PartitionName) -> int:
@@ -191,7 +191,7 @@ class Memberships:
         return [instruction for one in self._members() for instruction in one.review(settling)]
 
     def released(self, name: PartitionName, since: int) -> None:
-        """Note that a partition was released; its broker hears of it at once."""
+        """Note that a partition was released, and tell its broker at once."""
         holder = self._holder(name)
         if holder is not None:
             holder.member.released(name, since, self._runtime.now_ms())
@@ -221,10 +221,10 @@ class Memberships:
             try:
                 await self._refresh()
             except MagnetarError as error:
-                log.info("the brokers of the cluster are not known anew: %s", error)
+                log.info("the list of the cluster's brokers could not be renewed: %s", error)
 
     async def _refresh(self) -> None:
-        """Join brokers that are new in the list. Those that have moved are followed anyway."""
+        """Join brokers that are new in the list. Brokers that have moved are followed anyway."""
         await self._cluster.info()
         # An application that does not receive has left, and joins again when it comes back.
         has_left = any(one.phase in (Phase.LEAVING, Phase.AWAY) for one in self._members())
@@ -261,7 +261,7 @@ class Memberships:
         self._changed.set()
 
     def failed(self, membership: GroupMembership | None, error: MagnetarError) -> None:
-        """End all memberships: whoever is replaced or refused at one broker is so everywhere.
+        """End all memberships: a member that one broker replaces or refuses must leave all of them.
 
         Args:
             membership: the one that has ended already; None: none has.
@@ -278,10 +278,10 @@ class Memberships:
     def tolerates(self, membership: GroupMembership, error: MagnetarError) -> bool:
         """Return whether to ask a broker again, although it refuses."""
         if error.kind is ErrorKind.LIMIT:
-            # Who is a member already has time.
+            # A client that is a member already has time.
             return self._has_started
         if isinstance(error, TopicNotFound):
-            # The topic may be new, and this broker has not heard of it: others have, or may have.
+            # The topic may be new, and this broker may not know it yet: another one may.
             return any(
                 one.member.generation or one.hindrance is None
                 for one in self._memberships.values()

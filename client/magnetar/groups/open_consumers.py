@@ -102,7 +102,7 @@ class OpenConsumers:
         return self._open.get(consumer_id)
 
     def fail(self, error: MagnetarError) -> None:
-        """End what all consumers receive, since the client has failed."""
+        """Fail all consumers, since the client has failed."""
         consumers = list(self._open.values())
         self._runtime.fail_each([consumer.fail for consumer in consumers], error)
 

@@ -39,9 +39,10 @@ log = logging.getLogger("magnetar")
 # What a dead letter says besides where it comes from.
 DEAD_LETTER_REASON = "magnetar-dead-letter-reason"
 REASON_CHARACTERS_MAX = 1_000
-# Somebody else has the inputs, or the transactional id: no fault, go on with what is ours.
+# Another member has the inputs, or the transactional id: go on with the partitions that are ours.
 FENCED = (IllegalGeneration, UnknownMember, TransactionConflict, ProducerFenced)
-# Transactions in a row that somebody else has ended, as their timeout does: then it is no accident.
+# Transactions in a row that others have ended, for example by their timeout: more are not an
+# accident.
 ENDED_BY_OTHERS_MAX = 10
 # Between messages the loop turns so often, for heartbeats and acknowledgements.
 TURN_MS = 5.0
@@ -69,7 +70,7 @@ Transform = Callable[[Message], Outputs | Awaitable[Outputs]]
 
 @dataclass(slots=True)
 class ProcessSummary:
-    """What process() has done.
+    """Result of process().
 
     Attributes:
         batches: how many transactions were committed.
@@ -118,7 +119,7 @@ async def process(
     Args:
         consumer: the member of the group, whose messages are the inputs.
         transform: returns the outputs for a message; may be a coroutine function.
-        producer: sends the outputs; nobody else may use it meanwhile.
+        producer: sends the outputs; no other code may use it meanwhile.
         batch_messages_max: how many messages a transaction has at most.
         batch_wait_s: how many seconds a batch that is not full waits for more messages.
         attempts_max: how often transform() gets a message before the message counts as poison.
@@ -132,7 +133,7 @@ async def process(
         PoisonMessage: transform() fails for a message, and dead_letter is not given. Nothing of
             the batch counts.
         FencedInstance: a newer member has the consumer's instance id.
-        InvalidArgument: a setting makes no sense, or the group allows no two-phase commit.
+        InvalidArgument: a setting is not valid, or the group allows no two-phase commit.
         MagnetarError: an error that does not pass by trying again, such as a missing topic.
     """
     require(batch_messages_max > 0, "batch_messages_max must be above 0")
@@ -260,7 +261,7 @@ class _Processing:
         return sent_count, dead_count
 
     async def _outputs_of(self, message: Message) -> list[Output] | None:
-        """What is to be sent for a message; None if it was poison, and has moved."""
+        """Return the outputs for a message; None if it was poison, and has moved."""
         backoff = self._runtime.backoff()
         for attempt in range(1, self._attempts_max + 1):
             try:
@@ -335,7 +336,7 @@ class _Processing:
         await self._stops_within(self._backoff.next_ms() / 1000)
 
     async def _start_over(self) -> None:
-        """Abort what is open, be a member again, and have the inputs come again."""
+        """Abort the open transaction, be a member again, and have the inputs come again."""
         await self._abort()
         backoff = self._runtime.backoff()
         while True:
@@ -358,7 +359,7 @@ class _Processing:
             except MagnetarError as error:
                 log.info("aborting: %s", error)
                 if not error.kind.may_pass:
-                    return  # Fenced, or ended by somebody else.
+                    return  # Fenced, or ended by another client.
                 if await self._stops_within(backoff.next_ms() / 1000):
                     return
 
@@ -372,7 +373,7 @@ def _check(outputs: list[Output]) -> None:
 
 
 def _reason_of(error: MagnetarError) -> MagnetarError:
-    """What made a transaction fail in the first place."""
+    """Return the first error of a transaction that failed."""
     while isinstance(error, CommitRefused | InvalidTxnState):
         cause = error.__cause__
         if not isinstance(cause, MagnetarError):

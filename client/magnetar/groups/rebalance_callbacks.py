@@ -96,12 +96,12 @@ class RebalanceCallbacks:
         await self._call_gone(self._callbacks.on_lost, names)
 
     def take_failure(self) -> Exception | None:
-        """Return what a callback has raised, and forget it; None: nothing."""
+        """Return the exception of a callback, and forget it; None: there was none."""
         failure, self._failure = self._failure, None
         return failure
 
     async def close(self) -> None:
-        """Finish what was asked for, and tell the application that it gives all partitions back."""
+        """Finish pending callbacks, and tell the application that it gives all partitions back."""
         self._closing = True
         worker = self._worker
         # A callback that closes its consumer would wait for itself.
@@ -127,7 +127,7 @@ class RebalanceCallbacks:
             if isawaitable(result):
                 await result
         except Exception as error:
-            # The next receive raises it: nobody else would see it.
+            # The next receive raises it: otherwise the application would not see it.
             log.info("a callback of group %s failed: %r", self._group, error)
             self._failure = error
             self._on_failed()

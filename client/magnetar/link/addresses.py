@@ -19,7 +19,7 @@ def addresses_of(given: str | Sequence[str], *, of_any_form: bool = False) -> tu
         given: "host:port", "host:port,host:port", or a list of such texts.
         of_any_form: whether a transport of the application reads the addresses, and not we.
     Raises:
-        InvalidArgument: no address is given, or a text is none.
+        InvalidArgument: no address is given, or a text is not an address.
     """
     texts = [given] if isinstance(given, str) else given
     if not isinstance(texts, Sequence) or not all(isinstance(one, str) for one in texts):
@@ -45,9 +45,9 @@ def _check(address: str) -> None:
 
 
 def shard_of(address: str) -> ShardAddress | None:
-    """Return what an address that servers have told says of a shard; None: it names a server.
+    """Return the shard in an address from a server; None: it names a server.
 
-    An address that this version cannot read counts as that of a server: nobody will be there.
+    An address that this version cannot read counts as that of a server, which will not answer.
     """
     try:
         return ShardAddress.parse(address)
@@ -61,5 +61,5 @@ def title_of(address: str) -> str:
     if found is None:
         return address
     if not found.server:
-        return f"shard {found.place.shard}, which nobody has at the moment"
+        return f"shard {found.place.shard}, which no server has at the moment"
     return f"{found.server} (shard {found.place.shard})"

@@ -1,8 +1,8 @@
-"""Asks what every broker of the cluster can answer.
+"""Asks questions that every broker of the cluster can answer.
 
 The broker that answered last is asked first. When it is away, or takes too long, the others are
 asked as well: brokers that the application named, and those that the cluster names. Where shards
-change their owner, a server may have none. It says who the members are, and no more: all else goes
+change their owner, a server may have none. It answers only who the members are: other questions go
 to shards first.
 """
 
@@ -42,7 +42,7 @@ class AnyBroker:
     def __init__(
         self, runtime: Runtime, named: Iterable[Requests], on_silent: Callable[[], None]
     ) -> None:
-        """Nobody was asked yet.
+        """Make an asker that has not asked any broker yet.
 
         Args:
             named: connections to the addresses that the application named.

@@ -33,7 +33,7 @@ from magnetar_core.wire import topic_pb2
 log = logging.getLogger("magnetar")
 
 # How long a server may take to name the members before another one is asked too, when the client
-# asks by itself: to ask two is harmless, and somebody may wait for a shard.
+# asks by itself: to ask two is harmless, and a call may wait for a shard.
 MEMBERS_PATIENCE_MS_MAX = 60.0
 
 
@@ -175,7 +175,7 @@ class Cluster:
         try:
             await self.info()
         except MagnetarError as error:
-            log.info("the members of the cluster are not known anew: %s", error)
+            log.info("the list of the cluster's members could not be renewed: %s", error)
 
     async def _require_members(self) -> None:
         """Ask for the members if they are not known, or a server has told of a later list."""

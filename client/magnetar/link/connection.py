@@ -20,7 +20,7 @@ from magnetar_core.wire import common_pb2, group_pb2
 # A server that ends while TLS begins looks like one that refuses; not so often in a row.
 REFUSALS_MAX = 3
 
-# Whom a push is for: a consumer's id and a partition, or a group and a member's id.
+# The receiver of a push: a consumer's id and a partition, or a group and a member's id.
 Addressee = tuple[int, int] | tuple[str, str]
 
 log = logging.getLogger("magnetar")
@@ -56,14 +56,14 @@ class Connection(Requests):
         self._connecting: asyncio.Task[None] | None = None
         self._backoff = runtime.backoff()
         self._closed = False
-        # Whether the last attempt to connect found nobody.
+        # Whether the last attempt to connect found no server.
         self._nobody_is_there = False
         # Why the last attempt failed, since there was a link.
         self._failure: LinkClosed | None = None
         # How many of the last attempts in a row failed since the two sides cannot talk.
         self._refusal_count = 0
         self._addressees: dict[Addressee, OnPush] = {}
-        # Who wants to hear of attempts to connect that fail.
+        # Called when an attempt to connect fails.
         self._watchers: dict[int, Callable[[], None]] = {}
 
     def register(self, addressee: Addressee, on_push: OnPush) -> None:
@@ -87,7 +87,7 @@ class Connection(Requests):
 
     @property
     def is_unreachable(self) -> bool:
-        """Whether there is no link, and the last attempt to connect found nobody."""
+        """Whether there is no link, and the last attempt to connect found no server."""
         return self._nobody_is_there and self.live_session is None
 
     @property
@@ -97,7 +97,7 @@ class Connection(Requests):
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody waits for a link, or for an answer."""
+        """Whether no call waits for a link, or for an answer."""
         session = self.live_session
         return not self._waiters and (session is None or session.is_idle)
 
@@ -144,11 +144,11 @@ class Connection(Requests):
         return unwatch
 
     def moved(self) -> bool:
-        """Return False: whoever asks at an address has to look up another."""
+        """Return False: a caller that asks at an address has to look up another one."""
         return False
 
     def close(self) -> None:
-        """Close the link; everybody who waits gets ClientClosed."""
+        """Close the link; all calls that wait get ClientClosed."""
         self._closed = True
         if self._connecting is not None:
             self._connecting.cancel()
@@ -158,7 +158,7 @@ class Connection(Requests):
         self._tell_waiters(ClientClosed("the client is closed"))
 
     def give_up(self, reason: str) -> None:
-        """Close the link: whatever is under way goes elsewhere, to whoever has the shard now."""
+        """Close the link: requests under way go to the server that has the shard now."""
         if self._connecting is not None and not self._waiters:
             self._connecting.cancel()
             self._connecting = None
@@ -202,7 +202,7 @@ class Connection(Requests):
                 self._connecting = None
 
     def _failed(self, error: LinkClosed) -> None:
-        """Note that an attempt has failed. A person hears of the first one after a link."""
+        """Note that an attempt has failed. The first one after a link is logged."""
         level = logging.INFO if self._failure is not None else logging.WARNING
         log.log(level, "%s; trying again", error)
         self._failure = error
@@ -211,7 +211,7 @@ class Connection(Requests):
         self._nobody_is_there = True
 
     def _is_refused_for_good(self) -> bool:
-        """Return whether a client that never reached its cluster hears of a refusal now.
+        """Return whether a client that never reached its cluster fails with a refusal now.
 
         Later on, a certificate or a token that came late is worth the usual patience.
         """
@@ -220,7 +220,7 @@ class Connection(Requests):
     async def _attempt(self) -> LinkSession:
         shard = shard_of(self.address)
         if shard is not None and not shard.server:
-            raise LinkClosed(f"nobody has shard {shard.place.shard} at the moment")
+            raise LinkClosed(f"no server has shard {shard.place.shard} at the moment")
         config = self._runtime.config
         is_broker = self._service == BROKER
         session = LinkSession(

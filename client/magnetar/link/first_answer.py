@@ -1,7 +1,7 @@
 """Asks servers of which each can answer, one after the other, until one does.
 
-The next server is asked when nobody listens at an address, or when an answer takes too long. The
-questions before stay open: a slow server may still be the first.
+The next server is asked when no server listens at an address, or when an answer takes too long. The
+earlier questions stay open: a slow server may still be the first.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class FirstAnswer(Generic[T]):
     """A question to several servers.
 
     Attributes:
-        open: questions without an answer, with the servers that were asked; whoever asked decides
-            what becomes of them.
+        open: questions without an answer, with the servers that were asked; the caller decides what
+            becomes of them.
         failures: the errors of servers that could not answer.
     """
 
@@ -60,7 +60,7 @@ class FirstAnswer(Generic[T]):
         """Ask the servers in this order.
 
         Returns:
-            The answer, and who gave it; None: nobody did, and `failures` says why.
+            The answer, and who gave it; None: no server answered, and `failures` says why.
         Raises:
             ClientClosed: the client was closed meanwhile.
             MagnetarError: a server refuses, and asking others cannot help.
@@ -81,7 +81,7 @@ class FirstAnswer(Generic[T]):
                 for one in done:
                     answerer = self.open.pop(one)
                     if one.cancelled():
-                        # As it is, it would look as if somebody had cancelled whoever asks.
+                        # Otherwise it would look as if the caller had been cancelled.
                         raise ClientClosed("the client was closed")
                     error = one.exception()
                     if error is None:
@@ -93,7 +93,7 @@ class FirstAnswer(Generic[T]):
         return None
 
     async def cancel(self) -> None:
-        """Take the open questions back: nobody waits for their servers any more."""
+        """Take the open questions back: their answers are no longer needed."""
         for question in self.open:
             question.cancel()
         if self.open:
@@ -107,9 +107,9 @@ async def _first_of(
     """Wait until questions are answered.
 
     Args:
-        connection: wait no longer when there is nobody at its address.
+        connection: stop waiting when no server is at its address.
     Returns:
-        Those that are; none when the time is up, or when nobody is there.
+        The answered questions; none when the time is up, or when no server is there.
     """
     waiting: set[asyncio.Future[Any]] = set(asked)
     nobody: asyncio.Future[None] = asyncio.get_running_loop().create_future()

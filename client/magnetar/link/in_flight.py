@@ -310,7 +310,7 @@ class InFlightCommands(Generic[ItemT, ResponseT]):
         if isinstance(result, EFFECT_UNKNOWN):
             item.doubtful |= {(lane, attempt)}
         elif isinstance(result, MagnetarError):
-            # Nothing comes of this copy, even if the item is not in the queue any more.
+            # This copy has no effect, even if the item is no longer in the queue.
             item.doubtful -= {(lane, attempt)}
         if item.finished or item.lane != lane:
             return
@@ -350,7 +350,7 @@ class InFlightCommands(Generic[ItemT, ResponseT]):
             self._refuse_from(at, error)
 
     def _fail(self, error: MagnetarError) -> None:
-        """Refuse what is unconfirmed, since a callback of this queue has died."""
+        """Refuse unconfirmed items, since a callback of this queue has died."""
         if self._items:
             self._lose_flight()
             self._refuse_from(0, _in_doubt(self._items[0], error))
@@ -441,7 +441,7 @@ class InFlightCommands(Generic[ItemT, ResponseT]):
 
 
 def _in_doubt(item: Item[Any], error: MagnetarError) -> MagnetarError:
-    """Return what is known of an item that this error keeps from being sent again.
+    """Return the error of an item that this error keeps from being sent again.
 
     The error says that nothing happened, which holds for this attempt only.
     """

@@ -1,4 +1,4 @@
-"""What brokers tell of a cluster: its members, and who has the partitions of a topic. Pure."""
+"""Answers of brokers about a cluster: its members, and the owners of partitions. Pure."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """Decides when a client asks for the members again, because shards may have other owners.
 
-It asks soon after a server has told of a change, again and again while somebody waits for a shard,
+It asks soon after a server has told of a change, again and again while a call waits for a shard,
 now and then while a request stays without an answer, and seldom otherwise: a server that sleeps
-keeps its links, and tells nobody that it has lost its shards. One question is under way at a time.
+keeps its links, and does not tell its clients that it has lost its shards. One question is under
+way at a time.
 Source: docs/design/0009-owners.md, Addresses.
 """
 
@@ -21,9 +22,9 @@ log = logging.getLogger("magnetar")
 
 # A change is told to all clients at once: they do not ask all at once.
 JITTER_MS_MAX = 30.0
-# For how long a link may be waited for before somebody asks whether another server has the shard.
+# How long a call waits for a link before the client asks whether another server has the shard.
 LINK_PATIENCE_MS = 100.0
-# The time between two questions while somebody waits for a shard.
+# The time between two questions while a call waits for a shard.
 HUNT_MS_MIN, HUNT_MS_MAX = 20.0, 250.0
 # The same while a request stays without an answer.
 SILENCE_PERIOD_MS = 500.0
@@ -42,11 +43,11 @@ class OwnerWatch:
         is_hunting: Callable[[], bool],
         is_following: Callable[[], bool],
     ) -> None:
-        """Nothing is asked yet.
+        """Make a watch that has not asked yet.
 
         Args:
             ask: asks for the members; told how many questions in a row did not find what is hunted.
-            is_hunting: whether somebody waits for a link to a shard.
+            is_hunting: whether a call waits for a link to a shard.
             is_following: whether there are links to shards that may change their owner.
         """
         self._runtime = runtime
@@ -58,7 +59,7 @@ class OwnerWatch:
         self._due_ms = math.inf
         self._asked_at_ms = -math.inf
         self._asking = False
-        # Told of a change while a question was under way, whose answer may be of before.
+        # Told of a change while a question was under way: its answer may be from before the change.
         self._heard = False
         self._closed = False
 
@@ -69,11 +70,11 @@ class OwnerWatch:
         self._ask_within(self._runtime.random.random() * JITTER_MS_MAX)
 
     def waits(self) -> None:
-        """Somebody waits for a link to a shard."""
+        """Note that a call waits for a link to a shard."""
         self._ask_within(LINK_PATIENCE_MS)
 
     def lost(self) -> None:
-        """Nobody is where a shard was, or it is elsewhere."""
+        """Note that a shard is not at its last address."""
         # Later questions come by themselves, with pauses.
         if not self._backoff.failures:
             self._ask_within(0.0)
@@ -88,7 +89,7 @@ class OwnerWatch:
         self._ask_within(LOOK_PERIOD_MS * (0.75 + self._runtime.random.random() / 2))
 
     def close(self) -> None:
-        """Ask nothing any more."""
+        """Stop asking."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -114,7 +115,7 @@ class OwnerWatch:
                 self._asked_at_ms = self._runtime.now_ms()
                 await self._ask(self._backoff.failures)
         except MagnetarError as error:
-            log.info("the members of the cluster are not known anew: %s", error)
+            log.info("the list of the cluster's members could not be renewed: %s", error)
         finally:
             self._asking = False
             heard, self._heard = self._heard, False

@@ -38,7 +38,7 @@ TOKEN_BODIES = frozenset(
     and body is not transaction_pb2.CommandNewTxn
 )
 
-# What only asks, or begins what ends by itself: whether it arrived makes no difference.
+# Commands that only ask, or begin something that ends by itself: it is harmless if one arrived.
 HARMLESS_BODIES = frozenset(
     body
     for body, field in FIELD_OF_BODY.items()

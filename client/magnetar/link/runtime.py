@@ -1,4 +1,4 @@
-"""What every part of a client shares: clock, randomness, settings, background work.
+"""Runtime that all parts of a client share: clock, randomness, settings, background work.
 
 All tasks, callbacks and timers of the SDK are started here, and each has an owner. When one dies of
 an exception, whatever it is, its owner is called with an error, and answers those that wait: their
@@ -43,11 +43,11 @@ Owner: TypeAlias = Callable[[MagnetarError], object]
 
 
 def awaited(error: MagnetarError) -> None:
-    """Own a task that somebody awaits: its error is their answer."""
+    """Own a task that a caller awaits: the caller gets its error."""
 
 
 def unobserved(future: FutureT) -> FutureT:
-    """Let a future fail although nobody awaits it any more: others are told of the error, too."""
+    """Let a future fail that may not be awaited: the error is told elsewhere, too."""
     future.add_done_callback(_retrieve)
     return future
 
@@ -88,17 +88,16 @@ class Runtime:
         # Version of the list of members that is known, and how many coordinators it has.
         self.members_version = 0
         self.coordinator_count = 0
-        # The highest stamp of a commit that this client has heard of: its own commits get higher
-        # ones.
+        # The highest stamp of a commit that this client knows: its own commits get higher ones.
         self.seen_stamp = 0
         # Blocks of transactions that have not ended: see magnetar.transactions.transaction_block.
         self.open_blocks: set[object] = set()
         # In order of start: cancelled in that order too.
         self._tasks: dict[int, asyncio.Task[Any]] = {}
         self._task_count = 0
-        # The client takes no more calls.
+        # The client refuses further calls.
         self.is_closing = False
-        # Nothing runs in the background any more.
+        # All background work has ended.
         self._closing = asyncio.Event()
         # Why the client has failed as a whole; None: it has not. The client says what it is then
         # that all its parts do.
@@ -132,7 +131,7 @@ class Runtime:
         return self.coordinator_count == 1 and self.has_latest_members
 
     def saw(self, stamp: int) -> None:
-        """Note the stamp of a commit that this client hears of; 0: it has none."""
+        """Note the stamp of a commit that this client learns of; 0: it has none."""
         if stamp > self.seen_stamp:
             self.seen_stamp = stamp
 
@@ -157,7 +156,7 @@ class Runtime:
         except RuntimeError:
             found = None
         if found is not self.loop:
-            where = "here is no event loop" if found is None else "here is another one"
+            where = "there is no event loop here" if found is None else "here is another one"
             ended = ", which has ended" if self.loop.is_closed() else ""
             raise WrongEventLoop(
                 f"a client belongs to the event loop in which it was made{ended}, and {where}:"
@@ -182,10 +181,10 @@ class Runtime:
 
         Args:
             name: what it does, for people.
-            owner: called with the error if the task fails; `awaited` if somebody awaits it.
+            owner: called with the error if the task fails; `awaited` if a caller awaits it.
         """
         if self._closing.is_set():
-            # Nobody would cancel it any more.
+            # It would never be cancelled.
             work.close()
             work = _refuse()
         task = self.loop.create_task(self._run(work, name, owner), name=name)
@@ -205,7 +204,7 @@ class Runtime:
         try:
             return await work
         except (asyncio.CancelledError, GeneratorExit):
-            # GeneratorExit: the event loop has ended, and nobody waits for anything.
+            # GeneratorExit: the event loop has ended, and no caller waits.
             raise
         except BaseException as error:
             failure = self._died(owner, error, name)
@@ -258,9 +257,10 @@ class Runtime:
                 self._report("a part of the client could not fail", second)
 
     def fail(self, error: MagnetarError) -> None:
-        """Fail the client as a whole: everybody who waits is told, and later calls raise it.
+        """Fail the client as a whole: all waiting calls and all later calls raise the error.
 
-        ClientClosed is no failure: a part of the client began to work while the client closed.
+        ClientClosed does not count as a failure: a part of the client began to work while the
+        client closed.
         """
         if self.failure is None and not isinstance(error, ClientClosed):
             self.failure = error
@@ -300,11 +300,11 @@ class Runtime:
         raise ClientClosed("the client is closed")
 
     async def result_of(self, task: asyncio.Task[T]) -> T:
-        """Wait for a background task, which goes on if whoever waits is cancelled.
+        """Wait for a background task, which goes on if the caller is cancelled.
 
         Raises:
-            ClientClosed: the task was cancelled, since the client closes. As asyncio.CancelledError
-                it would look as if somebody had cancelled whoever waits.
+            ClientClosed: the task was cancelled, since the client closes. asyncio.CancelledError
+                would look as if the caller had been cancelled.
         """
         if not task.done():
             await asyncio.wait((task,))
@@ -313,7 +313,7 @@ class Runtime:
         return task.result()
 
     def close(self) -> list[asyncio.Task[Any]]:
-        """Cancel all background tasks, and take no more. Returns those that still end."""
+        """Cancel all background tasks, and refuse new ones. Returns those that have not ended."""
         self._closing.set()
         current = asyncio.current_task()
         tasks = [task for task in self._tasks.values() if task is not current]
@@ -325,8 +325,8 @@ class Runtime:
     async def cancel_all(self) -> None:
         """Do the same as close, and wait until all of them have ended.
 
-        The links are closed: calls that wait for an answer, or pause before they ask again, first
-        hear of that, and say whether what they asked for may have happened.
+        The links are closed: calls that wait for an answer, or pause before they ask again, are
+        told of that first, and say whether their request may have taken effect.
         """
         self._closing.set()
         await asyncio.sleep(0)

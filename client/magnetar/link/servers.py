@@ -1,4 +1,4 @@
-"""The connections of a client: to addresses, and to whoever has a shard now.
+"""The connections of a client: to addresses, and to the present owners of shards.
 
 A shard that changes its owner has an address for each ownership. One connection follows it through
 all of them: when a later owner is known, the link to the former one is closed, and nothing of it is
@@ -32,13 +32,12 @@ class Servers:
         ask_members: Callable[[int], Awaitable[object]],
         on_unreachable: Callable[[], None],
     ) -> None:
-        """No server is known yet.
+        """Make a list without servers.
 
         Args:
             ask_members: asks for the members; told how many questions in a row have not found an
                 owner.
-            on_unreachable: called when nobody is at the address of a server that has its shard for
-                good.
+            on_unreachable: called when a server that has its shard for good cannot be reached.
         """
         self._runtime = runtime
         self._on_unreachable = on_unreachable
@@ -65,7 +64,7 @@ class Servers:
         return found
 
     def follow(self, service: str, name: int | str, address: str) -> ShardConnection:
-        """Return the connection to whoever has a shard.
+        """Return the connection to the owner of a shard.
 
         Args:
             name: of the server, or its TCID; a broker's shard goes by its number if it has one.
@@ -81,7 +80,7 @@ class Servers:
         """Note where a shard is, as a server has just told; return the connection to its owner.
 
         A server may know less than another one did before. So an earlier ownership than the known
-        one counts only while nobody is there.
+        one counts only while the known owner cannot be reached.
         """
         found = self.follow(service, name, address)
         if not is_earlier(address, found.address) or found.connection.is_unreachable:
@@ -110,19 +109,19 @@ class Servers:
         former, latter = following.connection, self.connection(address, service)
         if former is latter:
             return
-        log.info("what was at %s is at %s", former.title, latter.title)
+        log.info("the shard at %s has moved to %s", former.title, latter.title)
         # First the latter: what is under way at the former is sent again when its link closes.
         following.move(latter)
         if shard_of(former.address) is not None:
             self._drop(former, service, "another server has the shard now")
 
     def drop_idle_but(self, kept: Collection[Requests]) -> None:
-        """Close links to servers alone that nobody asks any more, where shards have owners."""
+        """Close links to servers that are no longer asked, where shards have owners."""
         if next(self._shards(), None) is None:
             return
         for (address, service), connection in list(self._connections.items()):
             if shard_of(address) is None and connection not in kept and connection.is_idle:
-                self._drop(connection, service, "nobody asks this server any more")
+                self._drop(connection, service, "this server is no longer asked")
 
     def _drop(self, connection: Connection, service: str, reason: str) -> None:
         self._connections.pop((connection.address, service), None)

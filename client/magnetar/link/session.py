@@ -32,7 +32,7 @@ ResponseT = TypeVar("ResponseT", bound=Message)
 # What becomes of a request.
 Result: TypeAlias = MagnetarError | LinkClosed | ResponseT
 OnReply: TypeAlias = Callable[[Result[ResponseT]], None]
-# What a server sends unasked: to a consumer or a member of a group, or to whoever listens.
+# Pushes of a server: to a consumer or a member of a group, or to all listeners.
 Push = broker_pb2.CommandDeliver | broker_pb2.CommandConsumerChange | group_pb2.CommandGroupChange
 Unasked = Push | common_pb2.CommandOwnersChanged
 UNASKED = (
@@ -91,7 +91,7 @@ class LinkSession:
         self._watchdog: asyncio.TimerHandle | None = None
         self._on_silent = on_silent
         self._patience_ms = patience_ms
-        # While requests are under way, if anybody wants to hear of silence.
+        # While requests are under way, if a listener asked to be told of silence.
         self._listening: asyncio.TimerHandle | None = None
 
     @property

@@ -1,4 +1,4 @@
-"""Requests to whoever has a shard now, wherever that is."""
+"""Requests to the present owner of a shard, wherever that is."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from magnetar_core.transport.transport import LinkClosed
 class ShardConnection(Requests):
     """The connection to the server of a shard, a partition or a TCID, replaced when it moves.
 
-    Whoever waits for a link then waits for one to the other server. A link to the server before is
-    of use until it breaks, or that server refuses; where shards change their owner, it is closed by
-    whoever moves this.
+    Calls that wait for a link then wait for one to the other server. A link to the server before is
+    of use until it breaks, or that server refuses; where shards change their owner, the code that
+    moves this closes it.
     """
 
     def __init__(
@@ -34,8 +34,8 @@ class ShardConnection(Requests):
 
         Args:
             look_up: called when the server says that another one is in charge.
-            on_unreachable: called whenever an attempt to connect fails while somebody waits.
-            on_waiting: called when somebody begins to wait for a link.
+            on_unreachable: called whenever an attempt to connect fails while a call waits.
+                on_waiting: called when a call begins to wait for a link.
         """
         super().__init__(runtime)
         self.connection = connection
@@ -44,9 +44,9 @@ class ShardConnection(Requests):
         self._on_waiting = on_waiting
         self._waiters: dict[int, OnSession] = {}
         self._waiter_count = 0
-        # While somebody waits: ends the waiting at the present connection.
+        # While a call waits: ends the waiting at the present connection.
         self._stop_waiting: Callable[[], None] | None = None
-        # Who wants to hear of attempts to connect that fail; with what ends that.
+        # Called when an attempt to connect fails; the value removes the listener.
         self._watchers: dict[int, tuple[Callable[[], None], Callable[[], None]]] = {}
         # With the connections that were told: a consumer stays attached through an earlier one.
         self._addressees: dict[Addressee, tuple[OnPush, list[Connection]]] = {}
@@ -74,7 +74,7 @@ class ShardConnection(Requests):
 
     @property
     def is_waited_for(self) -> bool:
-        """Whether somebody waits for a link."""
+        """Whether a call waits for a link."""
         return bool(self._waiters)
 
     def when_connected(self, on_session: OnSession) -> int:
@@ -125,7 +125,7 @@ class ShardConnection(Requests):
         self._wait_no_more()
         self.connection = connection
         for addressee, (on_push, told) in self._addressees.items():
-            # What was said on a link that broke is void: nothing comes from there any more.
+            # Forget requests on the link that broke: no answer can come.
             for former in [one for one in told if one.live_session is None]:
                 told.remove(former)
                 former.unregister(addressee)
@@ -152,7 +152,7 @@ class ShardConnection(Requests):
     def _wait(self) -> None:
         connection = self.connection
         unwatch = connection.when_unreachable(self._on_unreachable)
-        # Called at once if the client is closing; nobody waits then.
+        # Called at once if the client is closing; no call waits then.
         number = 0
 
         def stop() -> None:

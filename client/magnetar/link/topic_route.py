@@ -112,7 +112,7 @@ class TopicRoute:
             self._refreshing = runtime.spawn(self._refresh(), f"look up {self.topic}", runtime.fail)
 
     def _on_unreachable(self, partition: int) -> None:
-        # Where there is nobody else to ask, its own broker would be asked.
+        # Without another broker, its own broker would be asked.
         if self._brokers.has_others_than(self._addresses[partition]):
             self._brokers.refresh_members_soon()
             self.refresh_soon()
@@ -126,6 +126,6 @@ class TopicRoute:
                     if self._brokers.shard_at(addresses[partition]) is not connection:
                         connection.move(self._brokers.broker_at(addresses[partition]))
         except MagnetarError:
-            pass  # Whoever needs the partition is refused again, and comes back here.
+            pass  # A call that needs the partition is refused again, and comes back here.
         finally:
             self._refreshing = None

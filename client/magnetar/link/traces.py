@@ -72,7 +72,7 @@ class ClientTraces:
         return self._begin(Description("transaction", SYSTEM), None, trace.SpanKind.INTERNAL)
 
     def _begin(self, description: Description, context: Any, kind: Any) -> OtelSpan:
-        """Begin a span. One that cannot be made is replaced by one that nobody records."""
+        """Begin a span. If it cannot be made, the result is one that is not recorded."""
         try:
             span = self._tracer.start_span(
                 description.name, context=context, kind=kind, attributes=description.attributes
@@ -112,7 +112,7 @@ class ClientTraces:
         return on_result
 
     def error_type(self, error: BaseException) -> str:
-        """Return what spans say of an error: the name of its code, or else of its class."""
+        """Return the name of an error in spans: that of its code, or else of its class."""
         return code_name(error.code) if isinstance(error, MagnetarError) else type(error).__name__
 
     def _owner_of(self, body: Any) -> OtelSpan | None:

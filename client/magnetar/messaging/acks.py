@@ -77,7 +77,7 @@ class PlainAcks:
         self._up_to: int | None = None
         self._up_to_ranges: list[Range] = []
         self._receipt: Receipt | None = None
-        # Whether some of what has gathered is waited for by flush() alone.
+        # Whether only flush() waits for some of the gathered acks.
         self._unawaited = False
         self._linger: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
@@ -112,7 +112,7 @@ class PlainAcks:
         """Wait for all confirmations.
 
         Raises:
-            MagnetarError: an ack failed that nobody waited for. This is the first such failure.
+            MagnetarError: an ack failed for which no caller waited. This is the first such failure.
         """
         while self._has_gathered() or self._task is not None:
             self._start()
@@ -138,7 +138,7 @@ class PlainAcks:
             self._runtime.when_done(self._died, self._task, self._on_task_ended)
 
     def _on_task_ended(self, task: asyncio.Task[None]) -> None:
-        """Fail what has gathered if the client's close has ended the task: nobody sends it."""
+        """Fail the gathered acks if the client's close has ended the task: they are not sent."""
         if task is self._task:
             # It was cancelled before its first step.
             self._task = None
@@ -146,13 +146,13 @@ class PlainAcks:
             self._refuse_receipt(ClientClosed("the client was closed"))
 
     def _died(self, error: MagnetarError) -> None:
-        """Fail what has gathered: neither a timer nor a task sends it."""
+        """Fail the gathered acks: neither a timer nor a task sends them."""
         self._linger = None
         if self._refuse_receipt(error) and self._failure is None:
             self._failure = error
 
     def _refuse_receipt(self, error: MagnetarError) -> bool:
-        """Return whether some of what has gathered is waited for by flush() alone."""
+        """Return whether only flush() waits for some of the gathered acks."""
         receipt, self._receipt = self._receipt, None
         unawaited, self._unawaited = self._unawaited, False
         if receipt is not None and not receipt.done():
@@ -187,7 +187,7 @@ class PlainAcks:
                 self._on_confirmed(some)
                 ranges = ranges[RANGES_PER_COMMAND_MAX:]
         except asyncio.CancelledError:
-            # With the client: nobody may wait for ever.
+            # With the client: no caller may wait for ever.
             if receipt is not None and not receipt.done():
                 receipt.set_exception(
                     OutcomeUnknown("the client was closed before an answer; the ack may count")

@@ -50,7 +50,7 @@ class AcksInTransactions:
         Args:
             member: the member that acknowledges, for a partition that a group has assigned.
             ask_again: asks the broker for messages of a transaction that was aborted.
-            attach_again: attaches anew, so that such messages come before what lies behind them.
+            attach_again: attaches anew, so that such messages come before the later ones.
             on_ended: a transaction that had acknowledged here has ended.
             on_refused: whether an ack was refused because the group has given the partition away.
         """
@@ -67,7 +67,7 @@ class AcksInTransactions:
         self._on_refused = on_refused
         # By the transaction's number.
         self._acks: dict[int, TransactionAcks] = {}
-        # Nothing is wanted before these have ended at the broker.
+        # Messages are not asked for before these have ended at the broker.
         self._after: dict[TxnID, None] = {}
 
     def __len__(self) -> int:
@@ -102,7 +102,7 @@ class AcksInTransactions:
     def reset(self) -> None:
         """Note that earlier deliveries no longer count, and come again in order."""
         for number, acks in self._acks.items():
-            # What is delivered after its end is no copy.
+            # A delivery after its end is not a copy.
             self._unacked.forget_transaction(number)
             self._note_after(acks)
 
@@ -130,7 +130,7 @@ class AcksInTransactions:
         wanted = self._unacked.end_transaction(number, committed=committed)
         self._ask_again(wanted)
         if acks is not None and not committed and self._comes_in_order(acks, wanted):
-            # What it acknowledged comes before what lies behind it.
+            # The messages that it acknowledged come before the later ones.
             if self._type is SubscriptionType.EXCLUSIVE:
                 self._note_after(acks)
             self._attach_again()
@@ -148,7 +148,7 @@ class AcksInTransactions:
     def _note_after(self, acks: TransactionAcks) -> None:
         """Whatever is delivered from now on comes after the end of this transaction.
 
-        Only for who has the partition alone.
+        Only for consumers that have the partition alone.
         """
         if acks.txn_id is not None:
             self._after[acks.txn_id] = None

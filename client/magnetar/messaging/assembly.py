@@ -66,7 +66,7 @@ class Assembly:
         parts = self._parts
         self.clear()
         whole = AssembledBatch(parts, self._bytes_max)
-        # Compressed, it may be a small part of what it becomes.
+        # Compressed, it may be much smaller than the message.
         whole.check_sizes([(whole.first_offset, whole.first_offset)], self._bytes_max)
         return whole, cut
 

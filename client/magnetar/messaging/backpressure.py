@@ -26,12 +26,12 @@ class PendingBudget:
 
     @property
     def pending_bytes(self) -> int:
-        """How many bytes are unacknowledged."""
+        """Bytes that are not acknowledged."""
         return self._bytes
 
     @property
     def pending_messages(self) -> int:
-        """How many messages are unacknowledged."""
+        """Number of messages that are not acknowledged."""
         return self._messages
 
     def take(self, size: int, count: int) -> None:

@@ -1,4 +1,4 @@
-"""How far the application has come in a received batch."""
+"""Cursor of the application in a received batch."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class BatchCursor:
 
     @property
     def count(self) -> int:
-        """How many offsets are left."""
+        """Number of offsets that are left."""
         return sum(last - first + 1 for first, last in self.ranges)
 
     def skip(self, count: int) -> None:

@@ -99,7 +99,7 @@ class BatchDelivery:
         self.txn_id = txn_id
         self._producer_epoch = producer_epoch
         self._txn_proof = txn_proof
-        # Not earlier: what was settled while it began is not named any more.
+        # Not earlier: transactions that were settled while it began are no longer named.
         self._followed = self._following.now()
         self._in_flight.open()
 
@@ -114,7 +114,7 @@ class BatchDelivery:
         self._following.append(self.txn_id)
 
     def pass_on(self) -> None:
-        """Let those lead whom this transaction followed, if nobody does: it was aborted."""
+        """Let sends follow what this aborted transaction followed, if they follow nothing."""
         assert self.txn_id is not None
         if not self._following:
             for txn_id in self._followed.txn_ids or (self.txn_id,):
@@ -126,7 +126,7 @@ class BatchDelivery:
         self._submit(batch, timeout_ms)
 
     def send_again(self, batch: ClosedBatch, *, timeout_ms: float) -> None:
-        """Repeat a batch with its numbers, when nobody knows whether it arrived."""
+        """Repeat a batch with its numbers, when it is not known whether it arrived."""
         batch.renew()
         batch.lane = self._lane
         self._submit(batch, timeout_ms)
@@ -190,7 +190,7 @@ class BatchDelivery:
 
     def confirmed(self, batch: ClosedBatch, reply: broker_pb2.CommandSendResponse) -> None:
         """Note that the broker has stored a batch."""
-        # The answer comes first: whatever happens to the rest, nobody may wait for it.
+        # The answer comes first: callers must not wait for it if the rest fails.
         self.confirmed_count += batch.count
         if batch.receipt is not None and not batch.receipt.done():
             batch.receipt.set_result(reply.message_id)

@@ -47,18 +47,18 @@ class ClosedBatch(Item[broker_pb2.CommandSendResponse]):
 
     @property
     def unawaited_count(self) -> int:
-        """How many of its messages nobody waits for."""
+        """Number of its messages for which no caller waits."""
         return self.count - (self.receipt.awaited if self.receipt is not None else 0)
 
 
 def new_receipt(loop: asyncio.AbstractEventLoop) -> Receipt:
     """Return a future for the broker's answer to a batch."""
-    # Whoever waits may have gone when it fails; flush() tells then.
+    # A caller that waits may have gone when it fails; flush() tells then.
     return unobserved(Receipt(loop=loop))
 
 
 def of_all_copies(batch: ClosedBatch, error: MagnetarError) -> MagnetarError:
-    """Return what a refusal says of a batch: it speaks of the copy that was sent last."""
+    """Return the error of a batch for a refusal, which speaks of the last copy alone."""
     if not batch.in_doubt or isinstance(error, EFFECT_UNKNOWN):
         return error
     doubt = OutcomeUnknown(f"it may be stored, by an earlier copy: {error}")

@@ -94,11 +94,11 @@ class FollowedTransactions:
         self._seen = None
 
     def forget(self, seen: Followed) -> None:
-        """Name no more what is left of an earlier list."""
+        """Stop naming the transactions that are left of an earlier list."""
         self._drop(self._left_of(seen))
 
     def forget_settled(self, seen: Followed, settled: Collection[common_pb2.TxnId]) -> None:
-        """Name those no more whose ends have reached the broker.
+        """Stop naming the transactions whose ends have reached the broker.
 
         Args:
             seen: the list that a send named.

@@ -1,4 +1,4 @@
-"""Checks what an application gives as a message, and copies it, when it gives it. Pure.
+"""Checks and copies the arguments of a message when an application gives them. Pure.
 
 A batch is encoded later, with the messages of others: what fails there would fail all of them, and
 what the application changes in between would be stored.

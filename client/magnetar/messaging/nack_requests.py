@@ -57,7 +57,7 @@ class NackRequests:
                 self._ask(ranges[start : start + RANGES_PER_COMMAND_MAX], redelivery_count)
 
     def on_attached(self) -> None:
-        """Send what could not be sent."""
+        """Send the nacks that could not be sent before."""
         unsent, self._unsent = self._unsent, {}
         self.ask({count: list(ranges) for count, ranges in unsent.items()})
 

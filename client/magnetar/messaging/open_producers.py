@@ -21,7 +21,7 @@ class OpenProducers:
     """Makes producers, and knows those that are not closed. Belongs to one client.
 
     Attributes:
-        budget: what all of them together may have pending.
+        budget: of the messages that all producers together may have pending.
     """
 
     def __init__(self, cluster: Cluster, begin: Callable[[], Awaitable[Transaction]]) -> None:
@@ -45,7 +45,7 @@ class OpenProducers:
         return producer
 
     def fail(self, error: MagnetarError) -> None:
-        """Fail what all producers have not confirmed, since the client has failed."""
+        """Fail the unconfirmed messages of all producers, since the client has failed."""
         producers = list(self._open.values())
         self._cluster.runtime.fail_each([producer.fail for producer in producers], error)
 

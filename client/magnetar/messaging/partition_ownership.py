@@ -22,7 +22,7 @@ from magnetar_core.errors import (
 )
 from magnetar_core.wire import common_pb2
 
-# The partition is not ours, or is no more: what the group says next tells.
+# The partition is not ours, or is so no longer: the group's next answer tells.
 LOSSES = (
     IllegalGeneration,
     UnknownMember,
@@ -34,7 +34,7 @@ LOSSES = (
 
 
 class Settling(NamedTuple):
-    """What the application still has of a partition.
+    """Messages of a partition that the application has not settled.
 
     Attributes:
         held: whether it has messages that are neither acknowledged outside of transactions nor
@@ -49,7 +49,7 @@ class Settling(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ownership:
-    """What a receiver knows of its group.
+    """Ownership of a partition, as a receiver knows it from its group.
 
     Attributes:
         member: the member that its commands name, with the generation in which the partition was

@@ -76,7 +76,7 @@ class PartitionReceiver:
             ownership: who owns the partition, if a group has assigned it.
         """
         self.name = route.subscription_name(partition, subscription)
-        # What it delivers bears it; 0 is nobody's.
+        # Deliveries carry it; no receiver has 0.
         self.number = runtime.next_number()
         self.unacked = UnackedTracker(self._catch_up)
         self._ack_run = AckRun()
@@ -85,7 +85,7 @@ class PartitionReceiver:
         self.active = False
         # A group's partition: messages come when transactions of earlier owners have ended.
         self.waiting = False
-        # A group wants it back: nothing more is taken from it.
+        # The group asks for it back: nothing more is taken from it.
         self.stopped = False
         self.failure: MagnetarError | None = None
         # Raised when the cursor moved, and all that was delivered before became void.
@@ -172,7 +172,7 @@ class PartitionReceiver:
         """Wait for the first attachment.
 
         Raises:
-            MagnetarError: the broker refuses, or nobody answers in time.
+            MagnetarError: the broker refuses, or does not answer in time.
         """
         timeout_ms = self._runtime.config.operation_timeout_ms
         try:
@@ -277,11 +277,11 @@ class PartitionReceiver:
 
     @property
     def settling(self) -> Settling:
-        """What the application still has of this partition."""
+        """Messages of this partition that the application has not settled."""
         return Settling(not self.unacked.is_settled, bool(self._acks_in_transactions))
 
     def stop(self) -> None:
-        """Take no more messages; queued messages go to the next owner."""
+        """Stop taking messages; queued messages go to the next owner."""
         self.stopped = True
         self.queue.clear()
 
@@ -303,7 +303,7 @@ class PartitionReceiver:
         """Confirm acks and leave the subscription. Other consumers get the messages that are left.
 
         Returns:
-            The error of an ack that nobody waited for; None without.
+            The error of an ack for which no caller waited; None without.
         """
         self._closing = True
         failure: MagnetarError | None = None
@@ -346,7 +346,7 @@ class PartitionReceiver:
         self._on_change()
 
     def _catch_up(self) -> None:
-        """Note what was received and acknowledged the short way.
+        """Note messages that were received and acknowledged the short way.
 
         The receipts come first: what was acknowledged was received before.
         """
@@ -388,7 +388,7 @@ class PartitionReceiver:
             await asyncio.sleep(backoff.next_ms() / 1000)
 
     def _refused(self, error: MagnetarError) -> None:
-        """The broker does not want this consumer here, and asking again cannot help."""
+        """Fail: the broker refuses this consumer, and asking again cannot help."""
         if self._tell_lost(error):
             return
         log.warning("%s: the broker does not take this consumer: %s", self.name, error)
@@ -448,7 +448,7 @@ class PartitionReceiver:
             self.unacked.reset()
         self.ledger_id = reply.ledger_id
         if self._detached.is_set():
-            # Another attachment follows. What this one brings may lie behind what comes with that.
+            # Another attachment follows. Messages of this one may be later than those of that one.
             return
         self.active = reply.active
         self.waiting = reply.waiting
@@ -456,7 +456,7 @@ class PartitionReceiver:
         self._unwatch()
         closed = partial(self._on_session_closed, session)
         self._unwatch = session.on_close(self._runtime.owned(self._stop, closed))
-        # Before the broker may send: then the messages wait there, and nobody else has them.
+        # Before the broker may send: then the messages wait there, and no other consumer has them.
         self._nack_requests.on_attached()
         if not self.stopped:
             self.queue.begin()

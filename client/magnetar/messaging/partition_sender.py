@@ -71,8 +71,8 @@ class PartitionSender:
         """A sender that has sent nothing yet.
 
         Args:
-            on_failed: called when a batch fails, with the number of its messages that nobody
-                waits for.
+            on_failed: called when a batch fails, with the number of its messages for which no
+                caller waits.
             on_batch_closed: called when a batch is complete; the next may go to another partition.
             plain: for a transaction's sender, the producer's sender for the same partition outside
                 of transactions. A transaction's sender sends nothing until begin() is called.
@@ -135,11 +135,11 @@ class PartitionSender:
         self._delivery.lead_plain_sends()
 
     def pass_on(self) -> None:
-        """Let those lead whom this transaction followed, if nobody does: it was aborted."""
+        """Let sends follow what this aborted transaction followed, if they follow nothing."""
         self._delivery.pass_on()
 
     def add_value(self, value: bytes) -> bool:
-        """Append a value to the open batch, if no more has to be done.
+        """Append a value to the open batch, if nothing else has to be done.
 
         So it is with most of many small messages that have nothing but a value. The caller sees to
         it that the sender has not failed.
@@ -173,7 +173,7 @@ class PartitionSender:
         properties: bytes,
         event_time_ms: int | None,
     ) -> None:
-        """Append a message that nobody waits for, as message_arguments has checked it.
+        """Append a message without a receipt, as message_arguments has checked it.
 
         Raises:
             MessageTooLarge: the message has to be sent in parts, and this sender belongs to no
@@ -239,7 +239,7 @@ class PartitionSender:
         return index, receipt
 
     def stop_awaiting(self, receipt: Receipt) -> None:
-        """Note that one who waited for a message is gone, and does not hear of its failure."""
+        """Note that a caller no longer waits for a message, and will not be told of its failure."""
         if not receipt.done():
             receipt.awaited -= 1
         elif (error := receipt.exception()) is not None:
@@ -308,7 +308,7 @@ class PartitionSender:
         gathered, self._open = self._open, self._new_open()
         for open_batch in gathered.batches:
             if open_batch.count:
-                # Nobody has these messages any more: if they do not leave, they have failed.
+                # These messages are nowhere else: if they do not leave, they have failed.
                 self._runtime.guarded(
                     partial(self._fail_unsent, open_batch), self._close, open_batch
                 )
@@ -350,7 +350,7 @@ class PartitionSender:
         return batch
 
     def send_again(self, batch: ClosedBatch, *, timeout_ms: float) -> None:
-        """Repeat the batch of send_alone(), when nobody knows whether it arrived.
+        """Repeat the batch of send_alone(), when it is not known whether it arrived.
 
         Raises:
             OutcomeUnknown: the producer is closed, and the batch may be stored. No effect.
@@ -416,7 +416,7 @@ class PartitionSender:
 
     @property
     def _whole_bytes_max(self) -> int:
-        """Of the columns of a batch with one message."""
+        """Limit of the columns of a batch with one message, in bytes."""
         limit = self._config.whole_bytes_max
         session = self._delivery.connection().live_session
         if session is not None:

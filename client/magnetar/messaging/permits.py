@@ -5,7 +5,7 @@ application. It begins small and doubles while the application takes messages, s
 which is not read holds little. All windows of a client share a budget. A window gets what the
 budget has left, up to an equal share. Partitions that had more before others came may keep it for
 long, since a broker does not give permits back: so each gets its first window in any case. And it
-may have one batch, however large, or it would stand still.
+may have one batch, however large, or it would never go on.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class PrefetchBudget:
 
     @property
     def share(self) -> int:
-        """How many bytes a partition may have."""
+        """Bytes that a partition may have."""
         return max(1, self._bytes_max // max(1, self._partition_count))
 
     def join(self) -> None:
@@ -45,11 +45,12 @@ class PrefetchBudget:
         self._partition_count -= 1
 
     def take(self, held: int, wanted: int) -> int:
-        """Take bytes for a partition that has some, and wants to have more in all.
+        """Take bytes for a partition that has some, and asks for more in all.
 
         Returns:
-            How many it gets: all that it wants, as long as the budget lasts. Beyond that, what its
-            first window lacks, up to twice the budget; and enough for a batch, if it has none.
+            The bytes that it gets: all that it asks for, as long as the budget lasts. Beyond that,
+            what its first window lacks, up to twice the budget; and enough for a batch, if it has
+            none.
         """
         left = self._bytes_max - self.held_bytes
         first = min(WINDOW_BYTES_FIRST, self.share) - held
@@ -59,7 +60,7 @@ class PrefetchBudget:
         return taken
 
     def give_back(self, byte_count: int) -> None:
-        """Give back what a partition has no more."""
+        """Give back bytes that a partition no longer has."""
         self.held_bytes -= byte_count
 
 
@@ -113,7 +114,7 @@ class Permits:
         self._held = 0
 
     def close(self) -> None:
-        """Leave the budget: no more is asked for. May be repeated."""
+        """Leave the budget: nothing is asked for from now on. May be repeated."""
         if not self._is_closed:
             self._is_closed = True
             self.clear()
@@ -121,7 +122,7 @@ class Permits:
 
     @property
     def left(self) -> int:
-        """How many messages have to leave the queue for the permits to be renewed."""
+        """Number of messages that have to leave the queue before the permits are renewed."""
         return max(1, self._messages_max // 2) - self._count
 
     def use(self, count: int) -> None:

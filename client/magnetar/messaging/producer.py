@@ -99,7 +99,7 @@ class Producer:
 
     @property
     def partition_count(self) -> int:
-        """How many partitions the topic has."""
+        """Number of partitions of the topic."""
         return self._route.partition_count
 
     async def send(
@@ -547,7 +547,7 @@ class Producer:
 
 
 def _checked_transaction(txn: object) -> Transaction | None:
-    """Check what a caller gives as a transaction.
+    """Check that a caller gave a transaction.
 
     Raises:
         InvalidArgument: it is something else.

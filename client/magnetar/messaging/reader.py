@@ -90,7 +90,7 @@ class RangeReader:
 
     @property
     def is_done(self) -> bool:
-        """Whether all wanted messages have been opened."""
+        """Whether all messages of the range have been opened."""
         wanted = self._end is None or self.next_offset < self._end
         return not wanted and not self._assembly.is_under_way
 
@@ -134,7 +134,7 @@ class RangeReader:
             )
 
     def open(self, reply: broker_pb2.CommandReadResponse) -> Iterator[MessageColumns]:
-        """Yield the wanted messages of a reply. Replies must be opened in order.
+        """Yield the messages of a reply that are in the range. Replies must be opened in order.
 
         Raises:
             MessageTooLarge: a message exceeds message_bytes_max.
@@ -154,7 +154,7 @@ class RangeReader:
                 message_bytes_max=self._message_bytes_max,
             )
             if part_of(batch.data):
-                # A message is wanted where it begins.
+                # A message belongs to the range in which it begins.
                 if self._assembly.is_under_way or (
                     batch.first_offset >= start and (end is None or batch.first_offset < end)
                 ):

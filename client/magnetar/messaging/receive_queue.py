@@ -77,7 +77,7 @@ class ReceiveQueue:
         self._permits.begin()
 
     def clear(self) -> None:
-        """What was not handed out comes again, or never."""
+        """Drop the messages that were not handed out: they come again, or never."""
         self.take_back()
         self.ready.clear()
         self._permits.clear()
@@ -145,8 +145,8 @@ class ReceiveQueue:
     def lend(self, batch: ReceivedBatch) -> LentMessages:
         """Lend the messages that follow in this batch, to be received one by one.
 
-        What tells the broker of room is taken, so that it hears of it at once: the last message of
-        a batch, and the message that renews the permits.
+        Messages that tell the broker of room are not lent, so that it is told at once: the last
+        message of a batch, and the message that renews the permits.
         """
         self.take_back()
         if self.ready and self.ready[0].batch is batch:
@@ -158,12 +158,12 @@ class ReceiveQueue:
         return self._lent
 
     def note_received(self) -> None:
-        """Note what was received of the lent messages; they stay lent."""
+        """Note which of the lent messages were received; they stay lent."""
         if self._lent is not NOTHING_LENT:
             self._hand_out(self._lent, self._lent.received())
 
     def take_back(self) -> None:
-        """Note what was received of the lent messages, and lend no more."""
+        """Note which of the lent messages were received, and stop lending."""
         lent, self._lent = self._lent, NOTHING_LENT
         if lent is not NOTHING_LENT:
             self._hand_out(lent, lent.take_back())
@@ -232,7 +232,7 @@ class ReceiveQueue:
             raise InvalidArgument(f"{offset} is inside of a message of {self._name}")
 
     def _add_whole(self, batch: ReceivedBatch, meant: IntervalSet) -> None:
-        """Put what is new of a batch where it can be taken."""
+        """Put the new messages of a batch where they can be taken."""
         new = self._unacked.arrive(meant)
         copies_count = len(meant) - sum(last - first + 1 for first, last in new)
         if copies_count:

@@ -12,7 +12,7 @@ Pieces = AsyncGenerator[MessageColumns, None]
 
 
 async def in_turn(readings: Iterable[Pieces]) -> Pieces:
-    """Yield what each of these readings yields, one after the other."""
+    """Yield the messages of these readings, one after the other."""
     for reading in readings:
         async with aclosing(reading):
             async for columns in reading:
@@ -20,7 +20,7 @@ async def in_turn(readings: Iterable[Pieces]) -> Pieces:
 
 
 async def side_by_side(readings: Iterable[Pieces]) -> Pieces:
-    """Yield what any of these readings yields, as soon as it comes; they do not end by themselves.
+    """Yield the messages of these readings, as soon as they come. The readings have no end.
 
     The first error of one of them ends all.
     """

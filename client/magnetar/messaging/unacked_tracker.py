@@ -76,7 +76,7 @@ class UnackedTracker:
                 self._redelivered.setdefault(redelivery_count, IntervalSet()).add(first, last)
 
     def unacknowledged(self) -> dict[int, list[Range]]:
-        """Return what the application has, without acks under way, as by_count() sorts it."""
+        """Return the application's messages, without acks under way, as by_count() sorts them."""
         self._catch_up()
         free = IntervalSet(self.held)
         free.remove_all(self.acking)
@@ -133,7 +133,7 @@ class UnackedTracker:
         return claimed
 
     def held_up_to(self, offset: int) -> list[Range]:
-        """Return what the application has up to an offset, without acks under way."""
+        """Return the application's messages up to an offset, without acks under way."""
         self._catch_up()
         free = IntervalSet(self.held.within(0, offset))
         free.remove_all(self.acking)
@@ -157,7 +157,7 @@ class UnackedTracker:
         return list(free)
 
     def acked_in(self, transaction: int) -> IntervalSet:
-        """Return what the application has acknowledged in an undecided transaction."""
+        """Return the messages that are acknowledged in an undecided transaction."""
         return IntervalSet(self._acked.get(transaction, ()))
 
     @property

@@ -1,4 +1,4 @@
-"""How a transaction gets its TxnID: at once, or when a lazy transaction has to begin."""
+"""Begins transactions: at once, or when a lazy transaction needs its TxnID."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Begun(NamedTuple):
     identity: ProducerIdentity | None = None
     # Whether the coordinator has stored the transaction and the participants that it was given.
     is_durable: bool = True
-    # What brokers may ask of sends and acks in it; empty: this cluster asks for nothing.
+    # The proof that brokers may ask of sends and acks in it; empty: this cluster asks for none.
     txn_proof: bytes = b""
     # What the coordinator was told with it.
     seen_stamp: int = 0

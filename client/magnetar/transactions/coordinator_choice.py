@@ -33,7 +33,7 @@ class CoordinatorChoice:
         self._cluster = cluster
         self._runtime = cluster.runtime
         self._turn = 0
-        # Who did not answer, with the task that waits until it does.
+        # Coordinators that did not answer, with the tasks that wait until they do.
         self._silent: dict[Requests, asyncio.Task[None]] = {}
 
     async def new_txn(
@@ -41,9 +41,9 @@ class CoordinatorChoice:
     ) -> tuple[transaction_pb2.CommandNewTxnResponse, Requests]:
         """Begin a transaction at the first coordinator that answers.
 
-        The next coordinator is asked when nobody listens at the address, or when there is no answer
-        within coordinator_patience_ms. A transaction that a slow coordinator begins after all is
-        aborted.
+        The next coordinator is asked when no server listens at the address, or when there is no
+        answer within coordinator_patience_ms. A transaction that a slow coordinator begins after
+        all is aborted.
 
         Returns:
             The answer, and the connection to the coordinator that gave it.
@@ -109,7 +109,7 @@ class CoordinatorChoice:
 
 
 def _abort_late(connection: Requests, question: Question) -> None:
-    """Nobody waits any more for the transaction that a slow coordinator began."""
+    """Abort the transaction that a slow coordinator began too late for its caller."""
     if question.cancelled() or question.exception() is not None:
         return
     abort = transaction_pb2.CommandEndTxn(

@@ -61,7 +61,7 @@ class EndRequests:
     def _status(
         self, reply: transaction_pb2.CommandEndTxnResponse, least: TransactionStatus
     ) -> TransactionStatus:
-        """What the answer says, which is at least that it is decided."""
+        """Return the status in the answer, or `least` if it has none."""
         if reply.HasField("identity"):
             self.next_identity = ProducerIdentity.from_wire(reply.identity)
         self._runtime.saw(reply.stamp)

@@ -1,9 +1,9 @@
 """Tells the coordinator of a transaction about its participants.
 
 Participants of the same turn of the event loop travel in the same command. Sends and acks do not
-wait for the answer, only the end does: the watermark finds and aborts a participant that the
-coordinator never hears of. The coordinator may answer NewTxn before the participants that it names
-are durable: whoever waits for a send or an ack has them confirmed.
+wait for the answer, only the end does: the watermark finds and aborts a participant of which the
+coordinator is never told. The coordinator may answer NewTxn before the participants that it names
+are durable: a caller that waits for a send or an ack has them confirmed.
 Source: PIP-31, Public APIs, the steps of TypedMessageBuilder#send and Consumer#acknowledge;
 docs/design/0001-protocol.md, One transaction.
 """
@@ -63,7 +63,7 @@ class Enrollment:
             is_durable: whether it has confirmed that it knows them.
         """
         self._identity = identity
-        # In the order in which they were added; the values say nothing.
+        # In the order in which they were added; the values have no meaning.
         self.partitions: dict[PartitionName, None] = dict.fromkeys(partitions)
         self.subscriptions: dict[SubscriptionName, None] = dict.fromkeys(subscriptions)
         self._txn_id = txn_id
@@ -106,7 +106,7 @@ class Enrollment:
     async def answered(self) -> None:
         """Wait until the coordinator knows all participants, or `on_failed` was called."""
         if self._sealed or self._has_failed:
-            # Nobody listens to answers any more, and so nobody would wake whoever waits for them.
+            # Answers are no longer handled, and so callers that wait for them would never wake up.
             return
         if self._scheduled is not None:
             self._scheduled.cancel()
@@ -117,7 +117,7 @@ class Enrollment:
             await asyncio.shield(self._waiter)
 
     def _fail(self, error: MagnetarError) -> None:
-        """Tell that some may never be added: nobody waits for them any more."""
+        """Tell that some may never be added: the enrollment stops waiting for them."""
         self._has_failed = True
         if not self._sealed:
             self._on_failed(error)

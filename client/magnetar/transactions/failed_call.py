@@ -38,7 +38,7 @@ class FailedCall:
 
     @property
     def details(self) -> dict[str, object]:
-        """What is known, as details of an error."""
+        """Known facts about the call, as details of an error."""
         facts = {
             "topic": self.topic or None,
             "partition": self.partition,

@@ -1,4 +1,4 @@
-"""What a transactional producer needs of the consumer of a group."""
+"""Protocols of the group's consumer, as a transactional producer needs it."""
 
 from __future__ import annotations
 

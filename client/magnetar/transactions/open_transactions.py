@@ -124,7 +124,7 @@ class OpenTransactions:
     async def commit_parts(
         self, parts: Sequence[TransactionPart], wait_finished: bool, fingerprint: str
     ) -> TransactionStatus:
-        """Commit what several clients have done: see Client.commit_parts."""
+        """Commit the work of several clients: see Client.commit_parts."""
         command = commit_parts(parts)
         command.wait_finished = wait_finished
         command.fingerprint = fingerprint
@@ -141,7 +141,7 @@ class OpenTransactions:
         self._runtime.fail_each([txn.doom for txn in self._open.values()], error)
 
     async def abort_all(self) -> None:
-        """Abort what is open; all of them together within close_timeout_ms. Logs failures."""
+        """Abort open transactions; all of them together within close_timeout_ms. Logs failures."""
         turns = asyncio.Semaphore(CLOSING_ABORTS_MAX)
         await asyncio.gather(*(self._close(txn, turns) for txn in self._open.values()))
         for txn in list(self._open.values()):

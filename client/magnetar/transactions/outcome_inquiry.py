@@ -1,7 +1,7 @@
 """Asks the coordinator how a transaction ended when this client does not know.
 
-There are three cases: the transaction's time is up, nobody answered the request for its end, or a
-broker's answer suggests that somebody else has ended it.
+There are three cases: the transaction's time is up, the request for its end got no answer, or a
+broker's answer suggests that another client has ended it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class OutcomeInquiry:
         Args:
             timeout_ms: of the transaction; 0: it never expires.
             on_ended: told the outcome, which is not OPEN.
-            on_forgotten: told what the coordinator says when it ended long ago, nobody knows how.
+            on_forgotten: told the coordinator's error if the outcome is no longer known.
         """
         self._runtime = runtime
         self._txn_id = txn_id
@@ -56,7 +56,7 @@ class OutcomeInquiry:
         self._finding_out = False
         self._expiry = 0
         if timeout_ms:
-            # If nobody learns the outcome, acknowledged messages are undecided for ever.
+            # Without the outcome, acknowledged messages are undecided for ever.
             self._expiry = runtime.deadlines.call_later(
                 runtime.fail, timeout_ms + EXPIRY_GRACE_MS, self.resolve_soon
             )
@@ -66,7 +66,7 @@ class OutcomeInquiry:
         self._runtime.deadlines.forget(self._expiry)
 
     def end(self) -> None:
-        """Stop asking, since the outcome is known, or nobody can be asked for it."""
+        """Stop asking, since the outcome is known, or can no longer be asked for."""
         self._is_over = True
         self.forget_expiry()
 
@@ -124,7 +124,7 @@ class OutcomeInquiry:
             if not self._is_over:
                 self._on_forgotten(error)
         except ClientClosed:
-            # Nobody can be asked any more.
+            # The client has closed: it can no longer ask.
             self.end()
             return False
         except MagnetarError as error:

@@ -27,7 +27,7 @@ class TransactionPart:
         txn_id: the transaction.
         producers: the numbers of confirmed messages, by partition and producer id.
         consumers: the numbers of confirmed ack commands, by subscription and consumer id.
-        seen_stamp: the highest stamp of a commit that the client had heard of; 0: none.
+        seen_stamp: the highest stamp of a commit that the client knew; 0: none.
     """
 
     txn_id: TxnID
@@ -163,7 +163,7 @@ class Participants:
             self._begin_acks(acks)
 
     def confirm_soon(self) -> None:
-        """Have the coordinator confirm all participants, since somebody waits for that."""
+        """Have the coordinator confirm all participants, since a caller waits for that."""
         self._confirms = True
         if self._enrollment is not None:
             self._enrollment.confirm_soon()
@@ -220,7 +220,7 @@ class Participants:
                 await sender.plain.drain()
 
     def abandon(self, error: MagnetarError) -> None:
-        """Drop what is buffered; answers that are under way still count."""
+        """Drop buffered messages; answers that are under way still count."""
         for sender in self.senders:
             sender.abandon(error)
         for acks in self.acks:
@@ -260,7 +260,7 @@ class Participants:
         return command
 
     def part(self, txn_id: TxnID) -> TransactionPart:
-        """Return what was confirmed to this client."""
+        """Return the counts that were confirmed to this client."""
         return TransactionPart(
             txn_id,
             tuple((one.name, one.producer_id, one.confirmed_count) for one in self.senders),

@@ -1,7 +1,7 @@
 """The outcome of a transaction that a database names, as its coordinator knows it.
 
 The database decides how a prepared transaction ends: it stores the state of the transaction
-together with its rows. If the transaction was aborted all the same, the database has the rows, and
+together with its rows. If the transaction was aborted nevertheless, the database has the rows, and
 the topics do not have the messages.
 Source: KIP-939, Motivation, Recovery recipe; docs/design/0002-two-phase-commit.md.
 """
@@ -36,7 +36,7 @@ async def outcome_of_prepared(
     Raises:
         DataLoss: it was aborted: the database and the topics disagree.
         InvalidArgument: the state is not of a transaction of this transactional id.
-        InvalidTxnState: it is open, and not in two-phase commit: nobody has prepared it.
+        InvalidTxnState: it is open, and not in two-phase commit: it was never prepared.
         TxnForgotten: its coordinator no longer knows it: the outcome is unknown.
         TxnNotFound: no coordinator of this cluster has issued its TxnID.
     """

@@ -87,4 +87,4 @@ class PreparedTxnState:
                 )
             return cls(int(producer_id), int(producer_epoch), TxnID.parse(txn_id))
         except ValueError:
-            raise InvalidArgument(f"{text!r} is no prepared transaction's state") from None
+            raise InvalidArgument(f"{text!r} is not the state of a prepared transaction") from None

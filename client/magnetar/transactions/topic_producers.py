@@ -29,7 +29,7 @@ class TopicProducers:
 
         Raises:
             TopicNotFound: there is no such topic.
-            InvalidArgument: it is no text.
+            InvalidArgument: it is not a text.
             MagnetarError: as Client.create_producer.
         """
         producer = self._by_topic.get(topic) if isinstance(topic, str) else None

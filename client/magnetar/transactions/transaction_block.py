@@ -2,8 +2,8 @@
 
 `async with client.transaction()` opens a block. It covers the task that opened it, and the tasks
 that this task starts inside, as with gather() or a TaskGroup, since they get a copy of its context.
-A task that goes on after the block has ended is not covered any more. With the blocking client a
-block covers the thread that opened it. Only sends and acks of the same client are covered.
+A task that goes on after the block has ended is no longer covered. With the blocking client a block
+covers the thread that opened it. Only sends and acks of the same client are covered.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from magnetar_core.errors import InvalidArgument, MagnetarError
 
 
 class NotGiven(Enum):
-    """The default of `txn` in sends and acks, which says nothing.
+    """The default of `txn` in sends and acks: the call does not say whether it is part of one.
 
     Code that passes `txn` on has NotGiven.NOT_GIVEN as its own default: inside of the block of a
-    transaction, None says something else.
+    transaction, None has another meaning.
     """
 
     NOT_GIVEN = "not given"

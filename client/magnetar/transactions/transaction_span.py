@@ -1,4 +1,4 @@
-"""The span of a transaction, from its beginning to what this client hears of its outcome."""
+"""The span of a transaction, from its beginning until this client learns its outcome."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ class Phase(Enum):
 
     OPEN = "takes sends and acknowledgements"
     FLUSHING = "takes nothing more; what it has is being confirmed"
-    PREPARED = "all that it has is confirmed; nobody has asked for an end"
+    PREPARED = "everything in it is confirmed; its end was not asked for"
     COMMIT_ASKED = "the coordinator may have decided: only its answer tells"
     COMMITTING = "the commit is decided; participants carry it out"
     COMMITTED = "every participant has carried the commit out"
@@ -29,8 +29,8 @@ class Phase(Enum):
     BOTH_ASKED = "a commit and then an abort: the coordinator may have decided either"
     ABORTING = "the abort is decided; participants carry it out"
     ABORTED = "every participant has carried the abort out"
-    LEFT = "somebody else decides"
-    FORGOTTEN = "it has ended, and its coordinator does not know how any more"
+    LEFT = "another client decides"
+    FORGOTTEN = "it has ended, and its coordinator no longer knows how"
 
 
 @unique
@@ -47,7 +47,7 @@ class Event(Enum):
     HEARD_COMMITTED = "the coordinator says COMMITTED"
     HEARD_ABORTING = "the coordinator says ABORTING"
     HEARD_ABORTED = "the coordinator says ABORTED"
-    HEARD_FORGOTTEN = "the coordinator knows nothing of it any more"
+    HEARD_FORGOTTEN = "the coordinator no longer knows it"
 
 
 HEARD: Final[Mapping[TransactionStatus, Event]] = {
@@ -75,13 +75,13 @@ STATUS_OF: Final[Mapping[Phase, TransactionStatus]] = {
 
 # The coordinator may have decided to commit.
 COMMIT_WAS_ASKED: Final = frozenset({Phase.COMMIT_ASKED, Phase.BOTH_ASKED})
-# Nobody here has asked for an end.
+# This client has not asked for an end.
 UNDECIDED: Final = frozenset({Phase.OPEN, Phase.FLUSHING, Phase.PREPARED})
 DECIDED_COMMIT: Final = frozenset({Phase.COMMITTING, Phase.COMMITTED})
 DECIDED_ABORT: Final = frozenset({Phase.ABORTING, Phase.ABORTED})
 # An end was asked for here; which one the coordinator has decided, if any, is not known.
 IN_DOUBT: Final = COMMIT_WAS_ASKED | {Phase.ABORT_ASKED}
-# Nothing here can change the outcome any more.
+# This client can no longer change the outcome.
 ENDED: Final = DECIDED_COMMIT | DECIDED_ABORT | {Phase.FORGOTTEN}
 
 TRANSITIONS: Final[Mapping[tuple[Phase, Event], Phase]] = {
@@ -135,7 +135,7 @@ TRANSITIONS: Final[Mapping[tuple[Phase, Event], Phase]] = {
     (Phase.BOTH_ASKED, Event.HEARD_ABORTED): Phase.ABORTED,
     (Phase.ABORTING, Event.HEARD_ABORTED): Phase.ABORTED,
     (Phase.ABORTED, Event.HEARD_ABORTED): Phase.ABORTED,
-    # Whoever inquired has heard less than who asked for the end, whose answer may still come.
+    # The inquiry knows less than the request for the end, whose answer may still come.
     (Phase.OPEN, Event.HEARD_FORGOTTEN): Phase.FORGOTTEN,
     (Phase.FLUSHING, Event.HEARD_FORGOTTEN): Phase.FORGOTTEN,
     (Phase.PREPARED, Event.HEARD_FORGOTTEN): Phase.FORGOTTEN,

@@ -157,7 +157,7 @@ class TransactionalProducer:
         try:
             await transaction.abort()
         except (InvalidTxnState, ProducerFenced, TxnForgotten, TxnNotFound) as error:
-            # It was committed after all, or somebody else has ended it.
+            # It was committed after all, or another client has ended it.
             log.info("%r was not aborted: %s", transaction, error)
         except MagnetarError as error:
             if not error.kind.may_pass:
@@ -178,7 +178,7 @@ class TransactionalProducer:
         self._identity = ProducerIdentity(transactional_id, reply.producer_id, reply.producer_epoch)
         if not reply.HasField("ongoing_txn_id"):
             self._prepared = PreparedTxnState()
-            # Nothing to complete; what is completed all the same is nothing.
+            # There is nothing to complete.
             self._move(Event.KEPT if keep_prepared else Event.INITIALISED)
             return self._prepared
         self._prepared = PreparedTxnState(
@@ -365,8 +365,8 @@ class TransactionalProducer:
             InvalidTxnState: there is no transaction, or it was aborted.
             ProducerFenced: another instance has taken over the transactional id, and decides.
             OutcomeUnknown: no answer came in time; commit again to learn the outcome.
-            TxnForgotten, TxnNotFound: it has ended, and nobody knows how any more. The next one may
-                begin.
+            TxnForgotten, TxnNotFound: it has ended, and its outcome is no longer known. The next
+                one may begin.
         """
         await self._end("commit", common_pb2.COMMIT)
 
@@ -431,7 +431,7 @@ class TransactionalProducer:
         """Abort an open transaction and close. A prepared one stays for the next instance.
 
         Raises:
-            MagnetarError: as abort(). The producer is closed all the same, and the coordinator
+            MagnetarError: as abort(). The producer is closed nevertheless, and the coordinator
                 aborts the transaction in time.
         """
         try:
@@ -462,7 +462,7 @@ class TransactionalProducer:
         self._note_end()
 
     def _note_failure(self, error: BaseException) -> None:
-        """Note what a call that raised tells about the transaction."""
+        """Note the state of the transaction that follows from a failed call."""
         transaction = self._transaction
         if isinstance(error, ProducerFenced):
             self._move(Event.FENCED)

@@ -1,4 +1,4 @@
-"""What a transaction needs of producers that send in it, and of consumers that acknowledge in it.
+"""Protocols of the producers that send in a transaction, and of consumers that acknowledge in it.
 
 Producers and consumers know transactions. A transaction knows of them only these protocols.
 """
@@ -91,7 +91,7 @@ class Writer(Protocol):
         ...
 
     def abandon(self, error: MagnetarError) -> None:
-        """Drop what is buffered; answers that are under way still count."""
+        """Drop buffered messages; answers that are under way still count."""
         ...
 
     def give_up(self, error: MagnetarError) -> None:
@@ -176,7 +176,7 @@ class Sender(Writer, Protocol):
         ...
 
     def pass_on(self) -> None:
-        """Let those lead whom the aborted transaction followed, if nobody does."""
+        """Let sends follow what the aborted transaction followed, if they follow nothing."""
         ...
 
 

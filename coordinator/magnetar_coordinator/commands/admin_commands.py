@@ -1,6 +1,6 @@
 """Commands of administrators about transactions: describe, accept a loss, abort when hanging.
 
-Source: KIP-664; docs/design/0001-protocol.md, What nobody else would end.
+Source: KIP-664; docs/design/0001-protocol.md, Orphaned participants.
 """
 
 from __future__ import annotations

@@ -54,5 +54,5 @@ class CutCommands:
         runtime.metadata.reserve_stamps(response.clock)
         for txn_id in unfinished[:UNFINISHED_TOLD_MAX]:
             put_txn_id(response.unfinished.add(), txn_id)
-        # The bound above the command's stamp is durable before anybody relies on it.
+        # The bound above the command's stamp is durable before a client relies on it.
         runtime.answer(reply, response)

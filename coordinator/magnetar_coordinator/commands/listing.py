@@ -126,7 +126,7 @@ class _Filter:
         self._producer_ids = frozenset(request.producer_ids)
 
     def takes(self, owner: Owner | None) -> bool:
-        """Return whether transactions of this owner are wanted."""
+        """Return whether the filters let transactions of this owner through."""
         if self._producer_ids and (owner is None or owner.pair[0] not in self._producer_ids):
             return False
         return self._matches(owner.transactional_id if owner is not None else "")

@@ -143,6 +143,6 @@ def _check_fingerprint(text: str) -> None:
     """
     if len(text) > FINGERPRINT_CHARACTERS_MAX or not text.isprintable():
         raise InvalidArgument(
-            f"{text[:FINGERPRINT_CHARACTERS_MAX]!r} is no fingerprint: at most"
-            f" {FINGERPRINT_CHARACTERS_MAX} printable characters; take a digest of what is longer"
+            f"{text[:FINGERPRINT_CHARACTERS_MAX]!r} is not a fingerprint: at most"
+            f" {FINGERPRINT_CHARACTERS_MAX} printable characters; take a digest of a longer content"
         )

@@ -75,7 +75,7 @@ class CoordinatorServer:
 
         def handle(request: Any, reply: Reply) -> None:
             if not runtime.is_serving:
-                # At once: after a failed write nothing becomes durable any more.
+                # At once: nothing becomes durable after a failed write.
                 reply.fail(LogUnavailable("the coordinator is starting or stopping; ask again"))
                 return
             try:
@@ -88,7 +88,7 @@ class CoordinatorServer:
     def _hello(self, request: common.CommandHello, reply: Reply) -> None:
         check_client(request.protocol_version, request.client_name)
         config = self._runtime.config
-        # Without a list of members, it takes whomever its broker takes.
+        # Without a list of members, it takes all clients that its broker takes.
         if config.cluster_hash:
             ClusterIdentity.of(config).check(ClusterIdentity.of(request))
         frame_bytes_max = FRAME_BYTES_MAX

@@ -115,7 +115,7 @@ class TransactionCommands:
     def _check_owner_of_id(self, transactional_id: str, reply: Reply) -> None:
         """Check that a client may end the transaction of a transactional id.
 
-        Whoever began it may, also when the right to the id was withdrawn meanwhile.
+        The principal that began it may, also when the right to the id was withdrawn meanwhile.
 
         Raises:
             AuthorizationFailed: another principal began it. No effect.

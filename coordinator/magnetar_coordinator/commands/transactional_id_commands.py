@@ -173,7 +173,7 @@ class TransactionalIdCommands:
         try:
             verdict = name_rules.judge(name, asked)
         except SequenceCommitted as error:
-            # Whoever hears of it may commit what follows from it, at another coordinator.
+            # A client that learns of it may commit what follows from it, at another coordinator.
             error.details = {**error.details, "stamp": str(runtime.shard.clock.last)}
             raise
         if verdict is name_rules.SequenceVerdict.JOIN:

@@ -1,7 +1,7 @@
 """Announcements of TxnIDs to brokers: the low watermark, the issued range, and orphans.
 
 Nothing leaves before the records that it rests on are durable.
-Source: docs/design/0001-protocol.md, Low watermark, and What nobody else would end; rules c and f.
+Source: docs/design/0001-protocol.md, Low watermark, and Orphaned participants; rules c and f.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A coordinator's relation to a broker: end commands, the watermark, and questions.
 
 Each answer is passed to the part that waits for it.
-Source: docs/design/0001-protocol.md, Ends at a participant, and What nobody else would end.
+Source: docs/design/0001-protocol.md, Ends at a participant, and Orphaned participants.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Closings of a coordinator's past that wait: for cuts, until their commits have ended everywhere.
 
-Source: docs/design/0015-cuts.md, Waiting, and for whom.
+Source: docs/design/0015-cuts.md, Waiting.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class CutClosing:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether somebody waits for the answer."""
+        """Whether the client still waits for the answer."""
         return self.session is None or not self.session.closed
 
     def finished(self, txn_id: TxnID) -> bool:
@@ -87,7 +87,7 @@ class CutClosings:
             closing.answer()
 
     def drop(self) -> None:
-        """Answer nobody any more: the coordinator ends."""
+        """Stop answering: the coordinator ends."""
         for closing in list(self._waiting):
             self._remove(closing)
 

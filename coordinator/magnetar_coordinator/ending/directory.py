@@ -21,13 +21,13 @@ class BrokerDirectory:
         self._addresses = tuple(addresses)
 
     def addresses(self) -> tuple[str, ...]:
-        """All brokers: each hears the low watermark."""
+        """All brokers: each is told the low watermark."""
         return self._addresses
 
     def address_of(self, participant: Participant) -> str:
         """Return the address of the broker that keeps a participant.
 
-        Somebody has invented an id whose shard no broker keeps: the first broker, which issues the
+        A client may invent an id whose shard no broker keeps: the first broker, which issues the
         ids, answers for it.
         """
         shard = shard_of(participant.topic_id, participant.partition)

@@ -19,7 +19,7 @@ from magnetar_core.ids import PartitionName, SubscriptionName
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import transaction_pb2 as pb
 
-# A broker ends the participants of a command without a break, in which it serves nobody else.
+# A broker ends the participants of a command without a break, and serves no other client meanwhile.
 PARTICIPANTS_MAX: Final = 64
 # How many writers a command for several participants counts; those that have more get their own.
 WRITERS_MAX: Final = 1_000

@@ -22,7 +22,7 @@ class EndState(Enum):
     AWAY = "its broker's link is down: it is sent when the link comes back"
     SENT = "sent once; nearly all are answered from here"
     DUE = "it waits for its answer, or after an error, until it is sent again"
-    ANSWERED = "its participants have ended the transaction, or are no more"
+    ANSWERED = "its participants have ended the transaction, or are gone"
 
 
 @unique
@@ -33,7 +33,7 @@ class EndEvent(Enum):
     SENT_AGAIN = "its time came, its link came back, or something has changed at the participant"
     ERROR = "a participant refuses for now"
     LINK_DOWN = "the link broke"
-    ANSWER = "all participants have answered that they have ended it, or that they are no more"
+    ANSWER = "all participants have answered that they have ended it, or that they are gone"
 
 
 TRANSITIONS: Final[Mapping[tuple[EndState, EndEvent], EndState]] = {

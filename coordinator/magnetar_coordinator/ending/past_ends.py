@@ -2,7 +2,7 @@
 
 Such a transaction belongs to an earlier incarnation. Its end may have been decided, told to its
 client and carried out at some participants: another outcome at the other participants would tear
-it. So the coordinator asks brokers before it serves anybody.
+it. So the coordinator asks brokers before it serves clients.
 Source: docs/protocol/rules.md, rule n.
 """
 
@@ -24,11 +24,11 @@ ASKED_MAX = 1_000
 
 
 class PastEnd(NamedTuple):
-    """How a transaction has ended at participants.
+    """End of a transaction at participants.
 
     Attributes:
         selection_digest: of a commit; empty: all writers count.
-        stamp: of a commit; 0: it is none.
+        stamp: of a commit; 0: it did not commit.
     """
 
     action: TxnAction

@@ -1,6 +1,6 @@
 """Traces of transactions at their coordinator: causes of decisions, and spans of ends.
 
-Nothing that is decided depends on what is here. A transaction that nobody traces leaves nothing.
+No decision depends on this module. A transaction that is not traced leaves nothing.
 Source: docs/design/0013-traces.md.
 """
 

@@ -1,6 +1,6 @@
 """Sends the low watermark to a broker, and receives the orphans that the broker holds.
 
-Source: docs/design/0001-protocol.md, Low watermark, and What nobody else would end.
+Source: docs/design/0001-protocol.md, Low watermark, and Orphaned participants.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """TxnIDs below the counter's bound whose records never became durable. Pure.
 
-A client may hear of a TxnID before its record is durable. If the coordinator ends in between, the
+A client may get a TxnID before its record is durable. If the coordinator ends in between, the
 record is lost, and with it everything that came later: so the transaction cannot have been
 committed. Its participants abort what they hold of it, as of any transaction that the coordinator
-does not know, and a client that asks hears that it is aborted.
+does not know, and a client that asks is told that it is aborted.
 
 Each start finds one range: from the first counter without a durable record up to the bound.
 Source: docs/design/0001-protocol.md, One transaction, NewTxn.

@@ -95,7 +95,7 @@ WIRE_STATE: Final[dict[TransactionalIdState, txn_pb.TransactionalState]] = {
 
 
 class Restored(IntEnum):
-    """What becomes of OPEN transactions when a backup was restored."""
+    """Fate of OPEN transactions when a backup was restored."""
 
     ABORT_ALL = 1
     KEEP_TWO_PHASE = 2

@@ -86,13 +86,13 @@ class Transaction:
 
     Attributes:
         timeout_ms: 0: it never expires.
-        participants: in the order in which they were added; the values mean nothing.
+        participants: in the order in which they were added; the values have no meaning.
         counts: writes that the client had confirmed; None: not to be checked.
         selection: writers whose writes count, sorted; None: all writers.
         unfinished: participants that have not ended it yet, with the last error or ""; empty while
             OPEN.
-        principal: who began it; empty: somebody who did not show who they were.
-        stamp: of the commit; 0 while it is none.
+        principal: the client that began it; empty: a client that did not authenticate.
+        stamp: of the commit; 0 while it is not committed.
         record_count: rows of its metadata in the store.
     """
 

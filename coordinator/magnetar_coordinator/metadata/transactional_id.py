@@ -296,14 +296,14 @@ def begin(
 
 
 def judge_end(identity: TransactionalIdMetadata, pair: Pair, action: TxnAction) -> EndVerdict:
-    """Return what a request to end with a pair means in the present state; changes nothing.
+    """Return the verdict on a request to end with a pair in the present state; changes nothing.
 
     Raises:
         ProducerFenced: another instance has taken over.
         InvalidTxnState: the transaction of this pair has the other outcome, or there is none to
             commit.
         ConcurrentTransactions: the last transaction is still ending.
-    Source: KIP-890; but for the other outcome, which KIP-588 wants told apart from a takeover.
+    Source: KIP-890; but for the other outcome, which KIP-588 tells apart from a takeover.
     """
     state = identity.state
     if identity.is_previous(pair):
@@ -384,7 +384,7 @@ def require_current(identity: TransactionalIdMetadata, pair: Pair) -> None:
 def _ended(identity: TransactionalIdMetadata) -> InvalidTxnState:
     """Return the refusal of the previous pair, whose instance may begin with the next pair.
 
-    A takeover erases the previous pair. So only the newest instance hears this.
+    A takeover erases the previous pair. So only the newest instance is told this.
     Source: KIP-588, for transactions that timed out.
     """
     producer_id, epoch = identity.current

@@ -64,7 +64,7 @@ _STATUS_OF_STATE: Final = {
 
 @dataclass(slots=True)
 class RestCoordinator:
-    """What a coordinator's store says, to compare it with brokers.
+    """Content of a coordinator's store, to compare it with brokers.
 
     Attributes:
         oldest_outcome: the oldest outcome that is kept: later ones are not forgotten.

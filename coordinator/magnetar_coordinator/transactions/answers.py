@@ -60,7 +60,7 @@ def ended_before(identity: TransactionalIdMetadata, stamp: int) -> pb.CommandEnd
     """Build the response to an EndTxn of a complete transaction, or of no transaction.
 
     Args:
-        stamp: no commit so far has a higher one. That of the transaction is not kept here.
+        stamp: no commit so far has a higher one. The transaction's own stamp is not kept here.
     """
     action = rules.ACTION_OF_STATE[identity.state]
     if action is TxnAction.COMMIT:

@@ -36,8 +36,8 @@ class Decision(NamedTuple):
     """Records to append and apply, and the transaction's status afterwards.
 
     Attributes:
-        fixed: this decision fixed the outcome. Participants hear of it once it is durable.
-        stamp: of a commit; 0: it is none.
+        fixed: this decision fixed the outcome. Participants are told once it is durable. stamp: of
+            a commit; 0: it did not commit.
     """
 
     records: tuple[Record, ...]

@@ -6,7 +6,7 @@
     not live, and issued          END
     not issued                    WAIT: the coordinator first makes sure that it never issues it
 
-Source: docs/design/0001-protocol.md, What nobody else would end; docs/protocol/rules.md, rule f.
+Source: docs/design/0001-protocol.md, Orphaned participants; docs/protocol/rules.md, rule f.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whose a transaction is: the principal that began it, or who may use its name.
+"""Owners of transactions: the principal that began one, or that may use its name.
 
 TxnIDs are counted, so that to know one proves nothing. With access control, only these may add to a
 transaction or end it; the right to end one's own is never withdrawn. An administrator may end any.
@@ -19,7 +19,7 @@ _ALTER = Need(Operation.ALTER, Kind.CLUSTER, ADMINISTRATION)
 
 
 def recorded(principal: Principal) -> str:
-    """Return what a transaction's record has for the principal that begins it."""
+    """Return the principal for the record of a transaction."""
     return "" if principal == ANONYMOUS else principal.name
 
 
@@ -51,8 +51,8 @@ def check_owner(
     if any(may_use_name(rights, one) for one in names) or (ending and may_end_any(rights)):
         return
     raise AuthorizationFailed(
-        f"{reply.principal} does not own transaction {found.txn_id}: whoever began it may use it,"
-        " and an administrator may end it",
+        f"{reply.principal} does not own transaction {found.txn_id}: the principal that began it "
+        "may use it, and an administrator may end it",
         txn_id=found.txn_id,
         principal=reply.principal.name,
     )

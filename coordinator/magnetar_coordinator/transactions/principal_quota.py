@@ -44,12 +44,12 @@ class PrincipalQuota:
             )
 
     def begun(self, transaction: Transaction) -> None:
-        """Count a transaction, if it is anybody's."""
+        """Count a transaction, if it has a principal."""
         if transaction.principal:
             self._ends[transaction.txn_id] = self._counts.begin(transaction.principal)
 
     def fixed(self, record: StatusChanged, *, run_time_ms: int) -> None:
-        """Count a transaction no more: its outcome is fixed."""
+        """Remove a transaction from the count: its outcome is fixed."""
         end = self._ends.pop(record.txn_id, None)
         if end is not None:
             end()

@@ -56,7 +56,7 @@ class SessionQuota:
         count = sum(len(one.txn_ids) for one in (own, left) if one is not None)
         if count >= self._open_max:
             raise QuotaExceeded(
-                f"this connection, and earlier ones from there, have {count} transactions open: end"
+                f"this client's machine has {count} transactions open: end"
                 " some, wait until they expire, or raise session_open_txns_max",
                 session_open_txns_max=self._open_max,
             )
@@ -83,7 +83,7 @@ class SessionQuota:
                 self._counted[txn_id] = left
 
     def fixed(self, record: StatusChanged, *, run_time_ms: int) -> None:
-        """Count a transaction no more: its outcome is fixed."""
+        """Remove a transaction from the count: its outcome is fixed."""
         begun = self._counted.pop(record.txn_id, None)
         if begun is not None:
             del begun.txn_ids[record.txn_id]

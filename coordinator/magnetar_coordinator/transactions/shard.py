@@ -84,7 +84,7 @@ class Shard(TransactionTable):
         Args:
             timeout_ms: 0 means the configured default.
             time_ms: wall clock.
-            principal: who begins it; empty: somebody who does not show who they are.
+            principal: the client that begins it; empty: a client that did not authenticate.
             expires: False with two-phase commit, whatever the timeout says.
         Raises:
             InvalidArgument: timeout above the maximum, or too many participants. No effect.
@@ -262,7 +262,7 @@ def _check_counts(transaction: Transaction, counts: Counts) -> None:
     for participant, writers in counts.items():
         if participant not in transaction.participants and any(count for _, count in writers):
             raise InvalidArgument(
-                f"{participant} is counted but is no participant of {transaction.txn_id}",
+                f"{participant} is counted but is not a participant of {transaction.txn_id}",
                 txn_id=transaction.txn_id,
                 participant=participant,
             )

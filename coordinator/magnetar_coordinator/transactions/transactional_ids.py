@@ -105,7 +105,7 @@ class TransactionalIds:
         length = len(transactional_id)
         if not 0 < length <= TRANSACTIONAL_ID_CHARACTERS_MAX or not transactional_id.isprintable():
             raise InvalidArgument(
-                f"{transactional_id!r} is no transactional id: 1 to"
+                f"{transactional_id!r} is not a transactional id: 1 to"
                 f" {TRANSACTIONAL_ID_CHARACTERS_MAX} printable characters"
             )
         limit = self._config.identities_max

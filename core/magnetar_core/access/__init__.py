@@ -1,1 +1,1 @@
-"""Who may do what: principals, what commands need, and grants to principals. Pure."""
+"""Access rights: principals, the rights that commands need, and grants to principals. Pure."""

@@ -1,4 +1,4 @@
-"""What a command needs: an operation on a resource. Pure.
+"""Needs of commands: each is an operation on a resource. Pure.
 
 The names are Kafka's (AclOperation, ResourceType), with KIP-939's TWO_PHASE_COMMIT, and BACKUP.
 Source: docs/design/0011-security.md, Rights.
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class Operation(StrEnum):
-    """What is done to a resource."""
+    """Operation on a resource."""
 
     READ = "READ"
     WRITE = "WRITE"
@@ -42,7 +42,7 @@ class Kind(StrEnum):
 
 
 class Reach(StrEnum):
-    """Which resources a need means by its name."""
+    """Set of the resources that the name in a need stands for."""
 
     NAMED = auto()
     # Every resource whose name begins so.
@@ -100,7 +100,7 @@ OPERATIONS_OF: dict[Kind, frozenset[Operation]] = {
     Kind.CLUSTER: frozenset({Operation.ALTER, Operation.BACKUP, Operation.DESCRIBE}),
 }
 
-# Whoever may do one of these may describe, too, as in Kafka.
+# A principal that may do one of these may describe, too, as in Kafka.
 IMPLYING_DESCRIBE = frozenset(
     {Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER, Operation.BACKUP}
 )

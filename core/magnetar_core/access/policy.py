@@ -56,8 +56,8 @@ _PASSED_ON = Grant(
     frozenset({Operation.CREATE, Operation.DELETE}),
 )
 
-# Nobody else gets CLUSTER_ACTION, administrators neither: what it allows makes sense only in a
-# protocol among servers, and one such command from elsewhere stops or tears transactions.
+# Only servers get CLUSTER_ACTION, and administrators do not: what it allows is part of a protocol
+# among servers, and one such command from another client stops or tears transactions.
 BUILT_IN_ROLES: Mapping[str, tuple[Grant, ...]] = {
     "admin": (
         *(_all_of(kind) for kind in (Kind.TOPIC, Kind.GROUP, Kind.TRANSACTIONAL_ID)),
@@ -73,7 +73,7 @@ SERVER_ROLES = ("coordinator", "broker")
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Who may do what.
+    """Rights and quotas of all principals.
 
     Attributes:
         roles: the grants of each role, built-in ones included.
@@ -89,7 +89,7 @@ class Policy:
     _rights: dict[Principal, Rights] = field(default_factory=dict, compare=False, repr=False)
 
     def rights_of(self, principal: Principal) -> Rights:
-        """Return what a principal may do."""
+        """Return the rights of a principal."""
         rights = self._rights.get(principal)
         if rights is None:
             if len(self._rights) >= PRINCIPALS_MAX:
@@ -142,13 +142,13 @@ def _matches(pattern: Pattern, principal: Principal) -> bool:
 
 
 def open_policy(servers: Iterable[str]) -> Policy:
-    """Return the policy without an access file: everybody may do everything but servers' work."""
+    """Return the policy without an access file: all clients may do everything but servers' work."""
     policy = Policy(BUILT_IN_ROLES, {}, everyone=BUILT_IN_ROLES["admin"])
     return policy.with_servers(servers)
 
 
 def permissive_policy() -> Policy:
-    """Return the policy in which everybody may do everything."""
+    """Return the policy in which all clients may do everything."""
     everything = [grant for grants in BUILT_IN_ROLES.values() for grant in grants]
     return Policy(BUILT_IN_ROLES, {}, everyone=tuple(everything))
 
@@ -169,7 +169,7 @@ def parse_policy(text: str) -> Policy:
         if role in BUILT_IN_ROLES:
             raise InvalidPolicy(f"[[roles.{role}]]: {role!r} is built in; take another name")
         if not isinstance(grants, list):
-            raise InvalidPolicy(f"roles.{role} is no list of grants: write [[roles.{role}]]")
+            raise InvalidPolicy(f"roles.{role} must be a list of grants: write [[roles.{role}]]")
         roles[role] = tuple(grant for one in grants for grant in _grants(role, one))
     principals: dict[Pattern, tuple[str, ...]] = {}
     for name, names in _table("[principals]", found.get("principals", {})).items():
@@ -237,7 +237,7 @@ def _quotas(name: str, found: object) -> Quotas:
 
 def _table(where: str, found: object) -> dict[str, Any]:
     if not isinstance(found, dict):
-        raise InvalidPolicy(f"{where} is no table")
+        raise InvalidPolicy(f"{where} must be a table")
     return found
 
 
@@ -245,7 +245,7 @@ def _texts(where: str, found: object) -> tuple[str, ...]:
     if isinstance(found, str):
         found = [found]
     if not isinstance(found, list) or not all(isinstance(one, str) and one for one in found):
-        raise InvalidPolicy(f"{where} is no list of names")
+        raise InvalidPolicy(f"{where} must be a list of names")
     return tuple(found)
 
 

@@ -1,6 +1,6 @@
-"""Who sends a command, as far as the server knows.
+"""Principals: the names under which the server knows the senders of commands.
 
-The transport finds that out once for each conversation and each unary call; everything behind it
+The transport finds the principal once for each conversation and each unary call; all other code
 sees a principal, and never a certificate or a token.
 """
 
@@ -23,5 +23,5 @@ class Principal:
         return self.name
 
 
-# Who has shown neither a certificate nor a token.
+# Principal of clients that have shown neither a certificate nor a token.
 ANONYMOUS = Principal("anonymous")

@@ -49,7 +49,7 @@ class Rates:
 
 
 class Counts:
-    """How many conversations, or open transactions, each key has."""
+    """Counts of the conversations, or of the open transactions, of each key."""
 
     def __init__(self) -> None:
         self._counts: dict[Hashable, int] = {}
@@ -59,7 +59,7 @@ class Counts:
         return self._counts.get(key, 0)
 
     def begin(self, key: Hashable) -> Callable[[], None]:
-        """Count one more; return a function that counts it no more, once."""
+        """Count one more. The returned function takes it from the count, once."""
         self._counts[key] = self.of(key) + 1
         is_counted = True
 

@@ -1,8 +1,8 @@
-"""Rules: what each command needs. The only table of it; a test says that no command lacks a rule.
+"""Rules: the rights that each command needs. A test checks that every command has a rule.
 
-A rule lists what is needed, all of it; each item has alternatives, one of which suffices. What only
-the answer tells (rows of a list, the owner of a transaction) is in the module `visible`; whether a
-transaction may be ended is the coordinator's to say, which knows its owner.
+A rule lists what is needed, all of it; each item has alternatives, one of which suffices. Checks
+that need the answer (rows of a list, the owner of a transaction) are in the module `visible`;
+whether a transaction may be ended is the coordinator's to say, which knows its owner.
 Source: Kafka's table of operations per request
 (https://cwiki.apache.org/confluence/display/KAFKA/Kafka+Authorizations+ACLs), KIP-664, KIP-679,
 KIP-939 (ACL Changes), KIP-1037; Pulsar's pull requests 19467 and 26644 for participants. Pure.

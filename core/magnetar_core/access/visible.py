@@ -1,7 +1,8 @@
 """Answers as a principal may see them: lists without rows that it may not describe. Pure.
 
-A list leaves out what is refused, and says nothing of it, as Kafka's metadata and ListTransactions
-do (KIP-664). A page that was filled before may so have fewer rows than its limit.
+A list leaves out the rows that the principal may not describe, without a hint, as Kafka's metadata
+and ListTransactions do (KIP-664). A page that was filled before may so have fewer rows than its
+limit.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ def parse(text: str) -> Cut:
     """Return the cut that a token names.
 
     Raises:
-        InvalidArgument: it is no token, or is damaged.
+        InvalidArgument: it is not a token, or is damaged.
         UnsupportedVersion: a later version has made it.
     """
     text = text.strip()

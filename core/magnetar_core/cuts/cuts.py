@@ -18,7 +18,7 @@ class PartitionCut(NamedTuple):
 
     Attributes:
         first_offset: the first message that was there.
-        begun_offset: the end before the cut was begun; transactions above its stamp lie behind it.
+        begun_offset: the end before the cut was begun; transactions above its stamp come after it.
         end_offset: the end after everything up to its stamp was finished.
     """
 
@@ -73,7 +73,7 @@ class Cut(NamedTuple):
 
 
 class CutRange(NamedTuple):
-    """What is read of a partition at a cut, or from one cut to a later one.
+    """Part of a partition that is read at a cut, or between a cut and a later one.
 
     Attributes:
         start: the first offset to look at.
@@ -104,7 +104,7 @@ class CutRange(NamedTuple):
 
 
 def range_at(cut: Cut, topic: str, partition: int) -> CutRange:
-    """Return what a cut has of a partition.
+    """Return the range of a partition in a cut.
 
     Raises:
         TopicNotFound: the cut was taken without the topic.
@@ -115,7 +115,7 @@ def range_at(cut: Cut, topic: str, partition: int) -> CutRange:
 
 
 def range_between(earlier: Cut, later: Cut, topic: str, partition: int) -> CutRange:
-    """Return what the later cut has of a partition, and the earlier one had not.
+    """Return the range of a partition that the later cut has, and the earlier one did not have.
 
     Raises:
         TopicNotFound: one of the cuts was taken without the topic.

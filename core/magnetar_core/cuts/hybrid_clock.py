@@ -1,9 +1,9 @@
 """Hybrid logical clock of a coordinator: the stamps of commits. Pure.
 
 A stamp has milliseconds in its upper 48 bits, and a counter in the lower 16; the counter overflows
-into the milliseconds. Stamps rise with each decision, and above everything that the clock has heard
-of. A stored bound lies ahead of them: after a start they continue there, so that no stamp is given
-twice, whatever the wall clock says by then.
+into the milliseconds. Stamps rise with each decision, and above every stamp that the clock was
+told. A stored bound lies ahead of them: after a start they continue there, so that no stamp is
+given twice, whatever the wall clock says by then.
 Source: docs/design/0015-cuts.md, Stamps.
 """
 
@@ -17,8 +17,8 @@ from magnetar_core.invariants import BrokenInvariant
 # The stamp of plain messages, and of transactions that are not committed.
 NO_STAMP: Final = 0
 COUNTER_BITS: Final = 16
-# The farthest that a stamp which somebody tells may ever lie ahead of the time here: a century, so
-# that no client can use the stamps up.
+# The farthest that a stamp from another server or a client may be ahead of the time here: a
+# century, so that no client can use the stamps up.
 AHEAD_MS_MAX: Final = 100 * 366 * 86_400_000
 # How far a new bound lies ahead: a second, in which it need not be stored again.
 BOUND_AHEAD: Final = 1_000 << COUNTER_BITS
@@ -42,7 +42,7 @@ def bound_above(bound: int, stamp: int) -> int:
 
 
 def check_told(stamp: int, time_ms: int, *, ahead_ms_max: int) -> None:
-    """Check a stamp that somebody tells.
+    """Check a stamp that comes from another server or a client.
 
     Args:
         time_ms: the wall clock here, since the Unix epoch.
@@ -62,9 +62,9 @@ class HybridClock:
 
     Args:
         bound: above the stamps of the lives before; 0: there were none.
-        ahead_ms_max: how far a stamp that somebody tells may lie ahead of the time here.
+        ahead_ms_max: how far a stamp from elsewhere may be ahead of the time here.
     Attributes:
-        last: the highest stamp that was given, or heard of.
+        last: the highest stamp that was given, or told to the clock.
     """
 
     __slots__ = ("_ahead_ms_max", "last")
@@ -82,14 +82,14 @@ class HybridClock:
         return max(self.last + 1, stamp_at(time_ms))
 
     def advance(self, stamp: int) -> None:
-        """Note that a stamp is given, here or by whoever decided the same before."""
+        """Note that a stamp was given, here or by an earlier coordinator with the same decision."""
         self.last = max(self.last, stamp)
 
     def hear(self, stamp: int, time_ms: int) -> None:
         """Give only higher stamps from now on.
 
         Args:
-            stamp: what somebody tells.
+            stamp: from another server or a client.
             time_ms: as for next().
         Raises:
             InvalidArgument: it lies too far in the future. No effect.

@@ -1,1 +1,1 @@
-"""What a server checks before it handles a command: rights, proofs and quotas; the audit log."""
+"""Checks of a server before it handles a command: rights, proofs and quotas; the audit log."""

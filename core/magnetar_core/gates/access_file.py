@@ -1,7 +1,7 @@
 """Access file: read at the start, and again when it changes while servers run.
 
-A damaged new file changes nothing: the rights of before stay, and the log says so. Only at the
-start it is an error, since there are no rights of before.
+If the new file is invalid, the previous rights stay in force, and a warning is logged. At the start
+an invalid file is an error, since there are no previous rights.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class AccessConfig:
 
     @property
     def is_on(self) -> bool:
-        """Whether anybody is refused anything."""
+        """Whether any client can be refused."""
         return bool(self.access_file or self.servers)
 
 
@@ -81,8 +81,8 @@ class Access:
             return
         if config.is_on:
             log.warning(
-                "server_principals is set and access_file is not: whoever is let in and is no"
-                " server is an administrator, who may read, write and delete everything; name an"
+                "server_principals is set and access_file is not: every client that is not a "
+                "server is an administrator, who may read, write and delete everything; name an"
                 " access_file to say who may do what"
             )
         policy = open_policy(config.servers) if config.is_on else permissive_policy()

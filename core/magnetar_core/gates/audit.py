@@ -18,7 +18,7 @@ from magnetar_core.errors import code_name
 from magnetar_core.server.commands import Reply
 from magnetar_core.wire import common_pb2
 
-# Names in a line are shortened, and no more of them are named: a client chooses both.
+# A line shortens long names and lists this many at most: a client chooses both.
 NAME_CHARACTERS_MAX = 300
 NAMES_MAX = 20
 
@@ -26,9 +26,9 @@ Write = Callable[[str], object]
 
 
 def audit_writer(file: str) -> Write:
-    """Return what writes lines: to a file, or to the log of the server if there is none.
+    """Return a function that writes lines to a file, or to the log of the server without a file.
 
-    Whoever rotates logs may move the file away: the next line begins another one.
+    A program that rotates logs may move the file away: the next line begins a new file.
 
     Raises:
         InvalidConfig: the file cannot be written.
@@ -40,7 +40,7 @@ def audit_writer(file: str) -> Write:
     except OSError as error:
         raise InvalidConfig(f"the audit file {file} cannot be written: {error}") from error
     handler.setFormatter(logging.Formatter("%(message)s"))
-    # One of its own for each file, and no other handler sees its lines.
+    # Each file has its own logger, and no other handler sees its lines.
     logger = logging.Logger(f"magnetar.audit {file}", logging.INFO)
     logger.addHandler(handler)
     return logger.info

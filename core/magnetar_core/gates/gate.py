@@ -1,7 +1,7 @@
-"""Gate before the handlers of a server: it refuses what a principal may not do.
+"""Gate before the handlers of a server: it refuses commands that a principal may not send.
 
-Both forms of a command pass it once, whichever component is behind. What it looks at changes while
-conversations go on: the next command meets the new rights.
+Both forms of a command pass it once, whichever component handles it. Rights may change while
+conversations go on: the next command is checked against the new ones.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _BEGUN_MAX = 10_000
 
 
 def gate_of(config: AccessConfig, clock: Clock) -> AccessGate | None:
-    """Return the gate that settings ask for; None: everybody may do everything, unnoted.
+    """Return the gate that settings ask for; None: all clients may do everything, without audit.
 
     Raises:
         InvalidConfig: the access file cannot be read, or used; or the audit file not written.
@@ -74,7 +74,7 @@ class AccessGate:
         policy = self._policy()
         rights = reply.rights = policy.rights_of(reply.principal)
         if rule is None:
-            reply.fail(AuthorizationFailed(f"nobody may use {name}: it has no rule"))
+            reply.fail(AuthorizationFailed(f"no principal may use {name}: it has no rule"))
             return None
         needs = rule.needs(command)
         if rule.administrative or (name == "end_txn" and rights.may(_ALTER)):
@@ -93,7 +93,7 @@ class AccessGate:
         return reply if show is None else _shown(reply, rights, show)
 
     def come(self, principal: Principal) -> Callable[[], None]:
-        """Count a conversation; return what counts it no more.
+        """Count a new conversation. The returned function removes it from the count.
 
         Raises:
             QuotaExceeded: the principal has too many.
@@ -138,7 +138,7 @@ class AccessGate:
             raise _refusal(reply.principal, alternatives)
 
     def _complaint(self, principal: Principal, needs: Needs, judged: Policy) -> Complaint:
-        """Return what asks whether a principal still has what it needed.
+        """Return a function that checks whether a principal still has the rights that it needed.
 
         Args:
             judged: the policy under which it had that.
@@ -168,7 +168,7 @@ class AccessGate:
 
 
 def _resources(command: Any, needs: Needs) -> list[str]:
-    """Return what the audit log has of a command's object."""
+    """Return the names of a command's objects for the audit log."""
     names = [f"{one.kind}:{one.name}" for (one, *_) in needs]
     if "txn_id" in type(command).DESCRIPTOR.fields_by_name:
         names.append(f"transaction:{TxnID.from_wire(command.txn_id)}")

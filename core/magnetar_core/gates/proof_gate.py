@@ -18,7 +18,8 @@ from magnetar_core.security.watched_file import FreshFile
 from magnetar_core.server.commands import CommandSession, Gate, Reply
 from magnetar_core.wire import transaction_pb2
 
-# The commands that write in a transaction. What ends one is for servers, or asks the coordinator.
+# The commands that write in a transaction. Commands that end one are for servers, or ask the
+# coordinator.
 WRITING = frozenset({"send", "publish", "ack"})
 # Of a conversation: transactions whose proof was checked. Another one costs a hash again.
 PROVEN_MAX = 1_000
@@ -28,7 +29,7 @@ class ProofGate:
     """Gate for transactions.
 
     Args:
-        inner: whom all commands pass first; None: nobody.
+        inner: the gate that checks each command first; None: there is none.
         keys: the file with the servers' keys.
     """
 
@@ -58,7 +59,7 @@ class ProofGate:
         return _nothing if self._inner is None else self._inner.come(principal)
 
     def _proving(self, reply: Reply) -> Reply:
-        """Return a reply to which the proof is added. It is for whoever asked."""
+        """Return a reply to which the proof is added, for the principal that asked."""
 
         def respond(answer: Any) -> None:
             if isinstance(answer, transaction_pb2.CommandNewTxnResponse):
@@ -75,7 +76,7 @@ class ProofGate:
     def _complaint_about(self, proof: bytes, txn_id: TxnID, reply: Reply) -> str | None:
         keys = self._keys.content()
         if keys is not self._checked_with:
-            # Some key may count no more.
+            # The file may have lost a key.
             self._checked_with = keys
             self._proven.clear()
         session = reply.session

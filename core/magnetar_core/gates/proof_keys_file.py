@@ -16,7 +16,7 @@ def proof_keys_file(file: str, now_ms: Callable[[], float]) -> FreshFile[ProofKe
     Args:
         now_ms: of a monotonic clock.
     Raises:
-        InvalidConfig: the file cannot be read, or used, or everybody may read it.
+        InvalidConfig: the file cannot be read, or used, or all users of the machine may read it.
     """
     watched = WatchedFile(file, ProofKeys.parse, bytes_max=KEY_FILE_BYTES_MAX, is_secret=True)
     return FreshFile(watched, now_ms)

@@ -78,7 +78,7 @@ class BrokerLink:
         self._task = asyncio.get_running_loop().create_task(self._run(), name=name)
 
     def stop(self) -> None:
-        """End the conversation and reconnect no more. No callback runs afterwards."""
+        """End the conversation and do not reconnect. No callback runs afterwards."""
         self._writer = self._closed = None
         if self._task is not None:
             self._task.cancel()

@@ -45,7 +45,7 @@ OK, UNKNOWN, UNIMPLEMENTED, UNAVAILABLE, UNAUTHENTICATED = 0, 2, 12, 14, 16
 
 
 class Status(NamedTuple):
-    """How a call has ended."""
+    """Result of a call."""
 
     code: int
     message: str
@@ -68,7 +68,7 @@ class CallRefused(ConnectionError):
 
 
 class NotGrpc(ConnectionError):
-    """Whoever answers is no gRPC server."""
+    """The program that answers is not a gRPC server."""
 
 
 class ClientCall(asyncio.Protocol):
@@ -86,7 +86,7 @@ class ClientCall(asyncio.Protocol):
         loop = asyncio.get_running_loop()
         self._accepted: asyncio.Future[dict[str, str]] = loop.create_future()
         self._ended: asyncio.Future[Status] = loop.create_future()
-        # Nobody has to ask.
+        # The caller need not ask.
         self._accepted.add_done_callback(_retrieve)
         self._messages: deque[bytes] = deque()
         self._unread_bytes = 0
@@ -106,7 +106,7 @@ class ClientCall(asyncio.Protocol):
 
         Raises:
             CallRefused: it ends the call instead.
-            NotGrpc: somebody else is there.
+            NotGrpc: another program listens there.
             OSError: the connection breaks.
         """
         return await asyncio.shield(self._accepted)
@@ -183,7 +183,7 @@ class ClientCall(asyncio.Protocol):
         self._watch()
 
     def data_received(self, data: bytes) -> None:
-        """Take what has arrived."""
+        """Take the bytes that have arrived."""
         if self._ended.done():
             return
         is_first, self._has_heard = not self._has_heard, True
@@ -328,8 +328,8 @@ async def begin(
         tls: how the connection is secured; None: plain text.
         server_name: the name that the server's certificate has to have; empty: the host's.
     Raises:
-        OSError: no connection comes about, or no TLS.
-        InvalidConfig: the address is none.
+        OSError: the connection or the TLS handshake failed.
+        InvalidConfig: the address is not valid.
     """
     host, port = split_address(server)
     headers = (
@@ -354,7 +354,7 @@ async def begin(
 
 
 def _who_begins_with(data: bytes) -> str:
-    """Return what is there, if the first bytes that it says are not HTTP/2; otherwise nothing."""
+    """Return the kind of the other program, if its first bytes are not HTTP/2; otherwise ""."""
     if data.startswith(b"HTTP/"):
         return "an HTTP/1 server"
     if data.startswith(_TLS_ALERT):

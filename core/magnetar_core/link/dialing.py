@@ -42,8 +42,8 @@ async def dial(
     Args:
         server_name: with TLS: the name that the server's certificate has to have.
     Raises:
-        NameUnresolved: nobody knows the host.
-        OSError: no connection comes about, or no TLS. It is the error of the first address.
+        NameUnresolved: the name of the host has no address.
+        OSError: the connection or the TLS handshake failed. This is the error of the first address.
     """
     connection = await _first_connected(await resolve(host, port))
     close_in_children(connection)
@@ -64,7 +64,7 @@ async def resolve(host: str, port: int) -> Sequence[Place]:
     """Return the addresses of a host, in the order in which they are to be tried.
 
     Raises:
-        NameUnresolved: nobody knows the host.
+        NameUnresolved: the name of the host has no address.
     """
     try:
         return _look_up(host, port, socket.AI_NUMERICHOST)
@@ -84,7 +84,7 @@ async def resolve(host: str, port: int) -> Sequence[Place]:
         try:
             loop.call_soon_threadsafe(settle, found, result)
         except RuntimeError:
-            pass  # The loop is closed: nobody waits any more.
+            pass  # The loop is closed: no task waits.
 
     threading.Thread(target=work, name="magnetar resolves", daemon=True).start()
     return await found

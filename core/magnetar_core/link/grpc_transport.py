@@ -63,8 +63,8 @@ class GrpcTransport:
     """Transport that reaches servers over gRPC.
 
     Args:
-        security: TLS, and the token that servers want; by default the conversation is plain text,
-            which is for loopback and for trusted networks.
+        security: TLS, and the token that servers ask for; by default the conversation is plain
+            text, which is for loopback and for trusted networks.
         connect_timeout_ms: how long an address may neither accept nor refuse before it counts as
             dead.
         wants_streams: whether frames may move to streams of their own, where a server offers them.
@@ -180,7 +180,7 @@ def _destination(address: str) -> tuple[str, Metadata]:
     if shard is None:
         return address, ()
     if not shard.server:
-        raise LinkClosed(f"nobody has shard {shard.place.shard} at the moment; look it up again")
+        raise LinkClosed(f"no server has shard {shard.place.shard} at the moment; look it up again")
     return shard.server, ((SHARD_KEY, str(shard.place)),)
 
 
@@ -261,7 +261,7 @@ async def _accepted(
 
 
 def _closed(address: str, error: OSError, *, tls: bool) -> LinkClosed:
-    """Return why a conversation did not come about."""
+    """Return the error of a conversation that could not be opened."""
     if isinstance(error, CallRefused):
         code, reason = error.status
         if code == UNAUTHENTICATED:

@@ -125,11 +125,11 @@ class Http2Stream:
 
     @property
     def room(self) -> int:
-        """How many bytes of content the server takes now."""
+        """Bytes of content that the server takes now."""
         return max(0, min(self._connection_room, self._stream_room))
 
     def take_outgoing(self) -> list[bytes]:
-        """Return what has to be sent, in order, and forget it."""
+        """Return the bytes to send, in order, and forget them."""
         outgoing, self._outgoing = self._outgoing, []
         return outgoing
 
@@ -215,7 +215,7 @@ class Http2Stream:
 
     def _data(self, flags: int, payload: bytes) -> Iterator[Event]:
         content = _without_padding(flags, payload)
-        # Padding counts, and nobody reads it.
+        # Padding counts, although it is not read.
         self.acknowledge(len(payload) - len(content))
         if content:
             yield Data(content)

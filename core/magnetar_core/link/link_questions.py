@@ -55,7 +55,7 @@ class LinkQuestions:
         return True
 
     def link_is_down(self) -> None:
-        """Tell everybody who asked that no answer will come."""
+        """Tell all callers that wait that no answer will come."""
         asked, self._asked = self._asked, {}
         for on_answer in asked.values():
             self._refuse(on_answer)

@@ -1,4 +1,4 @@
-"""How a client takes a server's offer to move a conversation's frames to a stream.
+"""Takes a server's offer to move a conversation's frames to a stream, for the client.
 
 Source: docs/design/0020-frame-streams.md.
 """
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 # A firewall between the two may swallow what goes to a port that it does not know.
 TAKEN_WITHIN_S: Final = 1.0
-# How long nobody tries again to reach the streams of a server.
+# Pause before this process tries again to reach the streams of a server.
 LEFT_ALONE_S: Final = 60.0
 
 
@@ -37,7 +37,7 @@ async def take(server: str, offer: str, frame_bytes_max: int, *, tls: bool) -> F
         frame_bytes_max: the largest frame of the server.
         tls: whether the conversation began with TLS. Then the stream has it, too, or is not taken.
     Raises:
-        StreamUnreachable: nobody is there who knows the offer.
+        StreamUnreachable: no server that knows the offer answers.
     """
     port, _, rest = offer.partition(" ")
     ticket, _, fingerprint = rest.partition(" ")
@@ -60,7 +60,7 @@ async def take(server: str, offer: str, frame_bytes_max: int, *, tls: bool) -> F
     except BaseException as error:
         if stream is not None:
             stream.close()
-        # The address and the port may be none that there can be.
+        # The address and the port may be impossible ones.
         if isinstance(error, OSError | ValueError | OverflowError):
             why = str(error) or "no answer"
             raise StreamUnreachable(f"the streams of {server} at port {port}: {why}") from None

@@ -1,4 +1,4 @@
-"""Where members of the cluster are now: a list that stays, or owners that change."""
+"""Current addresses of the cluster's members: a fixed list, or owners that change."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class AddressBook(Protocol):
     """Finds members by name."""
 
     def find(self, member: MemberAddress) -> MemberAddress:
-        """Return a member with its addresses of now.
+        """Return a member with its current addresses.
 
-        While nobody has a shard, its address names no server: see ShardAddress.
+        While a shard has no owner, its address names no server: see ShardAddress.
         """
         ...
 
@@ -37,5 +37,5 @@ class FixedAddresses:
 
 
 def found(book: AddressBook, members: Iterable[MemberAddress]) -> list[MemberAddress]:
-    """Return members with their addresses of now, in order."""
+    """Return members with their current addresses, in order."""
     return [book.find(one) for one in members]

@@ -14,7 +14,7 @@ from magnetar_core.errors import ClusterMismatch
 
 
 class Named(Protocol):
-    """What of a handshake says which cluster its sender belongs to."""
+    """Fields of a handshake that say to which cluster its sender belongs."""
 
     @property
     def cluster_id(self) -> str:
@@ -26,7 +26,7 @@ class Named(Protocol):
 
     @property
     def cluster_hash(self) -> str:
-        """The hash of the list; empty: the sender knows no cluster, or has no list."""
+        """The hash of the list; empty: the sender does not know its cluster, or has no list."""
 
 
 class ClusterIdentity(NamedTuple):
@@ -54,7 +54,7 @@ class ClusterIdentity(NamedTuple):
         return is_same_cluster and self.membership_version != other.membership_version
 
     def check(self, given: ClusterIdentity) -> None:
-        """Check at a server that whoever begins a conversation knows this cluster, or none yet.
+        """Check at a server that the sender of a handshake knows this cluster, or none yet.
 
         Raises:
             ClusterMismatch: it knows another cluster; or it is a server, and has another list.
@@ -63,7 +63,7 @@ class ClusterIdentity(NamedTuple):
             raise ClusterMismatch(expected=self.cluster_hash, given=given.cluster_hash)
 
     def learned(self, told: ClusterIdentity, address: str) -> ClusterIdentity:
-        """Return what a client knows after a server has told its identity.
+        """Return a client's knowledge of the cluster after a server has told its identity.
 
         Raises:
             ClusterMismatch: the server belongs to another cluster.

@@ -127,7 +127,7 @@ class Membership:
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
     def settings(self) -> dict[str, Any]:
-        """Return what each server's settings say of the list itself."""
+        """Return the settings of each server that name the list itself."""
         return {
             "cluster_id": self.cluster_id,
             "membership_version": self.version,
@@ -235,7 +235,8 @@ def from_environment(environ: Mapping[str, str]) -> Membership:
     for name in external:
         if name not in known:
             raise InvalidConfig(
-                f"{EXTERNAL_VARIABLE} has {name!r}, which is no member; known are {_listed(known)}"
+                f"{EXTERNAL_VARIABLE} has {name!r}, which is not a member; the members are "
+                f"{_listed(known)}"
             )
     return Membership(
         cluster_id=environ.get(ID_VARIABLE, "magnetar"),

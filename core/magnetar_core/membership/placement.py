@@ -1,12 +1,13 @@
 """Placement: which shard keeps a partition. Pure.
 
-A topic id names the shards of its topic, as a TxnID names its coordinator: whoever knows a
-partition's name knows its shard, and asks nobody. The partitions go round the shards, from a first
-shard that depends on the topic's name: the first partitions of all topics do not meet on one.
+A topic id names the shards of its topic, as a TxnID names its coordinator: a client that knows a
+partition's name knows its shard without asking a server. The partitions are dealt out to the shards
+in turn, from a first shard that depends on the topic's name: the first partitions of all topics do
+not meet on one.
 
     11 bits: shards of the topic, less one | 11 bits: the first | 40 bits: serial number
 
-With a single shard the id is its serial number: 1, 2, 3. Ids fit 63 bits, as tables want it.
+With a single shard the id is its serial number: 1, 2, 3. Ids fit 63 bits, as tables need.
 Source: docs/design/0008-cluster.md, Placement.
 """
 

@@ -33,10 +33,10 @@ class ShardPlace(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> ShardPlace:
-        """Read what str() wrote.
+        """Read a text of str().
 
         Raises:
-            ValueError: the text is no place.
+            ValueError: the text is not a place.
         """
         found = _PLACE.fullmatch(text)
         if found is None:
@@ -45,7 +45,7 @@ class ShardPlace(NamedTuple):
 
 
 class ShardAddress(NamedTuple):
-    """Where a shard is.
+    """Address of a shard.
 
     Attributes:
         server: "host:port"; empty: no server has the shard at the moment.
@@ -60,10 +60,10 @@ class ShardAddress(NamedTuple):
     @staticmethod
     @lru_cache(_KNOWN_MAX)
     def parse(text: str) -> ShardAddress | None:
-        """Read what str() wrote; None for an address that names a server alone.
+        """Read a text of str(); None for an address that names a server alone.
 
         Raises:
-            ValueError: what follows the # is no place.
+            ValueError: the text after the # is not a place.
         """
         server, mark, place = text.partition("#")
         return ShardAddress(server, ShardPlace.parse(place)) if mark else None

@@ -1,1 +1,1 @@
-"""What a process has from its operating system: settings, logs, metrics, memory and files."""
+"""The process and its operating system: settings, logs, metrics, memory and files."""

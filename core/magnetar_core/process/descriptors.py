@@ -23,7 +23,7 @@ _METRICS_MAX: Final = 64
 
 
 class Shares(NamedTuple):
-    """How many descriptors a process may use for each purpose.
+    """Number of descriptors that a process may use for each purpose.
 
     Attributes:
         files: files, and everything else that is not listed here.
@@ -60,7 +60,7 @@ def shares() -> Shares:
 def open_count() -> int:
     """Return how many descriptors this process has, where the system tells; else 0."""
     try:
-        # One of them is that of the directory.
+        # The topic directory uses one of them.
         return len(os.listdir("/proc/self/fd")) - 1
     except OSError:
         return 0

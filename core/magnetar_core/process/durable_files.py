@@ -1,4 +1,4 @@
-"""What a crash leaves: files whole, with their old content or with the new one."""
+"""Durable files: after a crash a file is whole, with its old content or with the new one."""
 
 from __future__ import annotations
 

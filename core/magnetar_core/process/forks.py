@@ -1,4 +1,4 @@
-"""What a process has that a child forked from it must not use.
+"""Resources of a process that a child forked from it must not use.
 
 A forked child has copies of its parent's sockets, and of objects whose threads and event loops run
 in the parent alone. Each of these is told in the child, before the child runs anything else.
@@ -13,7 +13,7 @@ from weakref import WeakSet
 
 
 class OfOneProcess(Protocol):
-    """What a forked child must not use."""
+    """Resource that a forked child must not use."""
 
     def forked(self) -> None:
         """Note that this is the copy of a forked child. Must neither wait nor raise."""
@@ -42,8 +42,8 @@ def _in_child() -> None:
     nowhere = os.open(os.devnull, os.O_RDWR)
     for connection in list(_sockets):
         if connection.fileno() >= 0:
-            # Not close(): somebody may close the number later, when it is that of another file. And
-            # nothing may be said to the selector, which the child shares with its parent.
+            # Not close(): other code may close the number later, when it is that of another file.
+            # And the selector must not be told, which the child shares with its parent.
             os.dup2(nowhere, connection.fileno(), inheritable=False)
     os.close(nowhere)
     _things.clear()

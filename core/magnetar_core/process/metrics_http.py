@@ -70,7 +70,7 @@ def serve(
     """Return a server that listens; the caller runs its serve_forever().
 
     Raises:
-        OSError: the port is taken, or the host is no address of this machine.
+        OSError: the port is taken, or the host is not an address of this machine.
     """
     found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
     family, _, _, _, address = found[0]

@@ -33,7 +33,7 @@ _GRPC_LOGGER = "grpc._cython.cygrpc"
 def _is_worth_a_line(record: logging.LogRecord) -> bool:
     """Return False where gRPC complains that a conversation was over when its end was to be told.
 
-    This happens when a client hangs up while the server stops: nobody has lost anything.
+    This happens when a client hangs up while the server stops: nothing is lost.
     """
     return not record.getMessage().startswith("ExecuteBatchError raised in core by servicer method")
 

@@ -30,9 +30,9 @@ def on_parent_gone(
 ) -> None:
     """Call back, in a thread, when standard input ends: the parent process has gone.
 
-    Nobody is left then to kill a process that does not stop, so this process ends itself after a
-    while. If it stands still because somebody has stopped it (SIGSTOP), it continues first, and so
-    does whatever it leads as a process group: a process that stands still sees no end of its input.
+    The parent can then no longer kill a process that does not stop, so this process ends itself
+    after a while. If it was stopped (SIGSTOP), it continues first, and so does the process group
+    that it leads: a stopped process does not notice the end of its input.
 
     Args:
         act: called when standard input ends.

@@ -39,10 +39,10 @@ class ProcessMemory:
         self._rests_until_s = -math.inf
 
     def resident_bytes(self) -> int:
-        """Return how much memory of the machine this process has.
+        """Return the resident memory of this process, in bytes.
 
-        If that cannot be told now, as without /proc or when no more files can be opened, it is what
-        it was before, and 0 at first.
+        If it cannot be read, for example without /proc or because the process cannot open another
+        file, the result is the previous one, and 0 at first.
         """
         try:
             self._resident_bytes = self._measure()

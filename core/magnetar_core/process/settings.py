@@ -107,7 +107,7 @@ def resolve(
     for name in table:
         if name not in known:
             raise InvalidConfig(
-                f"{sources.file_name} sets {name!r} in [{section}], which is no setting"
+                f"{sources.file_name} sets {name!r} in [{section}], which is not a setting"
                 f"{_suggestion(name, known)}; `magnetar config show` lists them"
             )
     values = {name: value for name, value in flags.items() if value is not None}
@@ -141,7 +141,7 @@ def unknown_variables(kinds: Iterable[type[Any]], environ: Mapping[str, str]) ->
     """Return MAGNETAR_ variables that resemble a setting but match none, with suggestions."""
     known = [PREFIX + name.upper() for kind in kinds for name in names_of(kind)]
     return [
-        f"{variable} is no setting{_suggestion(variable, known)}"
+        f"{variable} is not a setting{_suggestion(variable, known)}"
         for variable in sorted(environ)
         if variable.startswith(PREFIX)
         and variable not in known

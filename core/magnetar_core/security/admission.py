@@ -1,4 +1,4 @@
-"""Who may converse with a server, and for how long.
+"""Admission: which clients may converse with a server, and for how long.
 
 A conversation ends within a second after its token or certificate has expired or was revoked. A
 unary call is asked when it begins.
@@ -30,7 +30,7 @@ class Admission:
     """Authentication of a server's conversations and calls.
 
     Raises:
-        InvalidConfig: a file cannot be read, or a setting makes no sense.
+        InvalidConfig: a file cannot be read, or a setting is not valid.
     """
 
     def __init__(self, config: ListenConfig, clock: Clock) -> None:
@@ -48,7 +48,7 @@ class Admission:
         """Return who makes a call.
 
         Raises:
-            AuthenticationFailed: that is not known, or counts no more.
+            AuthenticationFailed: it is not known, or its credentials are no longer valid.
         """
         if self._authenticator is None:
             return NOBODY
@@ -71,11 +71,11 @@ class Admission:
             self._watch.start()
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop looking."""
         self._watch.close()
 
     def look(self) -> None:
-        """Read files that have changed, and end conversations that count no more."""
+        """Read changed files, and end conversations whose credentials are no longer valid."""
         self._watch.look()
 
     def _refreshed_inside(self) -> Iterable[tuple[Conversation, Identity]]:

@@ -29,7 +29,7 @@ class Authenticator:
     """Authentication at a server that asks its clients who they are.
 
     Raises:
-        InvalidConfig: a file cannot be read, or a setting makes no sense.
+        InvalidConfig: a file cannot be read, or a setting is not valid.
     """
 
     def __init__(self, config: ListenConfig, clock: Clock) -> None:
@@ -69,7 +69,7 @@ class Authenticator:
             shown: what the transport says of the client: gRPC's auth context.
             metadata: of the call.
         Raises:
-            AuthenticationFailed: that is not known, or counts no more.
+            AuthenticationFailed: it is not known, or its credentials are no longer valid.
         """
         identity = self._by_certificate(shown)
         if self._verifier is not None:
@@ -86,7 +86,7 @@ class Authenticator:
         return identity
 
     def complaint_about(self, identity: Identity) -> str | None:
-        """Return why an identity counts no more; None: it does."""
+        """Return why an identity is no longer valid; None if it is valid."""
         expires_at_ms = identity.expires_at_ms
         if expires_at_ms is not None and expires_at_ms <= self._clock.wall_ms():
             return "the credentials have expired: come again with new ones"
@@ -112,7 +112,9 @@ class Authenticator:
             raise AuthenticationFailed("several tokens were sent: send one")
         text = str(tokens[0])
         if not text.startswith(TOKEN_SCHEME):
-            raise AuthenticationFailed(f"what was sent is no token of this form: {_HOW_TO_SHOW}")
+            raise AuthenticationFailed(
+                f"the authorization is not a token of this form: {_HOW_TO_SHOW}"
+            )
         found = verifier.verify(
             text.removeprefix(TOKEN_SCHEME).strip(), now_ms=self._clock.wall_ms()
         )

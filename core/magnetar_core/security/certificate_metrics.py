@@ -1,4 +1,4 @@
-"""Metric that tells when a server's certificate expires, so that nobody forgets to renew it."""
+"""Metric of the time at which a server's certificate expires, for an alert to renew it."""
 
 from __future__ import annotations
 

@@ -15,10 +15,10 @@ _WHAT = "the client's certificate"
 
 @lru_cache(maxsize=1_024)
 def identity_of(pem: bytes) -> Identity:
-    """Return whom a certificate names: its first URI, or else its common name.
+    """Return the identity in a certificate: its first URI, or else its common name.
 
     Raises:
-        AuthenticationFailed: it names nobody, or cannot be read.
+        AuthenticationFailed: it has no name, or cannot be read.
     """
     try:
         certificate = x509.load_pem_x509_certificate(pem)

@@ -1,7 +1,7 @@
-"""Looks again and again at the conversations of a server.
+"""Checks the conversations of a server again, several times a second.
 
-Who converses, and what commands need, is checked when a conversation and a command begin. What
-counts no more while they go on is found here, within a second.
+Identities and rights are checked when a conversation or a command begins. This watch ends those
+whose certificate, token or right was revoked since, within a second.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _LOOK_SECONDS = 0.4
 
 
 class ConversationWatch(Generic[Conversation]):
-    """Watch over the conversations of a server, which goes on whatever it meets.
+    """Watch over the conversations of a server. An error in one does not stop the watch.
 
     Args:
-        conversations: returns those that go on.
-        look: ends what the client of one of them may do no more.
+        conversations: returns those that are open. look: ends the work that a client no longer has
+            a right to do.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class ConversationWatch(Generic[Conversation]):
         self._watching = asyncio.get_running_loop().create_task(self._watch())
 
     def close(self) -> None:
-        """Look no more. Repeating it is harmless."""
+        """Stop looking. Repeating it is harmless."""
         if self._watching is not None:
             self._watching.cancel()
 
@@ -51,7 +51,7 @@ class ConversationWatch(Generic[Conversation]):
                 self._look(conversation)
             except Exception:
                 # What one conversation meets must not leave the others without a watch.
-                log.exception("a conversation cannot be looked at")
+                log.exception("a conversation cannot be checked")
 
     async def _watch(self) -> None:
         while True:
@@ -59,4 +59,4 @@ class ConversationWatch(Generic[Conversation]):
             try:
                 self.look()
             except Exception:
-                log.exception("the conversations cannot be looked at")
+                log.exception("the conversations cannot be checked")

@@ -1,4 +1,4 @@
-"""What a client has shown of itself, and until when that counts. Pure."""
+"""Identity: the credentials that a client has shown, and when they expire. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Identity:
             epoch; None: never.
         token_id: of its token; empty: it has none, or the token has no id.
         certificate_serial: of its certificate; None without.
-        certificate_name: whom its certificate names.
+        certificate_name: the name in its certificate.
     """
 
     principal: Principal
@@ -30,7 +30,7 @@ class Identity:
     certificate_name: str = ""
 
 
-# Of whoever reaches a server that asks nobody who they are.
+# Identity of all clients of a server that does not authenticate clients.
 NOBODY = Identity(principal=ANONYMOUS)
 
 
@@ -38,14 +38,19 @@ def principal_of(name: object, what: str) -> Principal:
     """Return the principal of a name.
 
     Args:
-        what: what has the name, for errors.
+        what: the thing that has the name, for errors.
     Raises:
-        AuthenticationFailed: it is no name, or the one of those who have shown nothing.
+        AuthenticationFailed: it is not a name, or is the one of clients without credentials.
     """
     if not isinstance(name, str) or not name or len(name) > NAME_CHARACTERS_MAX:
-        raise AuthenticationFailed(f"{what} names nobody")
+        raise AuthenticationFailed(f"{what} has no name of 1 to {NAME_CHARACTERS_MAX} characters")
     if not name.isprintable() or name != name.strip():
-        raise AuthenticationFailed(f"{what} has a name with characters that no name has")
+        raise AuthenticationFailed(
+            f"{what} has a name with spaces at an end, or with characters that cannot be printed"
+        )
     if name == ANONYMOUS.name:
-        raise AuthenticationFailed(f"{what} has the name of those who show none")
+        raise AuthenticationFailed(
+            f"{what} has the name {ANONYMOUS.name!r}, which is reserved "
+            "for clients without credentials"
+        )
     return Principal(name)

@@ -1,4 +1,4 @@
-"""How a link is secured, seen from the side that connects: TLS files, and a token.
+"""Security of links, on the side that connects: TLS files, and a token.
 
 Files are read again for each link, so that new certificates and tokens need no restart.
 """
@@ -22,7 +22,7 @@ _TRUE, _FALSE = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsFiles:
-    """What a client needs to talk TLS; every file is PEM.
+    """Files and names that a client needs for TLS; every file is PEM.
 
     Attributes:
         ca_file: certificates of the authorities that may have signed the servers' certificates;
@@ -79,7 +79,7 @@ class LinkSecurity:
             self._text_of(self._token)
 
     def context(self) -> ssl.SSLContext | None:
-        """Return what a new link talks TLS with; None: plain text. Raises: InvalidConfig."""
+        """Return the TLS context of a new link; None: plain text. Raises: InvalidConfig."""
         return None if self.tls is None else self.tls.context()
 
     @property
@@ -88,12 +88,12 @@ class LinkSecurity:
         return "" if self.tls is None else self.tls.server_name
 
     def metadata(self, server: str) -> tuple[tuple[str, str], ...]:
-        """Return what shows a server who this is.
+        """Return the metadata that authenticates this client.
 
         Args:
             server: its address.
         Raises:
-            InvalidConfig: there is no token, or everybody on the way could read it.
+            InvalidConfig: there is no token, or the connection would send it in plain text.
         """
         if self._token is None:
             return ()
@@ -110,7 +110,7 @@ class LinkSecurity:
         text = token.strip()
         # What comes from the token itself stays out of messages.
         if not text or not text.isascii() or not text.isprintable() or " " in text:
-            raise InvalidConfig("the token is empty, or no token at all: give a JWT as one line")
+            raise InvalidConfig("the token is empty or malformed: give a JWT as one line")
         return text
 
 
@@ -118,7 +118,7 @@ PLAIN = LinkSecurity()
 
 
 def token_of_file(file: str) -> Callable[[], str]:
-    """Return what reads a token from a file, each time anew."""
+    """Return a function that reads a token from a file, each time anew."""
 
     def token() -> str:
         try:
@@ -166,10 +166,10 @@ class LinkConfig:
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> LinkConfig:
-        """Read the settings from variables MAGNETAR_...; the command line alone does no more.
+        """Read the settings from variables MAGNETAR_..., as the command line does without options.
 
         Raises:
-            InvalidConfig: a value makes no sense.
+            InvalidConfig: a value is not valid.
         """
         texts = {
             one.name: environ.get(PREFIX + one.name.upper(), "").strip()

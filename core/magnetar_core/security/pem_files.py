@@ -24,7 +24,7 @@ Stamp = tuple[int, int, int]
 
 
 def stamp_of(file: str) -> Stamp | None:
-    """Return what changes whenever a file does; None: there is no such file."""
+    """Return a value that changes whenever a file does; None: there is no such file."""
     try:
         found = os.stat(file)
     except OSError:
@@ -33,10 +33,10 @@ def stamp_of(file: str) -> Stamp | None:
 
 
 class RenewedFiles(Generic[Content]):
-    """What several files say together, read again when one of them has changed.
+    """Common content of several files, read again when one of them has changed.
 
     Attributes:
-        content: what they said when they could be used last.
+        content: of the files when they could last be used.
 
     Args:
         files: their names.
@@ -124,7 +124,7 @@ def read(file: str, bytes_max: int | None = None, *, is_secret: bool = False) ->
         bytes_max: of a larger file, at least one byte more than that is returned; None: all of it.
         is_secret: only its owner and its group may have permissions.
     Raises:
-        InvalidConfig: it cannot be read, or is a secret that everybody may use.
+        InvalidConfig: it cannot be read, or is a secret that all users of the machine may read.
     """
     at_most = None if bytes_max is None else bytes_max + 1 + len(_BYTE_ORDER_MARK)
     return _read_raw(file, at_most, is_secret=is_secret).removeprefix(_BYTE_ORDER_MARK)
@@ -135,8 +135,8 @@ def _read_raw(file: str, bytes_max: int | None = None, *, is_secret: bool = Fals
         with Path(file).open("rb") as opened:
             if is_secret and os.fstat(opened.fileno()).st_mode & stat.S_IRWXO:
                 raise InvalidConfig(
-                    f"{file} is a secret, and everybody on this machine may use it: take that away"
-                    f" with `chmod o= {file}`"
+                    f"{file} is a secret, and all users of this machine may read it: change that "
+                    f"with `chmod o= {file}`"
                 )
             return opened.read() if bytes_max is None else opened.read(bytes_max)
     except OSError as error:

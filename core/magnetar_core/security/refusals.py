@@ -1,4 +1,4 @@
-"""What a person is told when TLS does not come about. Its library says it in words of its own."""
+"""Explains failed TLS handshakes in words that say what to do."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _MEANINGS = (
     # The server has ended the handshake, or the conversation before it said anything.
     ("_ALERT_", _ENDED_TLS),
     ("UNEXPECTED_EOF", _ENDED_TLS),
-    ("[SSL", "TLS does not come about; the text of the library says why"),
+    ("[SSL", "the TLS handshake failed"),
 )
 # The connection has ended without a word.
 _ENDED = ("Connection closed", "Connection reset", "Broken pipe")
@@ -55,7 +55,7 @@ _ENDED_PLAIN = (
 
 
 def meaning_of(reason: str, *, tls: bool) -> str | None:
-    """Return why a link to somebody who listens did not come about; None: it is another matter.
+    """Return why a link to a listening program failed; None: the reason is another one.
 
     Args:
         reason: the text of the error.

@@ -1,7 +1,7 @@
-"""Tokens, certificates and principals that count no more, as a file lists them. Pure.
+"""Revoked tokens, certificates and principals, as a file lists them. Pure.
 
 A line is `token ID`, `certificate SERIAL` in hexadecimal as openssl prints it, or `principal NAME`.
-What follows a # at the beginning of a line is a comment.
+A line that begins with # is a comment.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from magnetar_core.security.identity import Identity
 
 @dataclass(frozen=True, slots=True)
 class Revocations:
-    """What is revoked."""
+    """Revoked tokens, certificates and principals."""
 
     token_ids: frozenset[str] = frozenset()
     certificate_serials: frozenset[int] = frozenset()
@@ -24,8 +24,8 @@ class Revocations:
         """Read a file's text.
 
         Raises:
-            ValueError: a line is none of the three. All of the file is refused: a line that nobody
-                understands would revoke nothing.
+            ValueError: a line is none of the three. The whole file is refused: a line that was
+                ignored would revoke nothing.
         """
         token_ids, serials, principals = set(), set(), set()
         for number, line in enumerate(text.splitlines(), 1):
@@ -46,7 +46,7 @@ class Revocations:
         return cls(frozenset(token_ids), frozenset(serials), frozenset(principals))
 
     def complaint_about(self, identity: Identity) -> str | None:
-        """Return what of an identity is revoked; None: nothing."""
+        """Return the revoked part of an identity; None: no part is."""
         if identity.token_id and identity.token_id in self.token_ids:
             return "the token is revoked"
         if identity.certificate_serial in self.certificate_serials:
@@ -61,4 +61,4 @@ def _serial(text: str, line: int) -> int:
     try:
         return int(text.replace(":", ""), 16)
     except ValueError:
-        raise ValueError(f"line {line}: {text!r} is no serial number in hexadecimal") from None
+        raise ValueError(f"line {line}: {text!r} is not a serial number in hexadecimal") from None

@@ -48,7 +48,7 @@ class ServerTls:
             if not self._files.refresh():
                 return None
         except InvalidConfig as error:
-            log.error("new TLS files are not used, the former ones stay: %s", error)
+            log.error("new TLS files are not used, the previous ones stay in use: %s", error)
             return None
         log.info("TLS files have changed: new conversations use %s", self._certificate_file)
         return self._configuration()

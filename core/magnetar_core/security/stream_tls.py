@@ -33,7 +33,7 @@ class StreamCertificate:
 
     @property
     def context(self) -> ssl.SSLContext:
-        """What the next connection talks TLS with."""
+        """TLS context for the next connection."""
         return self._files.content[0]
 
     @property
@@ -42,7 +42,7 @@ class StreamCertificate:
         return self._files.content[1]
 
     def refresh(self) -> None:
-        """Look whether the files have changed. What cannot be read leaves the former ones."""
+        """Read the files if they have changed. If they cannot be read, the previous ones stay."""
         try:
             self._files.refresh()
         except InvalidConfig as error:
@@ -56,7 +56,7 @@ class StreamCertificate:
 
         content, _ = read_pair(self._certificate_file, self._key_file)
         context = _newest(ssl.PROTOCOL_TLS_SERVER)
-        # Nobody comes a second time with the same session.
+        # No client resumes a session.
         context.num_tickets = 0
         try:
             context.load_cert_chain(self._certificate_file, self._key_file)
@@ -71,7 +71,7 @@ class StreamCertificate:
 
 @cache
 def client_context() -> ssl.SSLContext:
-    """Return the context of a client. It trusts nobody: `has_fingerprint` says who is there."""
+    """Return the context of a client, without authorities: `has_fingerprint` checks the server."""
     context = _newest(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

@@ -59,11 +59,13 @@ def _of_jwks(content: bytes) -> Sequence[TokenKey]:
         # Keys for encryption may stand in the same list.
         listed = [one for one in listed if one.get("use", "sig") == "sig"]
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        raise ValueError("it is no JWKS") from None
+        raise ValueError("it is not a JWKS") from None
     keys: list[TokenKey] = []
     for one in listed:
         if one.get("kty") == "oct":
-            raise ValueError("it has a symmetric key; tokens are signed with a key of their maker")
+            raise ValueError(
+                "it has a symmetric key; give the public key of the service that signs tokens"
+            )
         if "d" in one:
             raise ValueError("it has a private key; servers need the public one only")
         try:

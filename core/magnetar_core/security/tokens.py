@@ -88,8 +88,9 @@ class TokenVerifier:
             header = jwt.get_unverified_header(token)
             algorithm, key_id = header.get("alg"), header.get("kid")
         except Exception:
-            # The bytes of a stranger: whatever the parser makes of them, they are no token.
-            raise AuthenticationFailed("what was sent as a token is none: send a JWT") from None
+            # The bytes come from an unknown client: any error of the parser means that they are not
+            # a token.
+            raise AuthenticationFailed("the authorization is not a token: send a JWT") from None
         if algorithm not in self._algorithms:
             raise AuthenticationFailed(
                 "the token names an algorithm that this server does not take; it takes"
@@ -146,5 +147,5 @@ class TokenVerifier:
 def _time_ms(claims: dict[str, Any], name: str) -> float:
     seconds = claims[name]
     if type(seconds) not in (int, float) or not -_SECONDS_MAX < seconds < _SECONDS_MAX:
-        raise AuthenticationFailed(f"the token's claim {name!r} is no time")
+        raise AuthenticationFailed(f"the token's claim {name!r} is not a time")
     return float(seconds * 1_000)

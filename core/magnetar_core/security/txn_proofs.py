@@ -43,8 +43,8 @@ class ProofKeys:
         """Read a key file's content.
 
         Raises:
-            ValueError: a line is no key, or there is none, or there are too many. The text has
-                nothing of the keys.
+            ValueError: a line is not a key, or there is no key, or there are too many. The text
+                does not quote the keys.
         """
         keys: dict[str, bytes] = {}
         for number, line in enumerate(content.decode(errors="replace").splitlines(), 1):
@@ -71,7 +71,7 @@ class ProofKeys:
         return _mac(self.keys[key_id], txn_id, principal) + key_id.encode()
 
     def complaint_about(self, proof: bytes, txn_id: TxnID, principal: Principal) -> str | None:
-        """Return what is wrong with a proof, and what to do; None: nothing."""
+        """Return why a proof is not valid, and what to do; None: it is valid."""
         if not proof:
             return (
                 "it carries no proof (txn_proof): begin the transaction anew, with a client that"
@@ -80,7 +80,7 @@ class ProofKeys:
         key_id = proof[MAC_BYTES:].decode(errors="replace")
         key = self.keys.get(key_id)
         if key is None:
-            # Anybody may have written the id: it is shown only where it could be one.
+            # A client may have made up the id: it is shown only where it could be one.
             named = f" {key_id!r}" if _KEY_ID.fullmatch(key_id) else ""
             return (
                 f"the key{named} of its proof is not in this server's txn_proof_keys_file: give all"
@@ -88,8 +88,8 @@ class ProofKeys:
             )
         if not hmac.compare_digest(proof[:MAC_BYTES], _mac(key, txn_id, principal)):
             return (
-                "its proof is not for this transaction and this principal: whoever began the"
-                " transaction may write in it; otherwise give all servers the same"
+                "its proof is not for this transaction and this principal: only the principal "
+                "that began the transaction may write in it; if it did, give all servers the same"
                 " txn_proof_keys_file"
             )
         return None

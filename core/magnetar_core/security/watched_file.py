@@ -18,17 +18,17 @@ LOOK_INTERVAL_MS = 500
 
 
 class WatchedFile(Generic[Content]):
-    """What a file says now.
+    """Current content of a file.
 
     Attributes:
-        content: what the file said when it could be used last.
+        content: of the file when it could last be used.
         read_count: how often it was read and could be used.
         damaged_count: how often it changed and could not be used.
 
     Args:
         parse: reads the content, and raises ValueError if it cannot.
         bytes_max: a larger file is not used; None: it may have any size.
-        is_secret: a file that everybody on the machine may use is not used.
+        is_secret: a file that all users of the machine may read is not used.
     Raises:
         InvalidConfig: the file cannot be read, or used.
     """
@@ -58,10 +58,13 @@ class WatchedFile(Generic[Content]):
         try:
             self.content = self._read()
         except InvalidConfig as error:
-            # Who writes a file in place is seen in the middle; its next change is looked at again.
+            # A program that writes a file in place is seen in the middle; the next change is looked
+            # at again.
             if self._stamp != before:
                 self.damaged_count += 1
-                log.error("a new file is not used, what it said before stays: %s", error)
+                log.error(
+                    "a changed file is not used, its previous content stays in force: %s", error
+                )
             return False
         # As a warning: it decides about who may do what, and most levels show it.
         log.warning("%s has changed, and counts from now on", self._file)
@@ -71,7 +74,8 @@ class WatchedFile(Generic[Content]):
         try:
             content = read(self._file, self._bytes_max, is_secret=self._is_secret)
         except InvalidConfig:
-            # Other permissions are no change of the file: it is tried again with every look.
+            # New permissions do not count as a change of the file: it is tried again with every
+            # look.
             self._stamp = None
             raise
         try:
@@ -97,7 +101,7 @@ class FreshFile(Generic[Content]):
         self._looked_at_ms = now_ms()
 
     def content(self) -> Content:
-        """Return what the file said when it was looked at last, which was a moment ago."""
+        """Return the content of the file at the last look, which was a moment ago."""
         if self._now_ms() - self._looked_at_ms >= LOOK_INTERVAL_MS:
             self.look()
         return self._file.content

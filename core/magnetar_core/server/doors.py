@@ -1,8 +1,8 @@
 """Doors: which shards of a server take conversations.
 
-A server that keeps one shard for good takes everybody. A server whose shards come and go has a
-door for each of them: a conversation names the shard and the epoch of its ownership, and waits
-while that shard is being opened. Whoever names none is let in anywhere.
+A server that keeps one shard for good takes all conversations. A server whose shards come and go
+has a door for each of them: a conversation names the shard and the epoch of its ownership, and
+waits while that shard is being opened. A conversation that names no shard is let in anywhere.
 Source: docs/design/0009-owners.md, Addresses.
 """
 
@@ -32,7 +32,7 @@ class Visit(Protocol):
         ...
 
     def end(self) -> None:
-        """End at once; nothing leaves any more."""
+        """End at once, without sending what is queued."""
         ...
 
 
@@ -85,12 +85,12 @@ class Door:
             visit.end()
 
     async def emptied(self) -> None:
-        """Wait until nobody is inside."""
+        """Wait until no conversation is inside."""
         while self._visits:
             await self.changes()
 
     async def changes(self) -> None:
-        """Wait until the door is opened or shut, or nobody is inside any more."""
+        """Wait until the door is opened or shut, or the last conversation has left."""
         change: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._changed.append(change)
         await change
@@ -105,7 +105,7 @@ class Door:
     @property
     def _server(self) -> CommandServer:
         if self.commands is None:
-            raise BrokenInvariant("nobody enters through a door that is not open")
+            raise BrokenInvariant("the shard behind this door is not open")
         return self.commands
 
 
@@ -116,7 +116,7 @@ class Doors:
         # Of the server itself: a shard that it keeps for good, or its own few commands.
         self._own: Door | None = None
         self._doors: dict[ShardPlace, Door] = {}
-        # Shut, and somebody is still inside.
+        # Shut, and a conversation is still inside.
         self._shutting: dict[ShardPlace, Door] = {}
         self._stopping = False
 
@@ -170,7 +170,7 @@ class Doors:
                     door.end()
 
     def stop(self) -> None:
-        """Refuse everybody from now on: the server stops."""
+        """Refuse all conversations from now on: the server stops."""
         self._stopping = True
         doors, self._doors = self._doors, {}
         for door in doors.values():
@@ -199,8 +199,8 @@ class Doors:
         if self._stopping:
             raise not_ready()
         raise PartitionMoved(
-            f"this server does not have shard {place.shard} in epoch {place.epoch}, or no more: ask"
-            " any server where it is now",
+            f"this server does not have shard {place.shard} in epoch {place.epoch}, or not any "
+            "longer: ask any server where it is now",
             shard=place.shard,
             epoch=place.epoch,
         )
@@ -219,5 +219,5 @@ class Doors:
 
 
 def not_ready() -> LogUnavailable:
-    """Return the error of a server that does not answer yet, or no more."""
+    """Return the error of a server that is starting or stopping."""
     return LogUnavailable("the server is starting or stopping; ask again")

@@ -24,7 +24,7 @@ def place_of(context: grpc.aio.ServicerContext[Any, Any]) -> ShardPlace | None:
     """Return the shard that a call is meant for; None if it names none.
 
     Raises:
-        InvalidArgument: what it names is no shard.
+        InvalidArgument: the name is not that of a shard.
     """
     value = _metadata(context, SHARD_KEY)
     if value is None:
@@ -44,13 +44,13 @@ def machine_of(context: grpc.aio.ServicerContext[Any, Any]) -> str:
 
 
 def traceparent_of(context: grpc.aio.ServicerContext[Any, Any]) -> bytes:
-    """Return what a unary call says of the span that makes it; empty: nothing."""
+    """Return the trace context of a unary call; empty: it has none."""
     value = _metadata(context, "traceparent")
     return value.encode() if isinstance(value, str) else value or b""
 
 
 def stream_wish(context: grpc.aio.ServicerContext[Any, Any]) -> str | bytes | None:
-    """Return what kind of stream the client can take the frames of a call to; None: to none."""
+    """Return the kind of stream to which the client can move a call's frames; None: it cannot."""
     return _metadata(context, WISH_KEY)
 
 

@@ -56,7 +56,7 @@ SERVER_OPTIONS: tuple[tuple[str, Any], ...] = (
     # Flow control windows large enough for batches in flight.
     ("grpc.http2.lookahead_bytes", 4 << 20),
     ("grpc.http2.max_frame_size", 1 << 20),
-    # A second server on the same port is a mistake, not a wish for load balancing.
+    # A second server on the same port is a mistake, not a way to balance load.
     ("grpc.so_reuseport", 0),
     # Clients send keepalive pings even when no command is under way.
     ("grpc.http2.min_ping_interval_without_data_ms", KEEPALIVE_INTERVAL_MS // 2),
@@ -77,7 +77,7 @@ class GrpcServer:
         service: "Broker" or "TransactionCoordinator".
         config: the address, TLS files and limits.
         doors: of shards that come and go.
-        gate: whom all commands pass first; None: nobody.
+        gate: the gate that checks each command first; None: there is none.
         clock: decides when credentials have expired; the machine's unless given.
         traces: makes the spans of commands; None: there are none.
     Raises:
@@ -165,7 +165,7 @@ class GrpcServer:
         """Begin to answer: the component behind this port has recovered.
 
         Args:
-            commands: they answer whoever names no shard, while no shard is ready.
+            commands: they answer clients that name no shard, while no shard is ready.
         """
         self._doors.open_own(commands)
         await self._set_health(serving=True)
@@ -196,7 +196,7 @@ class GrpcServer:
         return len(self._sessions)
 
     def push(self, body: Any) -> None:
-        """Send all conversations a command that nobody asked for."""
+        """Send a command to all conversations, unasked."""
         for session in list(self._sessions):
             session.push(body)
 

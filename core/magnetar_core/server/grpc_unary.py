@@ -33,7 +33,7 @@ Enter = Callable[[Context], Awaitable[tuple[Identity, Door]]]
 
 
 class Sender(NamedTuple):
-    """Sender of a unary call: its machine, who it is, whom its command passes, and its span."""
+    """Sender of a unary call: its machine, its principal, its gate, and its span."""
 
     origin: str
     principal: Principal
@@ -88,8 +88,8 @@ class UnaryCalls:
 
     Args:
         enter: asked first about each call.
-        gate: whom all commands pass first; None: nobody.
-        slow_operations: hears how long answers took.
+        gate: the gate that checks each command first; None: there is none.
+        slow_operations: is told how long answers took.
         traces: makes the spans of commands; None: there are none.
         answer_bytes_max: limit of the answers that all calls of a connection leave unread.
     """

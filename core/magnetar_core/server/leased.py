@@ -1,8 +1,8 @@
-"""What a server says in the name of a shard leaves only while its lease lasts.
+"""Leased answers: frames in the name of a shard leave only while its lease lasts.
 
 A server may sleep at any instruction, and wake up when others have long had its shard. So the lease
-is looked at when a frame leaves, after everything that the frame says was read. What is held back
-ends the conversation for good: parts of it are missing.
+is looked at when a frame leaves, after everything that the frame says was read. A frame that is
+held back ends the conversation for good: parts of it are missing.
 Source: docs/design/0009-owners.md, Zombies.
 """
 

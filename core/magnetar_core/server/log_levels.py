@@ -29,11 +29,11 @@ def set_log_level(level: str, logger: str) -> str:
     Raises:
         InvalidArgument: no such level, or no such logger. Nothing has changed.
     """
-    # Loggers stay for good: whoever asks must not make new ones.
+    # Loggers stay for good: a request must not make new ones.
     if logger and not isinstance(logging.root.manager.loggerDict.get(logger), logging.Logger):
         raise InvalidArgument(
-            f"this server has no logger {logger!r}; name one that a line of its log names, as"
-            " magnetar_core.server.grpc_server, or none for all"
+            f"this server has no logger {logger!r}; use a logger name as it appears in the log, "
+            "such as magnetar_core.server.grpc_server, or leave it out to set the level of all"
         )
     target = logging.getLogger(logger or None)
     before = logging.getLevelName(target.level).lower() if target.level else INHERITED
@@ -61,5 +61,5 @@ def _set_log_level(command: common_pb2.CommandSetLogLevel, reply: Reply) -> None
     reply.send(common_pb2.CommandSetLogLevelResponse(previous_level=before))
 
 
-# Every server has these beside its own. They say nothing about what a server stores.
+# Every server has these beside its own. They do not describe what a server stores.
 LOG_LEVEL_HANDLERS: Mapping[str, Handler] = {"set_log_level": _set_log_level}

@@ -55,6 +55,6 @@ class TracesConfig:
 
     @property
     def url(self) -> str:
-        """Where spans are posted."""
+        """URL to which spans are posted."""
         path = urlsplit(self.traces_endpoint).path
         return self.traces_endpoint if path.strip("/") else self.traces_endpoint.rstrip("/") + _PATH

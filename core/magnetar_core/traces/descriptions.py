@@ -1,4 +1,4 @@
-"""What a span says of its command: a name, and attributes without secrets or contents. Pure.
+"""Descriptions of commands in spans: a name, and attributes without secrets. Pure.
 
 A command that is not described here has no span. Names follow OpenTelemetry's semantic conventions
 for messaging; names that these conventions do not have begin with `magnetar.`.
@@ -25,7 +25,7 @@ ERROR_TYPE = "error.type"
 
 
 class Description(NamedTuple):
-    """What a span says of its command."""
+    """Description of a command in its span."""
 
     name: str
     attributes: Attributes
@@ -37,7 +37,7 @@ ROOTS: Final = frozenset({"end_txn", "init_producer", "new_txn", "publish", "sen
 
 
 def describe(name: str, command: Any) -> Description | None:
-    """Return what a span says of a command; None: the command has no span.
+    """Return the description of a command in its span; None: the command has no span.
 
     Args:
         name: of the command's field in the envelope.
@@ -81,7 +81,7 @@ def _attributes(command: Any, operation: str, kind: str = "") -> Attributes:
 
 
 def _at(operation: str, place: Any, attributes: Attributes) -> Description:
-    """Add what a partition and a subscription have in common."""
+    """Add the attributes that partitions and subscriptions have in common."""
     topic = shortened(place.topic)
     attributes["messaging.destination.name"] = topic
     attributes["messaging.destination.partition.id"] = str(place.partition)

@@ -1,8 +1,8 @@
 """Sends the spans of a server to a collector, by OTLP over HTTP.
 
-Nobody waits for it: spans wait in a queue of limited size, and a thread posts them. When the
-collector is away or slow, spans are dropped and counted, and commands go on. Only a process that
-makes traces imports this module.
+Commands do not wait for it: spans wait in a queue of limited size, and a thread posts them. When
+the collector is away or slow, spans are dropped and counted, and commands go on. Only a process
+that makes traces imports this module.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class ExportedTraces:
         log.info("spans go to %s", config.url)
 
     def close(self) -> None:
-        """Send what waits, for a limited time. It blocks: call it in a thread.
+        """Send waiting spans, for a limited time. It blocks: call it in a thread.
 
         What a collector that hangs has not taken by then is dropped, and so is what comes later.
         """
@@ -89,7 +89,7 @@ class ExportedTraces:
 
 
 def _resource(kind: str, name: str) -> Any:
-    """Return what the spans say of their process; the environment has the last word."""
+    """Return the attributes of the process in spans; the environment has the last word."""
     ours = {
         "service.name": f"magnetar-{kind}",
         "service.instance.id": name,
@@ -134,16 +134,16 @@ class _BoundedQueue(SpanProcessor):  # type: ignore[misc]
         self._processor.on_end(span)
 
     def shutdown(self) -> None:
-        """Send what is queued; this takes as long as the collector does."""
+        """Send queued spans; this takes as long as the collector does."""
         self._processor.shutdown()
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Send what is queued."""
+        """Send queued spans."""
         flushed: bool = self._processor.force_flush(timeout_millis)
         return flushed
 
     def abandon(self) -> int:
-        """Count what is not sent as dropped, once; return how many spans that are."""
+        """Count the spans that are not sent as dropped, once; return their number."""
         with self._lock:
             left = 0 if self._abandoned else self._taken_count - self._sent_count
             self._abandoned = True
@@ -178,7 +178,7 @@ class _CountedExporter(SpanExporter):  # type: ignore[misc]
         return result
 
     def shutdown(self) -> None:
-        """End what is under way."""
+        """End the exports under way."""
         self._exporter.shutdown()
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:

@@ -11,7 +11,7 @@ STOPPED = "stopped"
 
 
 class TracesMetrics:
-    """How many spans a server has made, and what became of them."""
+    """Counts of the spans that a server has made, sent and dropped."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.exported = Counter(

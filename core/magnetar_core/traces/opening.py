@@ -1,4 +1,4 @@
-"""Begins the traces of a server, if its settings want any."""
+"""Begins the traces of a server, if its settings ask for them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def open_traces(
     config: TracesConfig, kind: str, name: str, registry: CollectorRegistry
 ) -> ExportedTraces | None:
-    """Begin the traces of a server; None: none are wanted, and nothing is imported.
+    """Begin the traces of a server; None if settings ask for none, and nothing is imported.
 
     Args:
         kind: "broker" or "coordinator".

@@ -75,7 +75,7 @@ class OtelSpan:
             self._span.end()
         except Exception:
             # At a client, what takes the spans is the application's.
-            log.exception("a span could not be given to what takes spans")
+            log.exception("a span could not be given to the exporter")
 
     def answered(self, answer: Any) -> None:
         """End the span of a command with its answer: a response, or a ServerError."""
@@ -108,7 +108,7 @@ class OtelServerTraces:
         """Begin the span of a command that came; None: it is not recorded."""
         parent = parse(traceparent) if traceparent else None
         if parent is None:
-            # Who sends a damaged header is treated as who sends none.
+            # A client that sends a damaged header is treated like one that sends none.
             if name not in ROOTS:
                 return None
         elif not parent.sampled:

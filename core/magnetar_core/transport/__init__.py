@@ -1,1 +1,1 @@
-"""What both ends of a conversation share: frames, the streams that carry them, and their limits."""
+"""Both ends of a conversation share this: frames, the streams that carry them, and their limits."""

@@ -33,7 +33,7 @@ class AnswerBudget:
 
     @property
     def is_spent(self) -> bool:
-        """Whether the server must begin no more answers, not even small ones."""
+        """Whether the server must not begin another answer, not even a small one."""
         return self.used_bytes > self._bytes_max
 
     def take(self, byte_count: int) -> bool:

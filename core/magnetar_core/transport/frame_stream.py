@@ -31,9 +31,9 @@ BUFFER_BYTES: Final = 256 << 10
 # Of less than this no frame is begun: it stays as it is until more arrives.
 HEAD_BYTES_MAX: Final = 4 << 10
 # Room for a frame that has begun, in proportion to what has arrived. It doubles whenever it is
-# full: whoever sends ten bytes must not have a server take megabytes.
+# full: a client that sends ten bytes must not have a server take megabytes.
 ROOM_FACTOR: Final = 8
-# The other side has to wait while more than this has arrived and nobody has read it.
+# The other side has to wait while more than this has arrived and is not read.
 UNREAD_BYTES_HIGH: Final = 4 << 20
 # What a frame takes here beside its bytes: two million frames of two bytes are not four megabytes.
 UNREAD_OVERHEAD_BYTES: Final = 64
@@ -43,8 +43,8 @@ UNSENT_BYTES_HIGH: Final = 1 << 20
 _JOIN_BYTES_MAX: Final = 8 << 10
 # Each side sends an empty frame when it has sent nothing else for so long ...
 BEAT_S: Final = 10.0
-# ... and may hear nothing from the other side for so many times of that. Timers that fired are
-# counted, not seconds: a process that was stopped for a minute has heard nothing once.
+# ... and disconnects after so many of these periods without data. Timers that fired are counted,
+# not seconds: a process that was stopped for a minute has missed one period.
 SILENT_BEATS_MAX: Final = 2
 _NOTHING: Final = _LENGTH.pack(0)
 # Without TLS, each side can end its direction of the connection alone. TLS cannot: if it were ended
@@ -110,7 +110,7 @@ class FrameStream(asyncio.BufferedProtocol):
         """Wait for a frame; None: the connection has ended. A single task may call this.
 
         Returns:
-            What protobuf reads: bytes, or a bytearray, in which a large frame has arrived.
+            The frame as protobuf reads it: bytes, or a bytearray for a large frame.
         """
         while not self._frames:
             if self._ended.is_set():
@@ -143,8 +143,8 @@ class FrameStream(asyncio.BufferedProtocol):
         if len(frame) < _JOIN_BYTES_MAX:
             transport.write(length + frame)
         else:
-            # Not writelines(): asyncio's holds no writer back in 3.12.0 to 3.12.8 and in 3.13.0 and
-            # 3.13.1 (CVE-2024-12254).
+            # Not writelines(): asyncio's does not hold a writer back in 3.12.0 to 3.12.8 and in
+            # 3.13.0 and 3.13.1 (CVE-2024-12254).
             transport.write(length)
             transport.write(frame)
         if self._writer is not None:
@@ -169,14 +169,14 @@ class FrameStream(asyncio.BufferedProtocol):
         """End the connection when the other side has taken everything, or when time is up.
 
         It is the other side that closes: if this one closed with something unread, the kernel would
-        drop what has not left it. What still comes is dropped.
+        drop what has not left it. Data that still comes is dropped.
         """
         if self._transport is None or self._transport.is_closing():
             return
         self._is_finishing = True
         self._frames.clear()
         if self._is_paused:
-            # Whoever does not read does not learn of the end.
+            # A side that does not read does not learn of the end.
             self._transport.resume_reading()
         if self._transport.can_write_eof():
             self._transport.write_eof()
@@ -195,13 +195,13 @@ class FrameStream(asyncio.BufferedProtocol):
         # uvloop's has no class in common with asyncio's.
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=UNSENT_BYTES_HIGH)
-        # asyncio leaves that out for a server whose socket somebody else has made.
+        # asyncio leaves that out for a server whose socket other code has made.
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self._on_made is not None:
             self._on_made(self)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Note that the connection has ended: whoever waits goes on."""
+        """Note that the connection has ended, and wake the tasks that wait."""
         self._ended.set()
         self._partial = None
         wake(self._reader)
@@ -217,7 +217,7 @@ class FrameStream(asyncio.BufferedProtocol):
         wake(writer)
 
     def eof_received(self) -> bool:
-        """End, for nobody waits any more for what this side has not sent."""
+        """End: the other side no longer waits for frames of this side."""
         self.close()
         return False
 
@@ -228,7 +228,7 @@ class FrameStream(asyncio.BufferedProtocol):
         return _shared.view[len(self._head) :] if self._head else _shared.view
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Take what was read to the place that get_buffer returned last."""
+        """Take the bytes that were read to the place that get_buffer returned last."""
         self._silent_beats = 0
         if self._partial is None:
             head, self._head = self._head, b""
@@ -252,9 +252,9 @@ class FrameStream(asyncio.BufferedProtocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        # Whoever does not read hears nothing.
+        # A side that does not read does not notice data.
         if self._silent_beats > SILENT_BEATS_MAX and not self._is_paused:
-            log.warning("%s says nothing any more; it is disconnected", self.peer)
+            log.warning("no data from %s for too long; closing the connection", self.peer)
             self.close()
             return
         self._silent_beats += 1

@@ -65,7 +65,7 @@ class _Part(NamedTuple):
 class Turns:
     """Divides the commands of a conversation among turns of the event loop.
 
-    A process that handles hundreds of commands at once makes everybody wait for the last command:
+    A process that handles hundreds of commands at once makes all others wait for the last command:
     commits, replies, and the other side, which could work meanwhile. They may come in one frame, or
     in many small ones that arrive together.
     """
@@ -141,8 +141,8 @@ class FrameWriter:
     """Gathers commands and writes them as frames at the end of the event loop's turn.
 
     Each command is copied once, to its place in the frame. CopyFrom does that in memory; giving
-    messages to a constructor or to append() would serialize and parse them instead. What a message
-    in pieces carries is copied when the frame is written, and not before.
+    messages to a constructor or to append() would serialize and parse them instead. The content of
+    a message in pieces is copied when the frame is written, and not before.
 
     Args:
         write: takes a serialized frame.

@@ -80,7 +80,7 @@ class Outbox:
         await drainer
 
     def finish(self) -> None:
-        """Accept no more frames; `take` returns None after the queued frames."""
+        """Stop accepting frames; `take` returns None after the queued frames."""
         self._closed = True
         wake(self._sender)
         self._release()

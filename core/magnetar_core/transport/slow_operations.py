@@ -12,12 +12,12 @@ log = logging.getLogger(__name__)
 
 # Between two lines about commands of the same kind.
 SILENCE_MS = 1_000
-# Whoever asks for news waits until there are some.
+# These commands wait for news: their answers take long on purpose.
 PATIENT = frozenset({"follow_directory"})
 
 
 class SlowOperations:
-    """Logs commands whose answers took long: what, for whom, for how long.
+    """Logs commands whose answers took long: the command, its client, and its time.
 
     There is one line a second at most for each kind of command; it tells how many there were since
     the last one. A command that is never answered is never logged.
@@ -34,7 +34,7 @@ class SlowOperations:
         self._lines: dict[str, tuple[float, int]] = {}
 
     def begun(self) -> float:
-        """Return the time at which a command came; answered() wants it."""
+        """Return the time at which a command came, for answered()."""
         return self._now_ms() if self._limit_ms else 0.0
 
     def answered(

@@ -1,9 +1,9 @@
 """Messages in pieces: a large field is copied once, to where its frame is written. Pure.
 
 protobuf copies bytes when they are set, when their message is put into another one, and twice when
-that one is serialized. With payloads of a megabyte these copies cost more than all else. A message
-in pieces has its serialization's parts in order instead: a field with a length is its tag, its
-length and its bytes, wherever it stands among the others.
+that one is serialized. With payloads of a megabyte these copies cost more than everything else. A
+message in pieces has its serialization's parts in order instead: a field with a length is its tag,
+its length and its bytes, wherever it stands among the others.
 Source: the encoding of Protocol Buffers, Length-Delimited Records, and Message Structure.
 """
 
@@ -89,8 +89,8 @@ def spliced(message: Message, field: str, contents: Iterable[bytes | Spliced]) -
 
     Args:
         message: all other fields.
-        field: the name of the field, of bytes, texts or messages. One that is not repeated is not
-            set in the message.
+        field: the name of the field, of bytes, texts or messages. A field that is not repeated is
+            not set in the message.
         contents: what the field gets, messages serialized: one, unless it is repeated.
     """
     tag = _tag(message.DESCRIPTOR, field)

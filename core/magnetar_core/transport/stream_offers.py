@@ -1,4 +1,4 @@
-"""Where a server takes conversations whose frames move from gRPC to a stream of their own.
+"""Offers of a server to move a conversation's frames from gRPC to a stream of their own.
 
 Who the client is, and whether it may come in, was decided in gRPC. A ticket that the server gave
 there, and that can be used once, tells which conversation a connection belongs to.
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 # In the metadata of a call: the client can take its frames to a stream; where, and its ticket.
 WISH_KEY: Final = "magnetar-wants-stream"
-# What the client wishes: it never takes a stream in plain text when it talks TLS to gRPC.
+# The request of the client: it never takes a stream in plain text when it talks TLS to gRPC.
 WISH_PLAIN: Final = "1"
 WISH_TLS: Final = "tls"
 OFFER_KEY: Final = "magnetar-stream"
@@ -31,7 +31,7 @@ WELCOME: Final = b"welcome"
 # How long a client may take, from the offer to the connection, and from the connection to the
 # ticket.
 TAKEN_WITHIN_S: Final = 5.0
-# When the process can have no more connections, it may be able to somewhat later.
+# Pause while the process cannot open another connection.
 ACCEPTED_AGAIN_S: Final = 1.0
 _TICKET_BYTES: Final = 16
 
@@ -61,16 +61,16 @@ class Offer:
             return await self._stream
 
     def withdraw(self) -> None:
-        """Take no connection any more, and end the one that was taken. May be repeated.
+        """Refuse further connections, and end the one that was taken. May be repeated.
 
-        It may have come when the conversation was just about to end, so that nobody else has it.
+        It may have come when the conversation was just about to end, so that no other task has it.
         """
         self._offers.forget(self)
         if not self._stream.cancel() and not self._stream.cancelled():
             self._stream.result().close()
 
     def take(self, stream: FrameStream) -> bool:
-        """Note the client's connection; False: nobody waits for it any more."""
+        """Note the client's connection; False if the conversation no longer waits for it."""
         if self._stream.done():
             return False
         self._stream.set_result(stream)
@@ -116,7 +116,7 @@ class StreamOffers:
 
     @property
     def wish(self) -> str:
-        """What a client wishes that can be made an offer."""
+        """The request that a client makes to get an offer."""
         return WISH_PLAIN if self._certificate is None else WISH_TLS
 
     async def open(self) -> None:
@@ -153,7 +153,7 @@ class StreamOffers:
             except OSError:
                 if place == 0:
                     raise
-                # Whoever takes this address stays in gRPC.
+                # A client with such an address stays in gRPC.
                 continue
             self._port = bound.getsockname()[1]
             yield bound
@@ -175,18 +175,18 @@ class StreamOffers:
         return offer
 
     def forget(self, offer: Offer) -> None:
-        """Welcome nobody with an offer's ticket any more. Repeating it is harmless."""
+        """Refuse connections with an offer's ticket from now on. Repeating it is harmless."""
         self._offers.pop(offer.ticket, None)
         self._valid.discard(offer)
 
     def close(self) -> None:
-        """Make no more offers, and take nobody. Streams of conversations go on."""
+        """Stop making offers and taking connections. Streams of conversations go on."""
         listening, self._listening = self._listening, []
         for task in (*listening, *self._greetings):
             task.cancel()
 
     async def _listen(self, bound: socket.socket) -> None:
-        """Greet whoever comes. Too many of them are counted before they may begin with TLS."""
+        """Accept connections. If there are too many, they are refused before TLS begins."""
         loop = asyncio.get_running_loop()
         with bound:
             bound.setblocking(False)
@@ -194,12 +194,12 @@ class StreamOffers:
                 try:
                     connection, _ = await loop.sock_accept(bound)
                 except ConnectionAbortedError:
-                    # Whoever came is gone again, and keeps nobody else waiting.
+                    # The client is gone again: the next connections must not wait for it.
                     continue
                 except OSError as error:
                     log.error(
-                        "no connection to the port of streams is accepted at the moment: %s; if too"
-                        " many files are open, let the process have more (ulimit -n)",
+                        "connections to the port of streams cannot be accepted at the moment: %s; "
+                        "if too many files are open, raise the limit (ulimit -n)",
                         error,
                     )
                     await asyncio.sleep(ACCEPTED_AGAIN_S)

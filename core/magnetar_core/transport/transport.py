@@ -1,7 +1,7 @@
 """Interface between programs and the transport that carries their frames.
 
 A link is an ordered conversation with a server. Frames arrive whole and in order until the link
-breaks. Then the last frames in either direction are lost, and nobody knows how many. The gRPC
+breaks. Then the last frames in either direction are lost, and neither side knows how many. The gRPC
 transport implements this interface for processes, the simulator for virtual processes.
 """
 
@@ -24,7 +24,7 @@ class LinkClosed(ConnectionError):
 
 
 class LinkRefused(LinkClosed):
-    """Somebody listens there, and the two sides cannot talk: TLS, credentials, or another program.
+    """A program listens there, but the two sides cannot talk: TLS, credentials, or another program.
 
     The text says what to do; nothing was sent.
 
@@ -92,9 +92,9 @@ class Session(Protocol):
         answers: budget of the answers that the client may leave unread.
         origin: the client's machine.
         principal: who the client is.
-        gate: whom the client's commands pass first, a commands.Gate; None: nobody.
+        gate: checks the client's commands first, a commands.Gate; None: there is none.
         end: ends the conversation at once; what is queued does not leave.
-        slow_operations: hears how long answers took; None: nobody does.
+        slow_operations: is told how long answers took; None: they are not logged.
         traces: makes the spans of commands; None: there are none.
     """
 
@@ -130,7 +130,7 @@ class Session(Protocol):
         ...
 
     def look(self) -> None:
-        """End what the client may do no more: its rights may have changed."""
+        """End the work that the client no longer has a right to do."""
         ...
 
     def on_closed(self) -> None:

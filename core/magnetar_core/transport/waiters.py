@@ -1,4 +1,4 @@
-"""Futures that somebody may wait for."""
+"""Futures that a task may wait for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 def wake(waiter: asyncio.Future[None] | None) -> None:
-    """Let whoever waits go on; nobody may wait, or not any more."""
+    """Wake the task that waits, if there is one."""
     if waiter is not None and not waiter.done():
         waiter.set_result(None)
 

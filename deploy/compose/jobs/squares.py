@@ -1,7 +1,7 @@
 """Squares the numbers of the topic `numbers` into the topic `squares`, exactly once.
 
 The producer of compose.yaml sends the numbers. The checkpoint lies where driver and executors see
-it: whoever kills this, or a server, finds each square once when it runs again.
+it: if this or a server is killed, each square is there once when it runs again.
 """
 
 from __future__ import annotations

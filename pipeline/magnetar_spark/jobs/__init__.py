@@ -1,5 +1,5 @@
 """Jobs on Spark with the source and the sink, for `magnetar pipeline ...` and spark-submit.
 
 Each job is a module with a function that takes a Spark session. The programs are in the command
-line. What a job decides is in a separate module without I/O.
+line. The decisions of a job are in a separate module without I/O.
 """

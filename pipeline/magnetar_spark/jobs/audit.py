@@ -41,7 +41,7 @@ ORPHAN_MS_DEFAULT = 10_000
 
 @dataclass(frozen=True)
 class Request:
-    """What to audit.
+    """Request for an audit.
 
     Attributes:
         servers: the addresses of brokers, "host:port".
@@ -50,7 +50,7 @@ class Request:
             topic may share; null is ignored.
         orphan_ms: how long a transaction must be open at a broker to count as an orphan, in
             milliseconds. A command that comes after the end of its transaction is open for a
-            moment, until the coordinator hears of it.
+            moment, until the coordinator is told of it.
         findings_max: how many findings of each kind to keep; all are counted.
         at: audit what a cut has: its token, or "now"; None: all up to the present ends. Without
             topics, a token means all topics of the cut.
@@ -66,7 +66,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Report:
-    """What the audit has read, and what it has found.
+    """Report of an audit.
 
     Attributes:
         counts: the number of findings of each kind, including those that are not kept.
@@ -129,7 +129,7 @@ def audit(
         request: what to audit.
         on_step: called with each step, to show progress.
     Raises:
-        OptionError: `unique` is no expression over the source's columns.
+        OptionError: `unique` is not an expression over the source's columns.
         TopicNotFound: the request names a topic that does not exist.
         MagnetarError: the servers cannot be reached.
         AuditFailed: a task failed, for these or other reasons.
@@ -223,7 +223,7 @@ def _order(one: Finding) -> tuple[str, int, int, str]:
 
 
 def _topics(client: blocking.Client, named: Iterable[str]) -> dict[str, bool]:
-    """Those to read; whether they were named, and so must be there."""
+    """Return the topics to read; the value says whether a topic was named, and so must exist."""
     chosen = sorted(set(named))
     if chosen:
         return dict.fromkeys(chosen, True)
@@ -231,7 +231,7 @@ def _topics(client: blocking.Client, named: Iterable[str]) -> dict[str, bool]:
 
 
 def _ranges(client: blocking.Client, topics: dict[str, bool]) -> list[Range]:
-    """What there is now of each partition."""
+    """Return the present range of each partition."""
     ranges = []
     for topic, is_named in topics.items():
         try:
@@ -271,7 +271,7 @@ def taken_now(client: blocking.Client, topics: dict[str, bool]) -> Cut | None:
 
 
 def _ranges_at(cut: Cut, topics: Iterable[str]) -> list[Range]:
-    """What a cut has of each partition."""
+    """Return the range of each partition that a cut has."""
     return [
         Range(topic, cut.taken.topic(topic).topic_id, number, one.first_offset, one.end_offset)
         for topic in topics

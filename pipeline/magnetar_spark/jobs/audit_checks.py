@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from magnetar_spark.planning import Range
 
-# Kinds of rows that are no findings.
+# Kinds of rows that are not findings.
 SCANNED = "scanned"
 PART = "part"
 STORED = "stored"
@@ -38,12 +38,12 @@ ORPHAN = "orphan"
 KINDS = (GAP, DUPLICATE, DAMAGED, TRANSACTION, ORPHAN)
 
 NOWHERE = -1
-# What a coordinator says of a transaction of which nobody may see anything.
+# States of a transaction at its coordinator in which readers must not see any of it.
 _NOT_COMMITTED = ("OPEN", "ABORTING", "ABORTED")
 
 
 class Row(NamedTuple):
-    """What a task of the audit has seen.
+    """Observation of a task of the audit.
 
     Attributes:
         first: the first offset, or NOWHERE without a place in the log. For a gap, the first missing

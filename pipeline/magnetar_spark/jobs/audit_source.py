@@ -104,7 +104,7 @@ def _load(
 
 
 class AuditSource(DataSource):
-    """The data source; only this module makes it, and its options are no interface."""
+    """The data source; only this module makes it, and its options are not an interface."""
 
     @classmethod
     def name(cls) -> str:

@@ -32,7 +32,7 @@ Place = tuple[int, int, str]
 
 @dataclass(frozen=True)
 class Judge:
-    """What tasks need to judge transactions. It is pickled to all tasks, so it is small.
+    """Judge of transactions in tasks. It is pickled to all tasks, so it is small.
 
     Attributes:
         ends: up to which offsets logs were read, by topic id and partition.
@@ -64,7 +64,7 @@ class Judge:
             yield from self._hanging(client, by_txn)
 
     def _ended(self, client: blocking.Client, by_txn: Mapping[str, Sequence[Row]]) -> Iterator[Row]:
-        """What is wrong with what is seen, or should be."""
+        """Yield errors in what readers see, or should see."""
         chosen = [
             txn_id
             for txn_id, rows in by_txn.items()
@@ -83,7 +83,7 @@ class Judge:
                 for row in audit_checks.unmarked(by_txn[txn_id], self.ends)
                 if (*row.place, txn_id) not in self.refused
             ]
-        # What was to be seen at an end that lies behind us has gone together with its messages.
+        # At an end before the first offset, readers no longer see the transaction nor its messages.
         for row in still_stored(client, suspects, is_open=False):
             yield audit_checks.of_unmarked(row, by_txn[row.txn_id], statuses[row.txn_id])
 

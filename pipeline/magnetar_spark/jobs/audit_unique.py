@@ -21,7 +21,7 @@ def check_unique(spark: SparkSession, expression: str) -> None:
     """Check the expression.
 
     Raises:
-        OptionError: it is no expression over the source's columns.
+        OptionError: it is not an expression over the source's columns.
     """
     # PySpark logs what it raises, with the JVM's trace.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
@@ -72,7 +72,7 @@ def _shared(
     ranges: Sequence[Range],
     later: Collection[str] | None = None,
 ) -> DataFrame:
-    """By topic and value.
+    """Return values that several messages share, by topic and value.
 
     Equal are values whose two 64-bit hashes are equal. Spark aggregates hashes, and puts what does
     not fit its memory on disk.

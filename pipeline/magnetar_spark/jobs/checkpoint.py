@@ -49,8 +49,8 @@ class Checkpoint:
             if text is None:
                 if self._read(_METADATA) is not None:
                     raise CheckpointRefused(
-                        f"{self.path} is the checkpoint of a query that is no such job: name"
-                        " another directory"
+                        f"{self.path} is the checkpoint of a query that is not such a job: name "
+                        "another directory"
                     )
                 self._write(JOB_FILE, json.dumps(settings, indent=2) + "\n")
                 return

@@ -180,7 +180,8 @@ class HadoopDirectory(Directory):
         """Rename a file."""
         fs = self._jvm.org.apache.hadoop.fs
         with _told(self.path(target)):
-            # FileSystem.rename, on some, puts a file over another one, or says false and no more.
+            # FileSystem.rename, on some, puts a file over another one, or returns false without a
+            # reason.
             context = fs.FileContext.getFileContext(self._path("").toUri(), self._configuration)
             refuse = self._jvm.java.lang.reflect.Array.newInstance(
                 fs.Options.Rename.NONE.getClass(), 1
@@ -265,7 +266,7 @@ class LocalDirectory(Directory):
 
 
 def _entry(one: os.DirEntry[str]) -> Entry | None:
-    """None for what somebody removes meanwhile."""
+    """Return an entry; None if another program removes it meanwhile."""
     try:
         return Entry(one.name, one.is_dir(), one.stat().st_size)
     except FileNotFoundError:

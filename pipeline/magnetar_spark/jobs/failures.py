@@ -8,7 +8,7 @@ import re
 _RAISED = re.compile(r"^\s*(?:[A-Za-z_]\w*\.)+([A-Z]\w*): (.+)$")
 _OURS = re.compile(r"(?:^|\s)magnetar\w*\.(?:\w+\.)*([A-Z]\w*): (.+)$")
 _FRAME = re.compile(r"^\s+at \S+\(.*\)$")
-# Spark's classes that wrap what happened, and say nothing of it.
+# Spark's classes that wrap an error without its text.
 _WRAPPERS = {"StreamingQueryException", "PythonException", "SparkException", "PySparkRuntimeError"}
 LENGTH_MAX = 500
 

@@ -45,7 +45,7 @@ def java_version(told: str) -> int | None:
 
 
 def _java() -> str | None:
-    """Where Spark's start script looks."""
+    """Return the program that Spark's start script would run."""
     home = os.environ.get("JAVA_HOME")
     if home and (Path(home) / "bin" / "java").exists():
         return str(Path(home) / "bin" / "java")

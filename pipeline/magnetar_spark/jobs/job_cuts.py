@@ -32,8 +32,8 @@ def cut_at(client: blocking.Client, at: str, topics: Sequence[str]) -> Cut:
         at: the token of a cut, which must be all there still; NOW: take one.
         topics: the topics of the job; none, with a token: those of the cut.
     Raises:
-        JobError: the token is none, or is of another cluster; a topic is not in the cut, or is not
-            what it was any more.
+        JobError: the token is not valid, or is of another cluster; a topic is not in the cut, or
+            was deleted or restored since.
         TopicNotFound: a topic does not exist.
         MagnetarError: as blocking.Client.cut.
     """

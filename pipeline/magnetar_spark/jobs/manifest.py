@@ -29,7 +29,7 @@ _PARTITION = re.compile(r"partition=(\d{1,9})")
 
 
 class ManifestError(ValueError):
-    """The text is no manifest, has another format, or is damaged. The message has no subject."""
+    """The text is not a manifest, has another format, or is damaged. The message has no subject."""
 
 
 @dataclass(frozen=True)
@@ -50,13 +50,13 @@ class OffloadFile:
 
 @dataclass(frozen=True)
 class OffloadPartition:
-    """What is offloaded of a partition.
+    """Offloaded part of a partition.
 
     Attributes:
         ledger_id: raised when the partition is restored, since its offsets are others then.
         first_offset: where the offload begins; retention had removed earlier messages.
         end_offset: the first offset that is not offloaded.
-        settled_offset: where the last run that finished has ended.
+        settled_offset: the end of the last run that finished.
         losses: offsets that were gone before they could be offloaded: the first, and behind the
             last.
     """
@@ -71,12 +71,12 @@ class OffloadPartition:
 
     @property
     def row_count(self) -> int:
-        """How many messages are offloaded."""
+        """Number of offloaded messages."""
         return sum(one.row_count for one in self.files)
 
     @property
     def lost(self) -> int:
-        """How many offsets were lost."""
+        """Number of offsets that were lost."""
         return sum(end - first for first, end in self.losses)
 
 
@@ -157,7 +157,7 @@ class Manifest:
 
 
 def _joined(losses: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """Those that lie side by side become one."""
+    """Join losses that are adjacent."""
     joined: list[tuple[int, int]] = []
     for first, end in losses:
         if joined and joined[-1][1] == first:
@@ -209,7 +209,7 @@ def from_bytes(data: bytes) -> Manifest:
     """Read a manifest.
 
     Raises:
-        ManifestError: it is no manifest, or damaged.
+        ManifestError: it is not a manifest, or is damaged.
     """
     try:
         body = json.loads(data)
@@ -277,7 +277,7 @@ def portions(
     files_per_portion: int,
     tasks_min: int,
 ) -> Iterator[list[Range]]:
-    """Return what to offload: a range for each file, in portions that are committed separately.
+    """Return the ranges to offload: one for each file, in portions that are committed separately.
 
     All partitions proceed side by side, so that a portion keeps as many tasks busy as possible.
 
@@ -309,7 +309,7 @@ def portions(
 
 
 def without(ranges: Sequence[Range], losses: dict[int, list[tuple[int, int]]]) -> list[Range]:
-    """Return what is left of ranges, in order.
+    """Return the rest of ranges, in order.
 
     Args:
         ranges: the ranges.

@@ -13,7 +13,7 @@ Change = Callable[[DataType], Callable[[Column], Column] | None]
 
 
 def changed(column: Column, kind: DataType, change: Change) -> Column:
-    """Return a column in which all parts are changed that `change` wants to change.
+    """Return a column in which `change` has replaced the parts that it applies to.
 
     Args:
         kind: the column's type.

@@ -55,7 +55,7 @@ _PART = re.compile(r"part-(\d{5,})-.*\.parquet")
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run has come, in offsets."""
+    """Progress of a run, in offsets."""
 
     done: int
     total: int
@@ -65,7 +65,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class PartitionReport:
-    """What a run has added to a partition.
+    """Messages that a run has added to a partition.
 
     Attributes:
         lost: how many offsets were gone before this run could offload them.
@@ -83,7 +83,7 @@ class PartitionReport:
 
 @dataclass(frozen=True)
 class Report:
-    """What an offload of a topic has done."""
+    """Result of an offload of a topic."""
 
     topic: str
     topic_id: int

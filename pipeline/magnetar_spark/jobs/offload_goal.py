@@ -20,7 +20,7 @@ ROWS_PER_FILE = 1_000_000
 
 @dataclass(frozen=True)
 class Request:
-    """What to offload, and to which directory.
+    """Request to offload topics to a directory.
 
     Attributes:
         servers: the addresses of brokers, "host:port".
@@ -43,7 +43,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Goal:
-    """What is to be offloaded; Manifest describes `unfinished`.
+    """Goal of an offload; Manifest describes `unfinished`.
 
     Attributes:
         is_cut: whether the ends are those of a cut, which may be older than the directory.
@@ -206,8 +206,8 @@ def _behind_losses(
     if not request.accept_loss:
         raise OffloadError(
             f"{what}: the messages from {known.end_offset} to {found.first_offset - 1} are gone"
-            " before they were offloaded: --accept-loss goes on behind them, and has the manifest"
-            " say so"
+            " before they were offloaded: --accept-loss continues after them, and notes that in "
+            "the manifest"
         )
     return replace(
         known,

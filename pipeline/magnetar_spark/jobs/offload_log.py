@@ -3,7 +3,7 @@
 A run begins by writing a manifest. Each further manifest has the next number, which only a single
 run can take. So of two runs that know the same state only one goes on, and a run adds or removes
 files only while its manifest is the last. Files of a later run have other names, and are in
-manifests that an earlier run cannot write any more.
+manifests that an earlier run can no longer write.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from magnetar_spark.jobs.manifest import (
     to_bytes,
 )
 
-# Whoever has just learned of one still finds it.
+# A reader that has just learned of one still finds it.
 MANIFESTS_KEPT = 10
 _STAGING = "staging-"
 # Of manifests; see Directory.write_new.
@@ -38,7 +38,7 @@ _TRIES = 5
 
 
 class OffloadError(JobError):
-    """An offload or a restore cannot go on. What counted before still counts."""
+    """An offload or a restore cannot go on. Earlier results still count."""
 
 
 class NumberTaken(OffloadError):
@@ -189,7 +189,7 @@ class OffloadLog:
 
 
 class RestoreLog:
-    """Where each batch of a restore begins and ends, written before the batch runs.
+    """Beginnings and ends of a restore's batches, each written before the batch runs.
 
     It never changes. It lies beside the manifests, with a directory for each topic that is written.
     """

@@ -40,7 +40,7 @@ def read_footer(spark: SparkSession, url: str, byte_count: int) -> Footer:
     """Read the footer with Spark's reader, on any file system.
 
     Raises:
-        DirectoryError: the file is no Parquet file, or is cut short.
+        DirectoryError: the file is not a Parquet file, or is cut short.
     """
     jvm: Any = spark._jvm
     configuration = spark.sparkContext._jsc.hadoopConfiguration()

@@ -19,7 +19,7 @@ class Batch:
     Attributes:
         number: Spark's number; a batch that is repeated after a crash keeps it.
         rows: how many messages it read.
-        malformed: how many of them are no flights.
+        malformed: how many of them are not flights.
         windows: how many messages it made of the others.
         late: how many rows came too late for their window; None when only Spark's figure is known.
         late_groups: Spark's figure: Spark drops late rows after it has grouped them by window and
@@ -41,7 +41,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Summary:
-    """What a run of a job did. Batches that it repeated were done by the run before, too."""
+    """Totals of a run of a job. Batches that it repeated were done by the previous run, too."""
 
     batches: int = 0
     rows: int = 0

@@ -40,7 +40,7 @@ class Lost:
 
     Attributes:
         txn_id: the transaction whose messages are missing; empty if the broker does not say.
-        is_damaged: whether the data exists and is no batch, or its checksum does not fit.
+        is_damaged: whether the data exists but is not a batch, or its checksum does not fit.
     """
 
     next_offset: int
@@ -79,7 +79,7 @@ def read_all(client: blocking.Client, wanted: Range) -> Iterator[Piece]:
                 yield columns if damage is None else damage
                 at = max(at, columns.last_offset + 1)
             if not closely:
-                return  # Of a message in parts, the last ones may lie behind the end.
+                return  # The last parts of a message may be beyond the end.
             closely = False
             if at == begun:  # No error, and no message either.
                 at = _next_readable(client, wanted, at)
@@ -186,7 +186,7 @@ def _next_readable(client: blocking.Client, wanted: Range, at: int) -> int:
 
 
 def _readable_at(client: blocking.Client, wanted: Range, offset: int) -> int | None:
-    """Where the batch begins that holds an offset; None if it cannot be read."""
+    """Return the beginning of the batch with an offset; None if it cannot be read."""
     try:
         for one in _columns_at(client, wanted, offset):
             return min(offset, one.batch.first_offset)

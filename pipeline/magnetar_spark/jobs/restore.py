@@ -55,7 +55,7 @@ _SCHEMA = StructType([one for one in source_schema(include_headers=True) if one.
 
 @dataclass(frozen=True)
 class Request:
-    """What to restore, and into which topic.
+    """Request to restore an offload into a topic.
 
     Attributes:
         servers: the addresses of brokers, "host:port".
@@ -77,7 +77,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run has come, in the offload's offsets."""
+    """Progress of a run, in the offload's offsets."""
 
     done: int
     total: int
@@ -86,7 +86,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Report:
-    """What a run has done.
+    """Result of a run.
 
     Attributes:
         transactions: how many transactions, of bounded size, this run has written.
@@ -106,7 +106,7 @@ class Report:
 
 @dataclass(frozen=True)
 class _Batch:
-    """As it is written down."""
+    """Batch as the log has it."""
 
     offload_id: str
     begin: SplitPoint
@@ -137,7 +137,7 @@ class _Batch:
 def restore(
     spark: SparkSession, request: Request, on_progress: Callable[[Progress], None] | None = None
 ) -> Report:
-    """Restore what the topic does not have yet.
+    """Restore the messages that the topic does not have yet.
 
     Args:
         spark: the session.
@@ -253,13 +253,13 @@ class _Restoring:
         if last is None:
             raise OffloadError(
                 f"this offload was restored into topic {self._request.topic!r} from another copy"
-                f" of {self._directory.url}, which alone knows how far that came: go on there, or"
-                " restore into another topic"
+                f" of {self._directory.url}, which alone knows how far that came: continue there, "
+                "or restore into another topic"
             )
         return committed + 1, {**firsts, **last.end}
 
     def _end(self, splitter: Splitter, begin: SplitPoint) -> SplitPoint:
-        """What is to be restored ends here."""
+        """Return the end of the messages to restore."""
         manifest = self._manifest
         if self._request.include_unfinished:
             end = manifest.ends()
@@ -354,7 +354,7 @@ class _Restoring:
             ) from error
 
     def _wait_finished(self) -> None:
-        """Until what was committed is there for readers.
+        """Wait until readers see the committed messages.
 
         Raises:
             OffloadError: a participant does not answer.
@@ -372,7 +372,8 @@ class _Restoring:
             if self._clock.monotonic_ms() > deadline_ms:
                 raise OffloadError(
                     f"transaction {waiting[0]} is committed, and not yet carried out: `magnetar"
-                    f" transactions describe {waiting[0]}` says by whom. Run this again then"
+                    f" transactions describe {waiting[0]}` shows the participants. Run this again "
+                    "afterwards"
                 )
             pause.wait(FINISH_PERIOD_S)
 

@@ -29,7 +29,7 @@ DECODING_SETTINGS = {
     # worker together.
     BYTES_PER_BATCH: str(32 << 20),
 }
-# A server may be on its way up, but a person should hear soon that there is none.
+# A server may be on its way up, but a person should soon be told that there is none.
 FIND_ATTEMPTS = 5
 FIND_PERIOD_S = 0.2
 FIND_TIMEOUT_S = 5.0

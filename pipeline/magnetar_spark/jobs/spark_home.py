@@ -1,4 +1,4 @@
-"""A home for Spark whose Python library is no archive.
+"""A home for Spark whose Python library is not an archive.
 
 Spark puts `python/lib/pyspark.zip` of its home at the front of the path of each Python process that
 it starts. Python keeps no compiled modules of an archive, so each of these processes compiles the

@@ -114,7 +114,7 @@ class Splitter:
         return cut, False
 
     def _behind(self, begin: SplitPoint) -> DataFrame:
-        """What transactions have from a cut on."""
+        """Return the messages of transactions from a split point on."""
 
         def is_behind(part: Column) -> Column:
             return part["last"] >= _at(begin, part)

@@ -42,7 +42,7 @@ _DAY_MS = 24 * 3600 * 1000
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """Which tables to bring where.
+    """Request to bring tables to a cut.
 
     Attributes:
         servers: brokers, "host:port".
@@ -75,7 +75,7 @@ class Request:
 
 @dataclass(frozen=True)
 class TableReport:
-    """What a run has done to a table.
+    """Changes that a run has made to a table.
 
     Attributes:
         new_rows: how many it has added.
@@ -94,12 +94,12 @@ class TableReport:
 
 @dataclass(frozen=True)
 class Report:
-    """What a run has done.
+    """Result of a run.
 
     Attributes:
         cut: the token of the cut at which all tables are.
         tag: the name of their snapshots' tag.
-        read: how many messages it read; with a run before that was killed, some of them again.
+        read: how many messages it read; after a run that was killed, some of them again.
         bad: how many of them could not be decoded.
     """
 
@@ -123,10 +123,10 @@ def tables(
     """Bring a table for each topic to a cut.
 
     Args:
-        on_progress: hears what is done now, how many topics are done, and of how many.
+        on_progress: is told what is done now, how many topics are done, and of how many.
     Raises:
-        OptionError: the request makes no sense, or a table has other columns.
-        TablesFailed: tables are not at the cut. Those that are stay there.
+        OptionError: the request is not valid, or a table has other columns.
+        TablesFailed: tables are not at the cut. Tables that are at it stay there.
         JobError: the job cannot work at this cut.
         TopicNotFound: a topic is not there.
         MagnetarError: the servers cannot be reached.
@@ -150,7 +150,7 @@ def tables(
 
 
 def _said(text: str) -> str:
-    """What went wrong in Spark, and what to do."""
+    """Return the cause of an error in Spark, and what to do."""
     if text.startswith((OffsetsLost.__name__, OptionError.__name__)):
         return (
             f"what has come since a table's cut cannot be read: {text.partition(': ')[2]}. Nothing"
@@ -262,7 +262,7 @@ class _Run:
                 self._reports[table.name] = replace(before, joined_files=count)
 
     def report(self, cut: Cut) -> Report:
-        """Return what was done."""
+        """Return the report."""
         reports = tuple(self._reports[one.name] for one in self.tables)
         return Report(str(cut), tag_of(cut), self._read, self._bad, reports)
 

@@ -42,16 +42,16 @@ _DECODED = "decoded"
 
 
 class TransformFailed(JobError):
-    """The job ended by an error. What was committed counts; started again, it goes on."""
+    """The job ended by an error. Committed batches count; started again, the job goes on."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What to transform.
+    """Request for a transform.
 
     Attributes:
         servers: brokers, "host:port".
-        checkpoint: a directory, or what else Spark can keep one in; the job's identity.
+        checkpoint: a directory, or any other place in which Spark can keep one; the job's identity.
         payload_format, schema_path, message_name, framed: see `payload_of`.
         sql: the query; see `TransformQuery`.
         error_topic: for values that cannot be decoded; None: the first one ends the job.
@@ -62,7 +62,7 @@ class Request:
         transaction_timeout_ms: a batch that takes longer is aborted.
         starting_offsets: "earliest", "latest" or JSON; of a new checkpoint.
         offsets_per_batch_max: about so many.
-        interval_ms: between the starts of batches; None: what is there now, and no more.
+        interval_ms: between the starts of batches; None: read what is there now, and end.
     """
 
     servers: tuple[str, ...]
@@ -84,7 +84,7 @@ class Request:
     interval_ms: int | None = None
 
     def settings(self) -> dict[str, Any]:
-        """What must stay as it is for as long as the checkpoint lives, by option."""
+        """Settings that must stay the same for as long as the checkpoint lives, by option."""
         return {
             "job": "transform",
             "INPUT": self.input,
@@ -95,7 +95,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Report:
-    """What a run did so far. Batches that it repeated were done by the run before, too.
+    """Totals of a run so far. Batches that it repeated were done by the previous run, too.
 
     Attributes:
         read: how many messages it read.
@@ -127,9 +127,9 @@ def transform(
 
     Args:
         stop: ends it at once; a batch that is not committed then comes again with the next run.
-        on_batch: hears of what was done when a batch has ended.
+        on_batch: is told the totals when a batch has ended.
     Raises:
-        OptionError: the request makes no sense.
+        OptionError: the request is not valid.
         CheckpointRefused: the checkpoint belongs to another job.
         TopicNotFound: one that the request names is not there.
         TransformFailed: the query failed.
@@ -272,7 +272,7 @@ def _flag(value: bool) -> str:
 
 
 def _good(frame: DataFrame) -> DataFrame:
-    """What the query sees."""
+    """Return the rows that the query sees."""
     return frame.where(F.col(f"{_DECODED}.{ERROR}").isNull()).select(
         f"{_DECODED}.{RECORD}.*", MESSAGE
     )

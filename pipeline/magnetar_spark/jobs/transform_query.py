@@ -56,8 +56,8 @@ class TransformQuery:
         Args:
             schema: the columns of the view.
         Raises:
-            OptionError: the query is no SQL, looks at several rows, gives other rows each time it
-                runs, or its rows are no messages.
+            OptionError: the query is not SQL, looks at several rows, gives other rows each time it
+                runs, or its rows are not messages.
         """
         found = self._run(spark.createDataFrame([], schema))
         plan: Any = found._jdf.queryExecution().analyzed()

@@ -25,8 +25,9 @@ def unfinished_transactions(
         names = [one.name.lower() for one in statuses]
         chosen = " ".join(f"--status {one}" for one in names)
         raise JobError(
-            f"more than {len(found)} transactions are {' or '.join(names)}, and coordinators tell"
-            " no more at once: run this again when brokers have caught up (`magnetar transactions"
+            f"more than {len(found)} transactions are {' or '.join(names)}, and coordinators do "
+            "not list more at once: run this again when brokers have caught up (`magnetar "
+            "transactions"
             f" list {chosen}`)"
         )
     return found

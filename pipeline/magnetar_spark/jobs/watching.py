@@ -21,7 +21,7 @@ def watch(
     Args:
         stop: ends the query at once; a batch that is not committed then comes again with the next
             run.
-        on_batch: hears of each batch that has ended, by Spark's report of it.
+        on_batch: is given Spark's report of each batch that has ended.
     Raises:
         PySparkException: the query failed.
     """

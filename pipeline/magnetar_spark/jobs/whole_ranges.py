@@ -35,7 +35,7 @@ def messages_of(spark: SparkSession, servers: Sequence[str], ranges: Sequence[Ra
 
 
 class WholeRanges(DataSource):
-    """The data source; only this module makes it, and its option is no interface."""
+    """The data source; only this module makes it, and its option is not an interface."""
 
     @classmethod
     def name(cls) -> str:
@@ -127,7 +127,7 @@ def _is_within_a_message(client: blocking.Client, wanted: Range, first: int, end
 
 
 def losses_in(client: blocking.Client, wanted: Range) -> list[tuple[int, int]]:
-    """Return what is lost of a range: the first offset, and the offset behind the last.
+    """Return the lost part of a range: the first offset, and the offset after the last.
 
     Raises:
         MagnetarError: the servers cannot be reached.

@@ -1,4 +1,4 @@
-"""Where a source begins and ends. Pure.
+"""Bounds: where a source begins and ends. Pure.
 
 Source: Spark, Structured Streaming + Kafka Integration Guide; docs/spark.md has the tables.
 """
@@ -14,7 +14,7 @@ from magnetar_spark.options.given import GivenOptions
 
 
 class Bound(Enum):
-    """How an option gives the beginning or the end of a read."""
+    """Form in which an option gives the beginning or the end of a read."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -25,7 +25,7 @@ class Bound(Enum):
 
 @dataclass(frozen=True)
 class BoundOption:
-    """Where to begin, or to end.
+    """Option that says where to begin, or to end.
 
     Attributes:
         option: the option's name, for errors.
@@ -83,5 +83,5 @@ def bound_option(options: GivenOptions, which: str, default: Bound) -> BoundOpti
     for some in places.values():
         for one in some.values():
             if one < EARLIEST or one == refused:
-                raise OptionError(f"{by_offset}: {one} is no offset to begin or end at")
+                raise OptionError(f"{by_offset}: {one} is not an offset to begin or end at")
     return BoundOption(by_offset, Bound.OFFSETS, places)

@@ -33,7 +33,7 @@ _TOPICS = {"topic": "subscribe", "subscribe": "topic"}
 
 
 def _suggestion(name: str, known: Mapping[str, str]) -> str:
-    """Return what an unknown option may have meant.
+    """Return a hint at the option that may have been meant.
 
     Args:
         known: options by their names in small letters.
@@ -122,7 +122,7 @@ class GivenOptions:
         return names
 
     def flag(self, name: str, *, default: bool) -> bool:
-        """Return what is 'true' or 'false'."""
+        """Return the switch of a text 'true' or 'false'."""
         text = self.text(name)
         if text is None:
             return default
@@ -160,7 +160,7 @@ class GivenOptions:
         return int(found[1]) * _UNIT_MS[found[2] or "ms"]
 
     def parsed(self, name: str, text: str) -> Any:
-        """Return what the JSON of a text says."""
+        """Return the value of a JSON text."""
         try:
             return json.loads(text)
         except ValueError as error:

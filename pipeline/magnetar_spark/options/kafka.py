@@ -1,4 +1,4 @@
-"""What to use instead of options that only Spark's Kafka source and sink have. Pure.
+"""Replacements of options that only Spark's Kafka source and sink have. Pure.
 
 Source: Spark, Structured Streaming + Kafka Integration Guide.
 """
@@ -34,7 +34,7 @@ _REPLACED = {
     "kafka.compression.type": "here it is 'compression': 'none', 'zstd' or 'lz4'",
     "kafka.transaction.timeout.ms": "here it is 'transactionTimeout'",
     "kafka.transactional.id": (
-        "each batch is a transaction of its own accord: leave it out; in foreachBatch"
+        "each batch is a transaction anyway: leave it out; in foreachBatch"
         " 'txnAppId' and 'txnVersion' name what counts once"
     ),
     "kafka.acks": "what is committed is on disk, whatever is set: leave it out",

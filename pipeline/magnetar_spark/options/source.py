@@ -121,7 +121,8 @@ def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOption
     ending = bound_option(options, "ending", Bound.LATEST)
     if not streaming and starting.bound is Bound.LATEST:
         raise OptionError(
-            "startingOffsets 'latest' has no meaning in a batch query: nothing lies behind the end"
+            "startingOffsets 'latest' has no meaning in a batch query: there are no messages "
+            "after the end"
         )
     if ending.bound is Bound.EARLIEST:
         raise OptionError("endingOffsets 'earliest' has no meaning: nothing lies before it")
@@ -185,7 +186,7 @@ def _topics(options: GivenOptions) -> TopicChoice:
 
 
 def _cut(options: GivenOptions) -> tuple[str | None, str | None]:
-    """The cut, and the earlier one. Whoever plans the read looks into the tokens."""
+    """Return the tokens of the cut and of the earlier one; the planning parses them."""
     cut, since = options.text("cut"), options.text("since")
     if cut is None:
         if since is not None:
@@ -203,5 +204,5 @@ def _cut(options: GivenOptions) -> tuple[str | None, str | None]:
         )
     cut = NOW if cut.strip().lower() == NOW else cut
     if since is not None and since.strip().lower() == NOW:
-        raise OptionError("since is the token of an earlier cut, and 'now' is none")
+        raise OptionError("since must be the token of an earlier cut: 'now' is not a token")
     return cut, since

@@ -85,7 +85,7 @@ def read_string(data: bytes, at: int) -> tuple[str, int]:
 
 
 def fixed(size: int) -> Read:
-    """Return what reads so many bytes."""
+    """Return a reader of so many bytes."""
 
     def read(data: bytes, at: int) -> tuple[bytes, int]:
         end = at + size
@@ -97,7 +97,7 @@ def fixed(size: int) -> Read:
 
 
 def one_of(names: list[str]) -> Read:
-    """Return what reads a symbol of an enum."""
+    """Return a reader of symbols of an enum."""
 
     def read(data: bytes, at: int) -> tuple[str, int]:
         number, at = read_long(data, at)
@@ -109,7 +109,7 @@ def one_of(names: list[str]) -> Read:
 
 
 def union(branches: list[Read]) -> Read:
-    """Return what reads a value of one of several types."""
+    """Return a reader of values of several types."""
 
     def read(data: bytes, at: int) -> tuple[Any, int]:
         number, at = read_long(data, at)
@@ -121,7 +121,7 @@ def union(branches: list[Read]) -> Read:
 
 
 def array(item: Read) -> Read:
-    """Return what reads a list. Each item takes at least a byte."""
+    """Return a reader of lists. Each item takes at least a byte."""
 
     def read(data: bytes, at: int) -> tuple[list[Any], int]:
         found: list[Any] = []
@@ -137,7 +137,7 @@ def array(item: Read) -> Read:
 
 
 def mapping(value: Read) -> Read:
-    """Return what reads a map. A key that comes twice is an error: a value would be lost."""
+    """Return a reader of maps. A key that comes twice is an error: a value would be lost."""
 
     def read(data: bytes, at: int) -> tuple[dict[str, Any], int]:
         found: dict[str, Any] = {}
@@ -155,7 +155,7 @@ def mapping(value: Read) -> Read:
 
 
 def skipping(read: Read) -> Skip:
-    """Return what skips a value by reading it."""
+    """Return a function that skips a value by reading it."""
     return lambda data, at: read(data, at)[1]
 
 
@@ -165,7 +165,7 @@ def skip_bytes(data: bytes, at: int) -> int:
 
 
 def skip_record(fields: list[Skip]) -> Skip:
-    """Return what skips the fields of a record."""
+    """Return a function that skips the fields of a record."""
 
     def skip(data: bytes, at: int) -> int:
         for field in fields:
@@ -176,7 +176,7 @@ def skip_record(fields: list[Skip]) -> Skip:
 
 
 def skip_union(branches: list[Skip]) -> Skip:
-    """Return what skips a value of one of several types."""
+    """Return a function that skips a value of one of several types."""
 
     def skip(data: bytes, at: int) -> int:
         number, at = read_long(data, at)
@@ -188,7 +188,7 @@ def skip_union(branches: list[Skip]) -> Skip:
 
 
 def skip_blocks(item: Skip) -> Skip:
-    """Return what skips the items of a list or of a map. Each takes at least a byte."""
+    """Return a function that skips the items of a list or of a map. Each takes at least a byte."""
 
     def skip(data: bytes, at: int) -> int:
         while True:

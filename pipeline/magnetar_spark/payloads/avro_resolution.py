@@ -72,7 +72,7 @@ class AvroResolution:
         self._skips: dict[str, Skip] = {}
 
     def read(self) -> Read:
-        """Return what reads a value.
+        """Return a reader of values.
 
         Raises:
             Unresolvable: no value can be read.

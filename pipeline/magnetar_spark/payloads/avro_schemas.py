@@ -47,7 +47,7 @@ class AvroSchema:
         self._find_names(parsed)
 
     def node(self, schema: Any) -> Node:
-        """Return what a part of the schema stands for: a name becomes what it names."""
+        """Return the type of a part of the schema: a name is replaced by the type that it names."""
         while True:
             if isinstance(schema, str):
                 return self._named.get(schema) or {"type": schema}

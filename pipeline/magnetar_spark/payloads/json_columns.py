@@ -1,7 +1,7 @@
 """Turns parsed JSON into columns of Arrow, a column at a time.
 
-No value is changed. What a column cannot hold is a fault of its row: a number that it would round,
-a text that is not a date, half of a surrogate pair.
+No value is changed. A value that its column cannot hold is a fault of the row: a number that it
+would round, a text that is not a date, half of a surrogate pair.
 Source: docs/pipeline.md, What each format accepts.
 """
 
@@ -61,7 +61,7 @@ class Column(Places, Protocol):
 
 
 def column_of(kind: spark.DataType, path: str = "") -> Column:
-    """Return what makes columns of a type.
+    """Return a maker of columns of a type.
 
     Args:
         path: the column's name, for errors.

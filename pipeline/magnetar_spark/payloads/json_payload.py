@@ -122,11 +122,12 @@ def _from_json(path: Path, text: str) -> StructType:
         parsed = json.loads(text)
         if "fields" not in parsed:
             raise OptionError(
-                f"{path} is no schema of Spark's (JSON Schema is not understood): write columns as"
+                f"{path} is not a schema of Spark's (JSON Schema is not understood): write "
+                "columns as"
                 " in SQL, id BIGINT NOT NULL, name STRING"
             )
         return StructType.fromJson(parsed)
     except (ValueError, KeyError, TypeError, PySparkException) as error:
         if isinstance(error, OptionError):
             raise
-        raise OptionError(f"{path} is no schema of Spark's: {error}") from None
+        raise OptionError(f"{path} is not a schema of Spark's: {error}") from None

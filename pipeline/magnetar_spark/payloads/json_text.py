@@ -28,7 +28,7 @@ def parsed_object(text: str) -> dict[str, Any]:
     """Return the object of a text: its values are str, bytes (numbers), bool, None, list and dict.
 
     Raises:
-        NotThis: the text is no JSON, no object, or says two things at once.
+        NotThis: the text is not a JSON object, or has a name twice.
     """
     _check_depth(text)
     start = 0 if text.startswith("{") else _after_blanks(text, 0)
@@ -82,25 +82,25 @@ def _check_depth(text: str) -> None:
 
 
 class Places(Protocol):
-    """Where in a value the text of arrays and objects is wanted.
+    """Places in a value where arrays and objects are kept as text.
 
     Attributes:
-        is_text: whether it is wanted here.
+        is_text: whether this value is kept as text.
     """
 
     is_text: bool
 
     def member(self, name: str) -> Places | None:
-        """Return what is wanted of an object's member; None: nothing."""
+        """Return the places in an object's member; None: there are none."""
 
     def element(self) -> Places | None:
-        """Return what is wanted of an array's elements; None: nothing."""
+        """Return the places in an array's elements; None: there are none."""
 
 
 def with_texts(text: str, places: Places) -> Any:
     """Return the value of a text that `parsed_object` has taken.
 
-    Arrays and objects at the places where a text is wanted are the text itself, as it was written.
+    Arrays and objects at the given places are the text itself, as it was written.
     """
     return _with_texts(text, _after_blanks(text, 0), places)[0]
 
@@ -142,7 +142,7 @@ def _after_blanks(text: str, at: int) -> int:
 
 
 def _next(text: str, at: int) -> int:
-    """Where the next name or value begins, or the end: commas and colons are in their places."""
+    """Return where the next name or value begins, or the end. Commas and colons are checked."""
     found = _BETWEEN.match(text, at)
     assert found is not None
     return found.end()

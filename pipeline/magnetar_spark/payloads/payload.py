@@ -1,4 +1,4 @@
-"""What a payload's format gives to Spark, and the way there for formats that Python decodes."""
+"""Payloads: the columns of each format, and the way to decode formats in Python."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def _converted(
         return pa.array(records, kind)
     except DOES_NOT_FIT:
         pass
-    # One of them is wrong: look which.
+    # One of the rows is wrong: find it.
     arrays = []
     for number, record in enumerate(records):
         try:

@@ -156,7 +156,7 @@ def _pool(files: descriptor_pb2.FileDescriptorSet, path: str) -> descriptor_pool
 
 def _no_descriptors(path: str, error: Exception) -> OptionError:
     return OptionError(
-        f"{path} is no whole set of descriptors: write it with protoc --include_imports"
+        f"{path} is not a complete set of descriptors: write it with protoc --include_imports"
         f" --descriptor_set_out ({error})"
     )
 
@@ -263,7 +263,7 @@ def _moment(value: Any) -> int:
     """Microseconds since 1970, which is how Arrow keeps a moment."""
     seconds, nanos = value.seconds, value.nanos
     if not _SECONDS_MIN <= seconds <= _SECONDS_MAX or not 0 <= nanos < _NANOS:
-        raise NotThis(f"a Timestamp has {seconds} seconds and {nanos} nanos, which is no moment")
+        raise NotThis(f"a Timestamp has {seconds} seconds and {nanos} nanos, which is not a moment")
     if nanos % 1_000:
         raise NotThis(
             f"a Timestamp has {nanos} nanos, and a TIMESTAMP keeps microseconds. A message of your"

@@ -36,7 +36,7 @@ def schema_file(path: str, payload_format: str, topic: str) -> Path:
 
 
 def read_schema(path: Path) -> bytes:
-    """Return what the file has.
+    """Return the content of the file.
 
     Raises:
         OptionError: it cannot be read, or is too large for a schema.
@@ -47,7 +47,7 @@ def read_schema(path: Path) -> bytes:
     except OSError as error:
         raise OptionError(f"cannot read the schema {path}: {error.strerror}") from error
     if len(content) > SCHEMA_BYTES_MAX:
-        raise OptionError(f"{path} has more than {SCHEMA_BYTES_MAX:,} bytes: it is no schema")
+        raise OptionError(f"{path} has more than {SCHEMA_BYTES_MAX:,} bytes: it is not a schema")
     return content
 
 

@@ -15,7 +15,7 @@ class TextPayload:
     schema = StructType([StructField("text", StringType())])
 
     def decoded(self, value: Column) -> Column:
-        """Return the text, or that it is none."""
+        """Return the text, or the fault of a value that is not UTF-8."""
         text = value.cast("string")
         is_text = F.is_valid_utf8(text)
         return F.struct(

@@ -1,9 +1,9 @@
 """Check that a data directory still holds all synced data, before RocksDB opens it.
 
-Only a torn tail is tolerated: a power loss cut off the last group before it was synced, so nobody
-was told that it is durable. A value that the disk does not return is no torn tail: it may be whole.
-RocksDB tolerates more: it takes a log that is damaged in its middle, or missing, for a log that
-ended there, and removes the rest.
+Only a torn tail is tolerated: a power loss cut off the last group before it was synced, so no
+client was told that it is durable. A value that the disk does not return does not count as a torn
+tail: it may be whole. RocksDB tolerates more: it takes a log that is damaged in its middle, or
+missing, for a log that ended there, and removes the rest.
 
 The check compares each log with its checksums; the sequence numbers of the logs, which have no
 gaps; the newest log and the manifest with the mark of synced data; and the other logs with the
@@ -177,7 +177,7 @@ def damage_in_logs(directory: str, needed: Needed, mark: Synced | None) -> Damag
                 is_torn=is_at_end,
             )
         if walked.goes_on:
-            reason = f"{name} is damaged at byte {walked.damaged_at}, and goes on behind it"
+            reason = f"{name} is damaged at byte {walked.damaged_at}, but has more data after it"
             return Damage(reason, number, walked.end, (number, walked.end))
         synced_bytes = mark.log_bytes if mark is not None and number == mark.log else 0
         if number in expected and walked.end < synced_bytes:

@@ -1,4 +1,4 @@
-"""Who may use a data directory, and what a person is told who may not."""
+"""Use of a data directory by one process at a time, and the errors for others."""
 
 from __future__ import annotations
 

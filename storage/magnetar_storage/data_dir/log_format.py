@@ -112,7 +112,7 @@ def sequences_of_batch(head: bytes) -> tuple[int, int]:
 
 
 def values_of_batch(record: bytes) -> Iterator[bytes]:
-    """Yield the values of the rows that a batch sets, up to what is no known operation.
+    """Yield the values of the rows that a batch sets, up to the first unknown operation.
 
     Source: RocksDB, db/write_batch.cc and db/dbformat.h.
     """

@@ -102,9 +102,9 @@ class MarkWriter:
         self._log, self._log_path = self._newest_log()
 
     def end_of_log(self, *, is_newest: bool = False) -> tuple[int, int]:
-        """Return the newest log's number and size, while nobody writes: what a sync then covers.
+        """Return the newest log's number and size between two writes: a sync then covers them.
 
-        What is written during the sync may be synced by it or not.
+        The sync may or may not cover data that is written meanwhile.
 
         Args:
             is_newest: whether it must not be the log before, which is looked at as long as it grows

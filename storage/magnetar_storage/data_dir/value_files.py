@@ -71,7 +71,7 @@ class Place(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Where the next record begins."""
+        """Offset at which the next record begins."""
         return self.position + self.length
 
 
@@ -88,10 +88,10 @@ class ValueFiles:
         self.active = max(self.sizes, default=0)
         self._handles: dict[int, int] = {}
         self._open_max = min(OPEN_FILES_MAX, descriptors.shares().files // 8)
-        # A descriptor in reserve, for a file that has to be opened when there are no more.
+        # A descriptor in reserve, for a file that has to be opened when all others are in use.
         self._spare: int | None = None
         self._take_spare()
-        # Those that were written to since their last sync began, with their sizes then.
+        # Files that were written to since their last sync began, with their sizes then.
         self._unsynced: dict[int, int] = {}
         # A process before this one may have ended between a new file and its sync.
         self._has_new_name = True
@@ -104,13 +104,14 @@ class ValueFiles:
         return self.active, self.sizes.get(self.active, 0)
 
     def pass_over_torn_end(self, synced_bytes: int) -> None:
-        """Leave what a process began to append when it ended: no row points there.
+        """Leave the bytes that a process began to append when it ended: no row points there.
 
-        The next values go to another file, so that nothing is written over. Otherwise nobody could
-        look at what comes behind it, and the file would never be found to be garbage.
+        The next values go to another file, so that nothing is written over. Otherwise the values
+        after it could not be examined, and the file would never be found to be garbage.
 
         Args:
-            synced_bytes: of the file that grows. Damage before is no such end, and not looked for.
+            synced_bytes: of the file that grows. Damage before that is not a torn end, and not
+                looked for.
         """
         end = max(synced_bytes, len(_MAGIC))
         try:
@@ -371,7 +372,7 @@ def _head(family: str, key: bytes, value_bytes: int) -> bytes:
 
 
 def _behind(buffers: list[bytes | memoryview], written: int) -> list[bytes | memoryview]:
-    """Return what is left of buffers after so many bytes."""
+    """Return the rest of buffers after so many bytes."""
     for place, buffer in enumerate(buffers):
         if written < len(buffer):
             return [memoryview(buffer)[written:], *buffers[place + 1 :]]

@@ -1,4 +1,4 @@
-"""What a row holds instead of a large value: a pointer to its place in a file of values. Pure.
+"""Pointers, which rows hold instead of large values: places in files of values. Pure.
 
 A row begins with the byte 0xFF if it holds a pointer, or a small value that begins with this byte.
 All other rows are values as they are.
@@ -52,7 +52,7 @@ def row_of_value(value: bytes) -> bytes:
 
 
 def read_marked(row: bytes) -> Pointer | bytes:
-    """Return what a row holds that begins with MARKED: a pointer, or the value itself.
+    """Return the content of a row that begins with MARKED: a pointer, or the value itself.
 
     Raises:
         RowDamaged: it holds neither.

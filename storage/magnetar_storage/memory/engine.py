@@ -111,7 +111,7 @@ class MemoryDisk:
         return None if table is None else table.values.get(key)
 
     def durable_keys(self, family: str) -> list[bytes]:
-        """Those of all rows that would be there then."""
+        """Return the keys of all rows that a crash would leave."""
         table = self._tables.get(family)
         keys = dict.fromkeys(table.keys if table is not None else ())
         for undo in self._undo:

@@ -4,7 +4,7 @@ A stamp, an object of its own, names the engine that made a store: no other engi
 engine begins a store where other objects lie. The stamp is also the probe for conditional writes. A
 store in an object store has one owner only because a second create of the same object fails, and
 some servers accept the condition and ignore it: then two owners would overwrite each other's
-changes, and nobody would notice. So each start creates the stamp a second time, which must fail.
+changes, unnoticed. So each start creates the stamp a second time, which must fail.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ async def check_object_store(
     Returns:
         The generation of the store.
     Raises:
-        InvalidConfig: the store belongs to another engine, something else lies there, the object
+        InvalidConfig: the store belongs to another engine, its place has other objects, the object
             store refuses the requests or has no address to which they can be sent, or it does not
             keep conditions of writes.
         StoreDamaged: there is no store, and its mark says that there was one.
@@ -110,7 +110,7 @@ async def _begin_mark(url: ObjectStoreUrl, mark_place: MarkPlace, generation: in
     new = DurableMark(generation, 0)
     if (missing := missing_from(new, await mark_place.read())) is not None:
         raise StoreDamaged(
-            f"{url} holds no store, but {mark_place} says that there was one: {missing};"
+            f"{url} has no store, but {mark_place} says that there was one: {missing};"
             f" {PUT_BACK}{or_accept_loss(f'--everything {url}')}"
         )
     await mark_place.write(new)

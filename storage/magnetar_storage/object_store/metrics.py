@@ -19,7 +19,7 @@ _WRITTEN: Final = {
 
 
 class Recorder(Protocol):
-    """What SlateDB counts into; the binding's `DefaultMetricsRecorder`."""
+    """Recorder into which SlateDB counts; the binding's `DefaultMetricsRecorder`."""
 
     def snapshot(self) -> list[Any]:
         """Return every metric as it is now."""

@@ -24,7 +24,7 @@ _TRUE: Final = ("1", "true", "yes", "y", "on")
 
 @dataclass(frozen=True, slots=True)
 class ObjectStoreUrl:
-    """Where the objects of a store lie.
+    """Address of the objects of a store.
 
     Attributes:
         scheme: "s3" or "file".
@@ -126,7 +126,7 @@ def check_endpoint(url: ObjectStoreUrl, environ: Mapping[str, str]) -> None:
 
 
 def _scheme_of(address: str) -> str:
-    """Return the scheme of a server's address; empty: it is no such address."""
+    """Return the scheme of a server's address; empty: it has none."""
     try:
         parts = urlsplit(address)
         port = parts.port

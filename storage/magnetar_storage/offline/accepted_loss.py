@@ -1,11 +1,11 @@
-"""Accept what a data directory has lost, and continue: a decision that a person makes.
+"""Accept the loss of a data directory, and continue: a decision that a person makes.
 
 If changes are missing from the write-ahead logs, the store keeps everything before the first
 missing change. It gives up all later changes, even readable ones, since they rest on what is
 missing. A copy of the damaged files is kept. If a file of values is missing or lost its end, all
 rows stay, and those that point there are unreadable: a broker answers DataLoss for them. The server
 learns from its identity row that something was lost; it then opens a higher ledger id, or takes a
-higher incarnation, so that nobody takes old data for new data.
+higher incarnation, so that old data is never taken for new data.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from magnetar_storage.rocksdb.value_log import listed_files
 from magnetar_storage.store import StoreDamaged, ValuesMissing
 from magnetar_storage.store_stamp import check_directory_stamp
 
-# More losses than the lost store can have had: nobody knows their number.
+# More losses than the lost store can have had: their number is not known.
 LOSSES_OF_EVERYTHING: Final = 1_000
 
 
@@ -42,13 +42,13 @@ def lost_from(directory: str) -> str | None:
     None: nothing is missing.
 
     Raises:
-        InvalidConfig: the directory holds no store, or one of another engine or version.
+        InvalidConfig: the directory has no store, or one of another engine or version.
         StoreInUse: the store's server is running.
         StoreDamaged: the store is damaged elsewhere, where accepting the loss would not help.
     """
     directory = os.path.realpath(directory)
     if not holds_store(directory):
-        raise InvalidConfig(f"{directory} holds no store: name the data directory of one server")
+        raise InvalidConfig(f"{directory} has no store: name the data directory of one server")
     check_directory_stamp(directory, ENGINE, FORMAT)
     check_unused(directory)
     mark, reason = _read_mark(directory)

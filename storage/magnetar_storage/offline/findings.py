@@ -1,4 +1,4 @@
-"""What a check of a store has found: damage, and notes about what is unusual and harmless. Pure."""
+"""Findings of a check of a store: damage, and notes about unusual but harmless things. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Finding:
         check: the name of the check that found it, as docs/check.md lists them.
         where: the rows, partition or transaction that it is about.
         text: what was found, and what should be there.
-        is_damage: False: it harms nobody.
+        is_damage: False: it is harmless.
     """
 
     check: str
@@ -37,7 +37,7 @@ class Findings:
 
     @property
     def damage_count(self) -> int:
-        """How many findings are damage, those that were not kept included."""
+        """Number of findings that are damage, those that were not kept included."""
         return sum(count for (_, is_damage), count in self.counts.items() if is_damage)
 
     def damage(self, check: str, where: str, text: str) -> None:
@@ -45,7 +45,7 @@ class Findings:
         self._add(Finding(check, where, text))
 
     def note(self, check: str, where: str, text: str) -> None:
-        """Add something unusual that harms nobody."""
+        """Add something unusual that is harmless."""
         self._add(Finding(check, where, text, is_damage=False))
 
     def _add(self, finding: Finding) -> None:

@@ -1,7 +1,7 @@
-"""A store that is read and not changed: whoever checks it becomes no owner of it.
+"""A store that is read and not changed: a program that checks it does not become its owner.
 
 A directory is read in place. Its server must be stopped: a running one removes files while they are
-read. A store in an object store is read as its newest manifest shows it, whoever owns it.
+read. A store in an object store is read as its newest manifest shows it, with or without an owner.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _CACHE_BYTES: Final = 32 << 20
 
 
 class ReadOnlyStore(Reader, Protocol):
-    """Rows of a store that somebody else may own.
+    """Rows of a store that another process may own.
 
     Attributes:
         families: the families that the store has.
@@ -97,7 +97,7 @@ class RocksReader:
     def __init__(self, directory: str) -> None:
         directory = os.path.realpath(directory)
         if not holds_store(directory):
-            raise InvalidConfig(f"{directory} holds no store: name the data directory of a server")
+            raise InvalidConfig(f"{directory} has no store: name the data directory of a server")
         check_directory_stamp(directory, ENGINE, FORMAT)
         check_unused(directory)
         self.lost_tail = unsynced_note.machine_went_down(directory)

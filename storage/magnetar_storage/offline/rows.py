@@ -1,6 +1,6 @@
 """Rows of a store at rest, as checks read them: page by page, noting what cannot be read.
 
-A page with a row that cannot be read ends its range: what lies behind it is not looked at, and no
+A page with a row that cannot be read ends its range: the rows after it are not checked, and no
 check that needs the whole range is made.
 """
 
@@ -65,7 +65,7 @@ class RestRows:
                 self._findings.damage(
                     "unreadable",
                     f"{family} from key {(error.rows[-1][0] if error.rows else at).hex()} on",
-                    f"the engine cannot read a row, what lies behind it was not checked: {error}",
+                    f"the engine cannot read a row, the rows after it were not checked: {error}",
                 )
                 for row in error.rows:
                     yield row

@@ -1,9 +1,9 @@
-"""Accept what a store in an object store has lost, and continue: a decision that a person makes.
+"""Accept the loss of a store in an object store, and continue: a decision that a person makes.
 
 The store keeps everything before the first object of its log that is missing or damaged. Objects
 behind it are kept elsewhere. The server learns from its identity row that something was lost, as
 with a directory (`accepted_loss`). The stamp of the store gets a higher generation, so that the
-durable mark, which says that there was more, means nothing any more.
+durable mark, which says that there was more, no longer applies.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ async def lost_from(url: ObjectStoreUrl, mark_place: MarkPlace) -> str | None:
     """
     generation = await generation_at(url, engine=ENGINE)
     if generation is None:
-        raise InvalidConfig(f"{url} holds no store: name the address of the store of one server")
+        raise InvalidConfig(f"{url} has no store: name the address of the store of one server")
     try:
         await check_log(url)
     except LogBroken as error:
@@ -81,7 +81,7 @@ async def accept_loss_of_everything(url: ObjectStoreUrl, mark_place: MarkPlace) 
     """Record that a store replaces a lost store; if there is none, an empty one is made.
 
     Raises:
-        InvalidConfig: other objects lie there.
+        InvalidConfig: the place has other objects.
         StoreDamaged: changes are missing from the end of this store, or it cannot be opened.
         StoreFailed: as lost_from().
     """

@@ -4,9 +4,9 @@ A compaction that meets a damaged block fails, and RocksDB repeats it a second l
 after a failure all compactions rest for a while: rows are still written and read, from more files.
 
 When the write-ahead logs reach their limit, RocksDB flushes only the families that hold the oldest
-log. Families that fill at different rates drift apart, until each log is held by somebody: after an
-hour of small transactions the logs took their whole limit at all times. So all families are flushed
-together a little earlier, and all logs but the newest go.
+log. Families that fill at different rates drift apart, until each log is held by some family: after
+an hour of small transactions the logs took their whole limit at all times. So all families are
+flushed together a little earlier, and all logs but the newest go.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Background:
             self._look_at_logs(now_seconds)
 
     def close(self) -> None:
-        """Drop the references to the families: RocksDB is closed when nobody holds them."""
+        """Drop the references to the families: RocksDB is closed without references."""
         self._families.clear()
 
     def _look_at_errors(self, now_seconds: float) -> None:
@@ -87,7 +87,7 @@ class Background:
             if self._resting_until is None:
                 log.error(
                     "a compaction or a flush failed in %s, which RocksDB's LOG there explains:"
-                    " compactions rest for %d s; rows are read and written all the same",
+                    " compactions rest for %d s; rows are still read and written",
                     self._database.path(),
                     REST_SECONDS,
                 )
@@ -111,6 +111,6 @@ class Background:
             # A family with two memtables to flush would wait for the first of them, and syncs
             # would wait with it.
             if not rows.property_int_value(_FLUSHING):
-                # `_look_at_errors` hears of a flush that fails.
+                # `_look_at_errors` finds a flush that failed.
                 with suppress(Exception):
                     rows.flush(False)

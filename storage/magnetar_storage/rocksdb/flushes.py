@@ -74,5 +74,5 @@ class Flushes:
         return [self._families[name] for name in sizes if name in due]
 
     def close(self) -> None:
-        """Drop the references to the families: RocksDB is closed when nobody holds them."""
+        """Drop the references to the families: RocksDB is closed without references."""
         self._families.clear()

@@ -1,7 +1,7 @@
 """Changes that a stopped store has lost from its write-ahead logs: cut them off, and count that.
 
 The identity row tells the server how often that happened. It then opens a higher ledger id, or
-takes a higher incarnation, so that nobody takes old data for new data.
+takes a higher incarnation, so that old data is never taken for new data.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ def give_up(
     lost_tails: int = 0,
     mark: synced_mark.Synced | None = None,
 ) -> None:
-    """Go on with what is before a damage: cut the logs there, count the loss, and mark the end.
+    """Keep the changes before a damage: cut the logs there, count the loss, and mark the end.
 
     Args:
         damage: the first one in the logs; None: none can be seen.
         losses: as count().
         lost_tails: as count().
-        mark: what is known to be synced all the same; None: nothing.
+        mark: the end of the data that is known to be synced; None: not known.
     """
     if damage is not None:
         cut(directory, damage)
@@ -99,7 +99,7 @@ def give_up_tail(directory: str) -> None:
     """Make a store whole again that lost what was not synced, when its machine went down.
 
     What it lost cannot be seen in each case, so it counts as lost in each case. After an
-    interruption this may be repeated: it then counts twice, which harms nobody.
+    interruption this may be repeated: it then counts twice, which is harmless.
 
     Raises:
         StoreDamaged: synced data is missing. Nothing was changed.
@@ -117,7 +117,7 @@ def give_up_tail(directory: str) -> None:
 
 
 def sync_files(directory: str) -> None:
-    """Sync what a killed process left with the operating system, before anybody relies on it."""
+    """Sync writes that a killed process left with the operating system, before they are used."""
     for _, path in numbered(directory, LOG):
         durable_files.sync(path)
     sync_values(directory, synced_mark.read_mark(directory))

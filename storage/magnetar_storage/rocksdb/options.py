@@ -76,8 +76,8 @@ def database_options(
     # A crash leaves a torn tail, which holds only rows that were never synced. `directory_check`
     # finds all other damage of the logs before.
     options.set_wal_recovery_mode(rocksdict.DBRecoveryMode.point_in_time())
-    # Otherwise a compaction that meets a damaged block stops every write; reads verify checksums
-    # all the same.
+    # Otherwise a compaction that meets a damaged block stops every write; reads still verify
+    # checksums.
     options.set_paranoid_checks(False)
     options.set_bytes_per_sync(1 << 20)
     options.set_max_open_files(min(_OPEN_TABLES_MAX, descriptors.shares().files // 2))
@@ -122,7 +122,8 @@ def payload_family_options(
     """Return the options of a family of messages.
 
     Args:
-        memtables_bytes: of all families. Those of this one take no more, however slow the disk is.
+        memtables_bytes: of all families. This family's memtables do not exceed it, however slow the
+            disk is.
     """
     options = row_family_options(cache)
     options.set_write_buffer_size(memtable_bytes(memtables_bytes, has_payloads=True))

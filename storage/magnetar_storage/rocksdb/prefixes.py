@@ -1,10 +1,10 @@
 """Walk over the distinct beginnings of RocksDB's keys, in bounded steps.
 
 A seek passes every deleted row that is not compacted away yet, and holds the GIL: after 300,000
-trimmed transactions a seek takes seconds, in which the server answers nobody. So RocksDB is told to
-give up after some rows; it does not say where it stopped. The keys ahead are then taken in spans,
-each closed by an upper bound. Spans double when they are passed, and shrink to their root when they
-are too large.
+trimmed transactions a seek takes seconds, in which the server does not answer. So RocksDB is told
+to give up after some rows; it does not say where it stopped. The keys ahead are then taken in
+spans, each closed by an upper bound. Spans double when they are passed, and shrink to their root
+when they are too large.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ Everything here happens on the event loop's thread, within calls of the store, s
 meanwhile.
 
 A batch's values are with the operating system before its rows are, and synced before its rows are.
-They may be appended while the batch still grows and the one before is synced (`append_ahead`).
-What a loss of power leaves of an unsynced batch is cut off at the next start (`directory_check`).
+They may be appended while the batch still grows and the one before is synced (`append_ahead`). The
+rest of an unsynced batch after a loss of power is cut off at the next start (`directory_check`).
 Source: docs/design/0019-values.md.
 """
 
@@ -71,7 +71,7 @@ class _Live(NamedTuple):
 
 
 class Unsynced(NamedTuple):
-    """What a sync does.
+    """Work of a sync.
 
     Attributes:
         files: to sync; see `ValueFiles.unsynced`.
@@ -122,14 +122,15 @@ class ValueLog:
         # Rows about files, for the next batch.
         self._file_rows: list[tuple[bytes, bytes]] = []
         self._end = files.end
-        # No row points to them any more, as soon as what was written is synced.
+        # No row points to them, as soon as the last write is synced.
         self._garbage: list[int] = []
 
     @property
     def end(self) -> tuple[int, int]:
         """The number and the size of the file that grew when a batch was written last.
 
-        Zeros: there is none. What was appended ahead is not counted: its file may not be listed.
+        Zeros: there is none. Values that were appended ahead do not count: their file may not be
+            listed.
         """
         return self._end
 
@@ -190,11 +191,11 @@ class ValueLog:
         self._ahead_count = len(operations)
 
     def before_sync(self, *, takes_garbage: bool) -> Unsynced:
-        """Return what a sync that begins now has to do with the files.
+        """Return the work of a sync that begins now.
 
         Args:
-            takes_garbage: whether files without rows are to be removed. That is possible behind a
-                sync of the rows, while nobody may read rows as they were before.
+            takes_garbage: whether files without rows are to be removed. That is possible after a
+                sync of the rows, while no view of earlier rows is read.
         """
         garbage: list[int] = []
         if takes_garbage:
@@ -260,8 +261,8 @@ class ValueLog:
         try:
             is_done = self._move(raw) if self._is_moving else self._look(raw, values_max)
         except OSError:
-            # A disk that does not take a moved value is no better than one that does not take the
-            # batch's own: the file that grows may have begun, and not be listed.
+            # A disk that does not take a moved value is like one that does not take the batch's
+            # own: the file that grows may have begun, and not be listed.
             raise
         except HeadDamaged as error:
             self._complain(f"{error}; all rows are asked which of them point to this file")
@@ -417,8 +418,8 @@ def list_found(directory: str, database: rocksdict.Rdict) -> None:
     """Have a store list the files that there are, and no others.
 
     For a person who accepted a loss: rows that point elsewhere are unreadable then. A file whose
-    row was lost has values of rows all the same, if those are in tables; or else it is garbage, and
-    goes as such.
+    row was lost still has values of rows, if those are in tables; or else it is garbage, and is
+    removed as such.
     """
     found = {number: path.stat().st_size for number, path in numbered(directory, VALUES)}
     listed = listed_files(database)

@@ -1,6 +1,6 @@
-"""Which file of values is looked at for garbage, when, and what becomes of it. Pure.
+"""Rounds over the files of values: which is examined for garbage, when, and the result. Pure.
 
-Rows are deleted without a look at their values, so nobody knows how much of a file is garbage
+Rows are deleted without a look at their values, so it is not known how much of a file is garbage
 before it is looked at, value by value. Files are looked at in rounds, from the oldest on, and a
 round begins only when rows were deleted since the last one. Retention deletes from the front: such
 files are found to be all garbage, and removed. If less than half of a file is alive, its values are
@@ -60,7 +60,7 @@ class ValueRounds:
         """Return the file to look at next; None: there is nothing to do.
 
         Args:
-            whole: files that do not grow any more.
+            whole: files that no longer grow.
         """
         if self._left:
             self.file = self._left.pop(0)

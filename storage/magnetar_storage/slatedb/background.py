@@ -15,7 +15,7 @@ from magnetar_storage.store import StoreFailed
 
 log = logging.getLogger(__name__)
 
-# How soon it counts that SlateDB has heard of another owner.
+# How soon after SlateDB has noticed another owner the store ends.
 LOOK_SECONDS: Final = 0.25
 SLOW_SECONDS: Final = 5.0
 TABLES: Final = uniffi.FlushOptions(flush_type=uniffi.FlushType.MEM_TABLE)
@@ -70,7 +70,7 @@ class Background:
             await self._database.flush_with_options(TABLES)
             self.flush_count += 1
         except uniffi.Error as error:
-            # The rows are durable in the log. Of an end, the watch hears, too.
+            # The rows are durable in the log. The watch is told of an end, too.
             if not is_closed(error):
                 log.warning("rows of %s stay in its log: %s", self._where, text_of(error))
 

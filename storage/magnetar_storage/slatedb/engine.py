@@ -2,8 +2,8 @@
 
 A group is one batch of SlateDB and one explicit flush of its log, which is one object. Writes do
 not wait for the object store, reads see them at once, and `sync` waits for it. A store has a single
-owner: whoever opens it last. The owner before learns of it when it writes, or within about a second
-(see `opening`).
+owner: the last process that opened it. The previous owner learns of it when it writes, or within
+about a second (see `opening`).
 
 Ranges: SlateDB cannot delete a range, so the keys in it are read, in parts, and deleted one by one
 in the same batch. Families of large values keep their keys in rows of their own, so that no value
@@ -124,7 +124,7 @@ class SlateStore:
             payload_families: those of them that have large values.
             metrics: counts the store's requests.
             on_end: called when the store has ended by itself, as when another process opened it.
-            owner_is_silent: whether it is sure that the owner before answers nobody any more.
+            owner_is_silent: whether it is sure that the previous owner no longer answers clients.
             cache: shared with other stores; None: the store gets one of its own.
             mark_place: where it is kept how far the store is durable; None: nowhere.
             generation: of the store, if it is new; see `durable_mark`.
@@ -137,7 +137,9 @@ class SlateStore:
         """
         unknown = set(payload_families) - set(families)
         if unknown:
-            raise BrokenInvariant(f"payload families that are no families: {sorted(unknown)}")
+            raise BrokenInvariant(
+                f"payload families that are not among the families: {sorted(unknown)}"
+            )
         if not url.path:
             raise BrokenInvariant("a store has a prefix of its own")
         config = config or StoreConfig()
@@ -275,7 +277,7 @@ class SlateStore:
                 log.warning("%s is left without an orderly end: nothing durable is lost", self._url)
 
     async def abandon(self) -> None:
-        """Release the store without another write: somebody else may have it."""
+        """Release the store without another write: another process may have it."""
         self._failure = self._failure or StoreFailed("the store was abandoned")
         await self.close()
 
@@ -330,7 +332,7 @@ class SlateStore:
         return type(failure)(*failure.args)
 
     def _ended(self, error: BaseException) -> StoreFailed:
-        """Return what callers get when SlateDB turns out to be at its end."""
+        """Return the error for callers when SlateDB turns out to be at its end."""
         if self._failure is None:
             reason = getattr(error, "reason", None)
             self._failure = end_of(str(self._url), reason, text_of(error))

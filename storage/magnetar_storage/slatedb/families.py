@@ -21,7 +21,7 @@ KEYS: Final = "/keys"
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Where the rows of a family lie.
+    """First bytes of a family's keys.
 
     Attributes:
         rows: the first byte of its keys.

@@ -1,9 +1,9 @@
-"""How a SlateDB store gets a new owner.
+"""Change of the owner of a SlateDB store.
 
-Opening a store ends the writes of its owner at once, whoever it is. An owner that is idle hears of
-it up to a second later, and until then it would answer from its memory. So a store says whether its
-owner closed it, and who opens one that was not closed waits that long before it answers anybody.
-This does not hold back an owner that stands still meanwhile, or cannot reach the object store: it
+Opening a store ends the writes of its owner at once. An owner that is idle notices it up to a
+second later, and until then it would answer from its memory. So a store says whether its owner
+closed it, and a process that opens one that was not closed waits that long before it answers. This
+does not hold back an owner that is suspended meanwhile, or cannot reach the object store: it
 acknowledges nothing, but when it goes on, it may answer questions about the past for a moment.
 """
 
@@ -56,9 +56,9 @@ async def take_over(
 
 
 async def until_owner_knows(url: ObjectStoreUrl) -> None:
-    """Wait until an owner that runs and reaches the object store has heard of its end."""
+    """Wait until an owner that runs and reaches the object store has noticed its end."""
     log.info(
-        "the owner of %s before did not close it: waiting %.1f s, in case it is alive",
+        "the previous owner of %s did not close it: waiting %.1f s, in case it is alive",
         url,
         OWNER_KNOWS_SECONDS,
     )
@@ -71,7 +71,7 @@ async def is_owned(database: Any) -> bool:
 
 
 async def let_go(database: Any) -> None:
-    """Note that the owner closes the store and answers nobody any more."""
+    """Note that the owner closes the store and no longer answers clients."""
     batch = uniffi.WriteBatch()
     slate_binding.put(batch, _OWNER_KEY, _CLOSED)
     await database.write(batch)

@@ -43,8 +43,8 @@ def settings_of(url: ObjectStoreUrl, config: StoreConfig) -> Any:
         "manifest_poll_interval": f"{POLL_SECONDS * 1_000:.0f}ms",
         "l0_sst_size_bytes": _TABLE_BYTES,
         "max_unflushed_bytes": _UNFLUSHED_BYTES_MAX,
-        # Keys resemble each other: a deleted range takes a twelfth of the log, and what cannot be
-        # compressed costs no more time than before. Each object says whether it is compressed.
+        # Keys resemble each other: a deleted range takes a twelfth of the log, and data that cannot
+        # be compressed costs as much time as before. Each object says whether it is compressed.
         "compression_codec": "Lz4",
     }
     if url.is_local:
@@ -78,7 +78,7 @@ class StoreCache(NamedTuple):
 def builder_of(
     url: ObjectStoreUrl, config: StoreConfig, recorder: Any, cache: StoreCache | None = None
 ) -> Any:
-    """Return what opens a database.
+    """Return a builder that opens a database.
 
     Args:
         recorder: gets SlateDB's metrics.
@@ -106,7 +106,7 @@ def root_of(url: ObjectStoreUrl) -> Any:
 
 
 def reader_builder_of(url: ObjectStoreUrl, options: Any) -> Any:
-    """Return what opens a database for reading; it writes nothing, not even a checkpoint."""
+    """Return a builder that opens a database for reading, without writes, even of a checkpoint."""
     builder = uniffi.DbReaderBuilder(url.path, root_of(url))
     builder.with_options(options)
     builder.with_reader_mode(uniffi.ReaderMode.FOLLOW_LATEST())

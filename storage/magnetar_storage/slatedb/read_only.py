@@ -16,7 +16,7 @@ from magnetar_storage.slatedb.options import reader_builder_of
 from magnetar_storage.slatedb.reads import SlateReads, end_of, text_of
 from magnetar_storage.store import StoreFailed
 
-# A store that somebody writes is shown as it was for so long, and then as it is.
+# A store that is being written is shown as it was for so long, and then as it is.
 _MANIFEST_POLL_MS: Final = 600_000
 _MEMTABLE_BYTES_MAX: Final = 64 << 20
 
@@ -43,7 +43,7 @@ async def open_slate_reader(url: ObjectStoreUrl) -> SlateReader:
         raise cannot_open(url, error) from error
     table = slate_families.read_table(row)
     if not table:
-        raise InvalidConfig(f"{url} holds no store of a server")
+        raise InvalidConfig(f"{url} has no store of a server")
     names = [name for name in table if not name.endswith(slate_families.KEYS)]
     return SlateReader(url, database, slate_families.families_of(table, names), owned)
 

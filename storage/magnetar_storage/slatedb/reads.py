@@ -54,7 +54,7 @@ _LONG: Final = {
 
 
 def text_of(error: BaseException) -> str:
-    """Return what an error of SlateDB says."""
+    """Return the text of an error of SlateDB."""
     return str(getattr(error, "message", error))
 
 

@@ -36,8 +36,8 @@ def etcd(directory: Path, port: int, peer_port: int) -> OutsideServer:
         command,
         directory / "etcd.log",
         is_ready,
-        # Processes are killed here, and machines are not: without it, whoever writes much to the
-        # same disk takes leases away. As a variable, since early versions refuse the option.
+        # Processes are killed here, and machines are not: without it, a program that writes much to
+        # the same disk lets leases expire. As a variable, since early versions refuse the option.
         variables={"ETCD_UNSAFE_NO_FSYNC": "true"},
     )
 

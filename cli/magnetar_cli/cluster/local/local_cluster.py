@@ -1,7 +1,6 @@
 """The processes of a cluster on one machine: started in order, named, stopped in order.
 
-Nobody starts a server again that died: that its shards go on elsewhere is what such a cluster is
-for.
+A server that died is not started again: such a cluster shows how its shards move to others.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ ENVIRONMENT_FILE = "environment"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What to start.
+    """Servers to start.
 
     Attributes:
         directory: of data and logs.
@@ -152,7 +151,7 @@ class LocalCluster:
 
     @property
     def variables(self) -> Mapping[str, str]:
-        """What commands and further servers need to find the cluster."""
+        """Variables with which commands and further servers find the cluster."""
         return self._variables
 
     def running(self) -> list[Running]:
@@ -173,7 +172,7 @@ class LocalCluster:
         for kind in (COORDINATOR, BROKER):
             await asyncio.gather(*(one.stop() for one in self._children[kind]))
         await asyncio.gather(*(one.stop() for one, _ in self._outside))
-        # It names ports that nobody listens on any more.
+        # It names ports that are closed by now.
         (self._plan.directory / ENVIRONMENT_FILE).unlink(missing_ok=True)
 
     def _arguments(self, kind: str, name: str, number: int) -> list[str]:

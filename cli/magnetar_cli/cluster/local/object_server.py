@@ -11,7 +11,7 @@ from magnetar_cli.cluster.local.programs import object_server_program
 
 PORT_COUNT = 8
 BUCKET = "magnetar"
-# The server listens on this machine alone. These keep out nobody but programs that are lost.
+# The server listens on this machine alone. These keep out programs that connect by mistake.
 ACCESS_KEY = SECRET_KEY = "experiments"
 
 

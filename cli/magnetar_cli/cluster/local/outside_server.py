@@ -29,8 +29,8 @@ class OutsideServer:
     Args:
         log: the process works in its directory.
         is_ready: asked until it says yes.
-        may_be_killed: whether what it has written is kept when it is killed: then nobody waits for
-            it to end in order.
+        may_be_killed: whether what it has written is kept when it is killed: then it is not asked
+            to end in order.
         variables: of its environment, beside those of this process.
         clean_up: removes what the program leaves outside of the directory.
     """
@@ -103,7 +103,7 @@ class OutsideServer:
         process = self._process
         try:
             if process is not None and process.returncode is None:
-                # One that stands still (SIGSTOP) would not hear of it.
+                # A stopped process (SIGSTOP) does not receive SIGTERM until it continues.
                 process.send_signal(signal.SIGCONT)
                 process.terminate()
                 async with asyncio.timeout(self._stop_s_max):

@@ -21,7 +21,7 @@ CATALOG_NAME = "tables"
 
 @dataclass(frozen=True)
 class CatalogChoice:
-    """Which catalog.
+    """Choice of a catalog.
 
     Attributes:
         name: as pyiceberg's configuration has it; None: its default one.

@@ -35,7 +35,7 @@ _CODEC: Final = "write.parquet.compression-codec"
 
 @dataclass(frozen=True)
 class Target:
-    """What a task has to know of a table.
+    """Table into which a task writes files.
 
     Attributes:
         file_bytes: about how large a file becomes, at most.
@@ -59,7 +59,7 @@ class WrittenFile:
 
 
 def target_of(table: Table, file_bytes: int) -> Target:
-    """Return what tasks have to know of a table.
+    """Return a table as the target of tasks.
 
     Raises:
         OptionError: its rows are not partitioned by the day of their storage.
@@ -115,7 +115,7 @@ class DataFileWriter:
         return self._written
 
     def discard(self) -> None:
-        """Remove what was written."""
+        """Remove the files that were written."""
         paths = [one.path for one in self._written]
         while self._open:
             _, file = self._open.popitem()
@@ -175,7 +175,7 @@ class _OpenFile:
 
     @property
     def byte_count(self) -> int:
-        """What is in the file already."""
+        """Bytes that are in the file already."""
         return int(self._stream.tell())
 
     def write(self, rows: pa.RecordBatch) -> None:
@@ -197,7 +197,7 @@ class _OpenFile:
 
 
 def discard(io: FileIO, paths: list[str]) -> None:
-    """Remove files that do not count. What stays does no harm."""
+    """Remove files that do not count. A file that stays is harmless."""
     for path in paths:
         with suppress(Exception):
             io.delete(path)

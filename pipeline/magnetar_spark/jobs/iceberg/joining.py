@@ -17,7 +17,7 @@ def join_small_files(spark: SparkSession, table: TopicTable, file_bytes: int, *,
         file_bytes: about how large a file is at most.
         run: names the run that does it.
     Raises:
-        TablesFailed: somebody else has changed the table, or its files are not what it says.
+        TablesFailed: another program has changed the table, or its files differ from its metadata.
     """
     scans = {one.file.file_path: one for one in table.files_without_deletes()}
     chosen = groups(

@@ -1,7 +1,7 @@
-"""What a table says about the cuts that it has had. Pure.
+"""Lineage of a table: the cuts that it has had. Pure.
 
 The cut of a table is in the summary of the last snapshot that a run has made. So it goes back with
-the table when somebody rolls it back, and it cannot be lost while the rows are there.
+the table when an operator rolls it back, and it cannot be lost while the rows are there.
 Source: docs/design/0018-tables.md, The cut is the only state.
 """
 
@@ -34,7 +34,7 @@ class SnapshotFacts:
 
 
 class CutForgotten(ValueError):
-    """A table has rows, and its snapshots do not say any more up to which cut."""
+    """A table has rows, but its snapshots no longer say up to which cut."""
 
 
 def last_told(

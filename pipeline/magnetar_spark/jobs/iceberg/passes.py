@@ -1,4 +1,4 @@
-"""What a run reads, for which of its tables, from which cut on."""
+"""Passes of a run: the messages to read, for which tables, and from which cut on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from magnetar_spark.payloads.payload import Payload
 
 @dataclass
 class Topic:
-    """A topic, and its tables: of records, and perhaps one of what could not be decoded."""
+    """A topic, its table of records, and perhaps one of messages that could not be decoded."""
 
     name: str
     payload: Payload
@@ -32,11 +32,10 @@ class Topic:
 
 @dataclass
 class Pass:
-    """What is read of a topic once, for those of its tables that are at the same cut.
+    """One reading of a topic, for those of its tables that are at the same cut.
 
     Attributes:
-        since: that cut; None: they have none yet.
-        written: what was written of it.
+        since: that cut; None: they have none yet. written: the files that were written.
     """
 
     topic: Topic
@@ -62,13 +61,13 @@ class Pass:
         )
 
     def discard(self) -> None:
-        """Remove what was written."""
+        """Remove the files that were written."""
         for table in self.tables:
             discard(table.table.io, [file.path for file in self.written.files[table.rows]])
 
 
 def passes(topic: Topic, goal: Cut, *, is_last: bool) -> list[Pass]:
-    """Return what to read of a topic, usually once for both of its tables.
+    """Return the passes over a topic, usually one for both of its tables.
 
     Args:
         is_last: whether tables that have no cut yet begin with this one.

@@ -101,7 +101,8 @@ class TopicTable:
         """Look whether the table is there, and where it is.
 
         Raises:
-            TablesFailed: it belongs to somebody else, or does not say up to which cut it has rows.
+            TablesFailed: it was made by another program, or does not say up to which cut it has
+                rows.
         """
         try:
             self._table = self._catalog.load_table(self.identifier)
@@ -129,7 +130,7 @@ class TopicTable:
 
         Raises:
             OptionError: it has others.
-            TablesFailed: somebody else has just made it for something else.
+            TablesFailed: another program has just made it for another purpose.
         """
         if self._table is None:
             self._create(wanted, cluster_id)
@@ -154,7 +155,7 @@ class TopicTable:
         self.load()
 
     def stored(self, path: str) -> DataFile:
-        """Return what the table has to know of a file that was written for it."""
+        """Return the entry of the table for a file that was written for it."""
         return parquet_file_to_data_file(self.table.io, self.table.metadata, path)
 
     def add(self, files: Iterable[DataFile], cut: Cut, *, run: str, kept_ms: int) -> int:
@@ -164,7 +165,7 @@ class TopicTable:
             run: names the run that does it.
             kept_ms: for how long the snapshot's tag keeps it from expiring.
         Raises:
-            TablesFailed: somebody else has changed the table, or it cannot be told.
+            TablesFailed: another program has changed the table, or the result is not known.
         """
 
         def change(transaction: TableTransaction) -> int:
@@ -210,8 +211,8 @@ class TopicTable:
                 snapshot_id = change(transaction)
         except CommitFailedException as error:
             raise TablesFailed(
-                f"somebody else has changed {self.name} meanwhile ({error}): nothing of this run"
-                " counts there. Run the job again, once at a time"
+                f"another program has changed {self.name} meanwhile ({error}): nothing of this run"
+                " counts there. Run the job again, one at a time"
             ) from error
         except Exception as error:
             # The answer may be lost, and the change made.
@@ -232,7 +233,7 @@ class TopicTable:
         return found.snapshot_by_id(snapshot_id) is not None
 
     def _told(self, cut: Cut) -> dict[str, str]:
-        """What a snapshot says of its cut; a long token is in a file beside the metadata."""
+        """Return the properties that name a cut; a long token is in a file beside the metadata."""
         token = str(cut)
         if len(token) <= TOKEN_LENGTH_MAX:
             return {CUT: token}

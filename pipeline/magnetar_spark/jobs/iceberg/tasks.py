@@ -1,4 +1,4 @@
-"""What tasks do for tables: they decode messages and write rows, or write small files together."""
+"""Tasks for tables: they decode messages and write rows, or write small files together."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _TOLD_DDL: Final = "kind STRING, text STRING, number BIGINT"
 
 @dataclass
 class Written:
-    """What was written of some messages. It does not count yet.
+    """Files that were written of some messages. They do not count yet.
 
     Attributes:
         read: how many messages there were.
@@ -63,7 +63,7 @@ def write_messages(
     Args:
         messages: with the columns of the source, headers included.
         records: where those go that can be decoded; None: nowhere.
-        bad: where the others go; None: nowhere. They are counted all the same.
+        bad: where the others go; None: nowhere. They are counted in any case.
         name: begins the names of files.
         tasks: how many write at most.
     """
