@@ -70,7 +70,7 @@ $(DEMO_FLIGHTS): | $(INSTALLED)
 
 .PHONY: demo
 demo: $(INSTALLED) $(DEMO_FLIGHTS) ## See it work: a year of flights through transactions
-	$(BIN)/magnetar demo --flights $(DEMO_FLIGHTS) $(ARGS)
+	$(BIN)/python -m magnetar_flights.demo --flights $(DEMO_FLIGHTS) $(ARGS)
 
 .PHONY: test
 test: $(INSTALLED) ## Lint, and every test that is not a soak, beside each other

@@ -25,8 +25,8 @@ NOT_OF_THE_SDK = (
     "psutil",
     "pyspark",
 )
-# As in README.md. Spark's part is in test_newcomer.py, and needs another extra.
-DEMO = ("magnetar", "demo", "--no-spark")
+# Spark's part needs another extra.
+DEMO = ("-m", "magnetar_flights.demo", "--no-spark")
 DEMO_FLIGHTS = ROOT / ".demo" / "flights.csv"
 # Other packages that tests/client imports, directly or through tests of other folders.
 TOOLS_OF_TESTS = (
@@ -127,9 +127,12 @@ def test_the_demo(server_programs: Path, tmp_path: Path) -> None:
     """A tenth of the flights, with all kills of servers and workers."""
     if not DEMO_FLIGHTS.exists():
         pytest.skip("`make demo` has not fetched the flights")
-    program, *arguments = DEMO
+    example = tmp_path / "flights"
+    shutil.copytree(
+        ROOT / "examples" / "flights", example, ignore=shutil.ignore_patterns("__pycache__")
+    )
     options = ("--flights", DEMO_FLIGHTS, "--limit", "33000")
-    run(server_programs / program, *arguments, *options, cwd=tmp_path, timeout_s=LONG_S)
+    run(server_programs / "python", *DEMO, *options, cwd=example, timeout_s=LONG_S)
 
 
 @pytest.mark.soak

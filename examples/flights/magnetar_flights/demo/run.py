@@ -26,18 +26,18 @@ from magnetar import (
     TxnID,
     connect,
 )
-from magnetar_cli.demo import verify
-from magnetar_cli.demo.journal import Journal
-from magnetar_cli.demo.killer import Kill, Killer
-from magnetar_cli.demo.processes import Crew
-from magnetar_cli.demo.report import Display, SparkTotals, Stage, Totals, print_report
-from magnetar_cli.demo.servers import Cluster, Servers, Standalone
-from magnetar_cli.demo.spark import WINDOWS, SparkPart
-from magnetar_cli.demo.survey import Surveyor, check_cuts
-from magnetar_cli.demo.verify import Check
-from magnetar_cli.demo.worker import CANCELLATIONS, DELAYS, INPUT, SUBSCRIPTION, Settings
 from magnetar_cli.link_options import new_transport
 from magnetar_cli.pipeline.requirements import missing
+from magnetar_flights.demo import verify
+from magnetar_flights.demo.journal import Journal
+from magnetar_flights.demo.killer import Kill, Killer
+from magnetar_flights.demo.processes import Crew
+from magnetar_flights.demo.report import Display, SparkTotals, Stage, Totals, print_report
+from magnetar_flights.demo.servers import Cluster, Servers, Standalone
+from magnetar_flights.demo.spark import WINDOWS, SparkPart
+from magnetar_flights.demo.survey import Surveyor, check_cuts
+from magnetar_flights.demo.verify import Check
+from magnetar_flights.demo.worker import CANCELLATIONS, DELAYS, INPUT, SUBSCRIPTION, Settings
 from magnetar_flights.flights import Expected, as_messages, expected, expected_windows, read_lines
 
 PARTITIONS = 4

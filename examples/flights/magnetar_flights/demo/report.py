@@ -21,8 +21,8 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from magnetar_cli.demo.killer import DRIVER, WORKER, Kill
-from magnetar_cli.demo.verify import Check
+from magnetar_flights.demo.killer import DRIVER, WORKER, Kill
+from magnetar_flights.demo.verify import Check
 
 # Without a terminal: a line for each such part of a stage.
 SHARE_PER_LINE = 0.25
