@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.deploy.wheels import ROOT, TIMEOUT_S, Install, environment, install_wheel, run
-from tests.pages.following import PROGRAMS, search_path
-from tests.pages.pages import NEEDS, follow, skip_without_programs
+from tests.pages.pages import follow
 
 from magnetar_core.version import VERSION
 
@@ -111,15 +110,7 @@ def test_what_spark_needs_comes_with_its_extra(install: Install, tmp_path: Path)
 @pytest.mark.soak
 def test_the_readme(server_programs: Path, tmp_path: Path) -> None:
     """Follow its commands and its program, twice, as tests/pages does with the sources."""
-    skip_without_programs("README.md")
-    for program in NEEDS["README.md"].programs:
-        found = shutil.which(program, path=search_path(PROGRAMS))
-        assert found is not None
-        (tmp_path / program).symlink_to(found)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PATH", search_path(tmp_path))
-        (tmp_path / "page").mkdir()
-        follow("README.md", tmp_path / "page", server_programs)
+    follow("README.md", tmp_path, server_programs)
 
 
 @pytest.mark.soak

@@ -73,6 +73,12 @@ INTERRUPTED = 130
     help="For data, logs and Spark's checkpoint; Spark's workers must see the same."
     "  [default: the system's for temporary files]",
 )
+@click.option(
+    "--svg",
+    "drawing",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Draw what the demo prints into this file, too.",
+)
 @link_options
 def main(
     flights: Path,
@@ -88,6 +94,7 @@ def main(
     replace: bool,
     spark_master: str | None,
     directory: Path | None,
+    drawing: Path | None,
     **links: str | bool | None,
 ) -> None:
     """Process flights exactly once, while processes are killed.
@@ -119,6 +126,7 @@ def main(
         replace=replace,
         spark_master=spark_master,
         directory=directory,
+        drawing=drawing,
     )
     try:
         every_check_holds = asyncio.run(run(options))

@@ -243,8 +243,8 @@ class SparkPart:
         following = asyncio.create_task(
             self._first.follow(
                 lambda: self._say(
-                    f"Spark has started in {self.elapsed_s:.1f} s; its first batch takes longer"
-                    " than others, since its plan is compiled and its Python workers start"
+                    f"Spark has started in {self.elapsed_s:.1f} s; its first batch is the"
+                    " slowest: it compiles the plan and starts Python"
                 ),
                 self._on_batch,
             )
