@@ -76,7 +76,7 @@ def _waits(lines: Sequence[Line]) -> Drawing:
     axes.grid(axis="y", visible=False)
     axes.xaxis.set_major_formatter("{x:,.0f}")
     # Room for what stands behind the longest bar.
-    axes.set_xlim(right=1.75 * max(map(_middle, lines)))
+    axes.set_xlim(right=2 * max(map(_middle, lines)))
     axes.set_xlabel("ms from send to receive, median (less is better)")
     return drawing
 
