@@ -70,7 +70,7 @@ $(DEMO_FLIGHTS): | $(INSTALLED)
 
 .PHONY: demo
 demo: $(INSTALLED) $(DEMO_FLIGHTS) ## See it work: a year of flights through transactions
-	$(BIN)/magnetar demo --flights $(DEMO_FLIGHTS) $(ARGS)
+	$(BIN)/python -m magnetar_flights.demo --flights $(DEMO_FLIGHTS) $(ARGS)
 
 .PHONY: test
 test: $(INSTALLED) ## Lint, and every test that is not a soak, beside each other
@@ -119,7 +119,8 @@ proto: $(INSTALLED) ## Regenerate the messages from proto/
 .PHONY: docs
 docs: $(VENV)/.docs-installed ## Make the pages that come from the code, and all of docs/ as HTML
 	$(BIN)/python tools/generate_pages.py
-	$(BIN)/python -m sphinx --quiet --builder html docs .docs
+	@tools/fetch_mermaid.sh $(VENV)/.docs
+	$(BIN)/python -m sphinx --quiet --builder html --conf-dir docs . .docs
 	@echo 'open .docs/index.html'
 
 $(VENV)/.docs-installed: $(INSTALLED)

@@ -11,14 +11,11 @@ WORKLOADS = (
     "transactional",
     "consume",
     "latency",
-    "cold",
-    "rebalance",
     "memory",
     "recovery",
-    "spark",
 )
-# Their own processes, or those of Spark, would have to be told of the certificates.
-WITHOUT_TLS = ("cold", "rebalance", "recovery", "spark")
+# It starts its servers again, which would have to be told of the certificates.
+WITHOUT_TLS = ("recovery",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

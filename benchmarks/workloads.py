@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from benchmarks import (
-    cold,
     memory,
-    rebalance,
     recovery,
     small_transactions,
-    spark,
     streams,
     tailing,
 )
@@ -27,7 +24,7 @@ CEILINGS = {
     "latency": ("store",),
 }
 # Those that kill a server, and wait until it is back.
-RESTARTED = ("recovery", "cold")
+RESTARTED = ("recovery",)
 BARE_SERVERS: dict[str, tuple[str, ...]] = {
     "conversation": ("broker", "coordinator"),
     "stream": ("sink",),
@@ -106,19 +103,8 @@ def _begin(plan: Plan, client: Client, servers: Servers, workload: str) -> Async
         return memory.measure(
             client, servers, count=plan.open_transactions, topic_partitions=plan.topic_partitions
         )
-    if workload == "spark":
-        return spark.measure(
-            client,
-            servers.address,
-            sizes=plan.message_bytes,
-            total_bytes=plan.stream_bytes,
-        )
     if workload == "latency":
         return streams.measure_latency(client, seconds=plan.seconds)
-    if workload == "cold":
-        return cold.measure(client, servers)
-    if workload == "rebalance":
-        return rebalance.measure(client, servers.address)
     if workload == "consume":
         return _begin_consume(plan, client, servers)
     measure = {

@@ -22,9 +22,12 @@ BAR_INCHES = 0.24
 MARGINS_INCHES = 1.2
 COLOURS = {"magnetar": "#0b6e99", "kafka": "#c8553d", "pulsar": "#5a8f3c"}
 LEFT_TO_THE_OS_ALPHA = 0.5
+CALM = "#b4b4b4"
+# The row that README.md shows: with a transaction that hangs, and without.
+WAITING, HANGS = "hanging", "one transaction hangs"
 # Of these rows it is the latency that is compared, on a logarithmic axis.
 LATENCY_OF = {
-    "hanging": "send to receive",
+    WAITING: "send to receive",
     "tailing": "send to receive",
     "restart": "kill to first produce",
 }
@@ -44,9 +47,38 @@ def draw_all(figures: Sequence[Figure], directory: Path) -> Iterator[Path]:
         for row in dict.fromkeys(line.first.row for line in lines):
             chosen = [line for line in lines if line.first.row == row]
             path = directory / f"{row}.svg"
-            drawing = _curves(chosen) if row in CURVES else _bars(chosen)
+            draw = _waits if row == WAITING else _curves if row in CURVES else _bars
+            drawing = draw(chosen)
             drawing.savefig(path, metadata={"Date": None})
             yield path
+
+
+def _waits(lines: Sequence[Line]) -> Drawing:
+    """How long a message takes, by system: without a transaction that hangs, and with one."""
+    systems = list(dict.fromkeys(_whose(line) for line in lines))
+    drawing = Drawing(
+        figsize=(WIDTH_INCHES, MARGINS_INCHES + 3 * BAR_INCHES * len(systems)),
+        layout="constrained",
+    )
+    axes: Axes = drawing.subplots()
+    for line in lines:
+        hangs = line.first.variant == HANGS
+        bar = axes.barh(
+            systems.index(_whose(line)) + (0.19 if hangs else -0.19),
+            _middle(line),
+            height=0.36,
+            color=COLOURS[line.first.system] if hangs else CALM,
+        )
+        about = "another client's transaction hangs" if hangs else "no transaction hangs"
+        axes.bar_label(bar, [f"{_middle(line):,.0f} ms, {about}"], padding=4)
+    axes.set_yticks(range(len(systems)), systems)
+    axes.invert_yaxis()
+    axes.grid(axis="y", visible=False)
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    # Room for what stands behind the longest bar.
+    axes.set_xlim(right=2 * max(map(_middle, lines)))
+    axes.set_xlabel("ms from send to receive, median (less is better)")
+    return drawing
 
 
 def _bars(lines: Sequence[Line]) -> Drawing:
@@ -132,7 +164,9 @@ def _alpha(line: Line) -> float:
     return 1.0 if line.first.durability == SYNCED else LEFT_TO_THE_OS_ALPHA
 
 
+def _whose(line: Line) -> str:
+    return f"{line.first.system.capitalize()}, {DURABILITIES[line.first.durability]}"
+
+
 def _name(line: Line) -> str:
-    first = line.first
-    system = f"{first.system.capitalize()}, {DURABILITIES[first.durability]}, {first.way}"
-    return f"{first.variant}: {system}"
+    return f"{line.first.variant}: {_whose(line)}, {line.first.way}"

@@ -45,7 +45,6 @@ _COMMANDS = {
     "config": "commands.configuration:config",
     "access": "commands.access:access",
     "completion": "commands.completion:completion",
-    "demo": "demo:demo",
 }
 
 PROGRAM = "magnetar"

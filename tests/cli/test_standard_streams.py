@@ -87,7 +87,6 @@ RUNS = {
     "config show": Run(""),
     "access check": Run("{here}/access.toml"),
     "completion": Run("bash"),
-    "demo": Run("--flights {here}/access.toml --attach", 1),
 }
 # They take long to start. All of their streams are closed at once.
 SLOW_RUNS = {

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.deploy.wheels import ROOT, TIMEOUT_S, Install, environment, install_wheel, run
-from tests.pages.following import PROGRAMS, search_path
-from tests.pages.pages import NEEDS, follow, skip_without_programs
+from tests.pages.pages import follow
 
 from magnetar_core.version import VERSION
 
@@ -25,8 +24,8 @@ NOT_OF_THE_SDK = (
     "psutil",
     "pyspark",
 )
-# As in README.md. Spark's part is in test_newcomer.py, and needs another extra.
-DEMO = ("magnetar", "demo", "--no-spark")
+# Spark's part needs another extra.
+DEMO = ("-m", "magnetar_flights.demo", "--no-spark")
 DEMO_FLIGHTS = ROOT / ".demo" / "flights.csv"
 # Other packages that tests/client imports, directly or through tests of other folders.
 TOOLS_OF_TESTS = (
@@ -111,15 +110,7 @@ def test_what_spark_needs_comes_with_its_extra(install: Install, tmp_path: Path)
 @pytest.mark.soak
 def test_the_readme(server_programs: Path, tmp_path: Path) -> None:
     """Follow its commands and its program, twice, as tests/pages does with the sources."""
-    skip_without_programs("README.md")
-    for program in NEEDS["README.md"].programs:
-        found = shutil.which(program, path=search_path(PROGRAMS))
-        assert found is not None
-        (tmp_path / program).symlink_to(found)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PATH", search_path(tmp_path))
-        (tmp_path / "page").mkdir()
-        follow("README.md", tmp_path / "page", server_programs)
+    follow("README.md", tmp_path, server_programs)
 
 
 @pytest.mark.soak
@@ -127,9 +118,12 @@ def test_the_demo(server_programs: Path, tmp_path: Path) -> None:
     """A tenth of the flights, with all kills of servers and workers."""
     if not DEMO_FLIGHTS.exists():
         pytest.skip("`make demo` has not fetched the flights")
-    program, *arguments = DEMO
+    example = tmp_path / "flights"
+    shutil.copytree(
+        ROOT / "examples" / "flights", example, ignore=shutil.ignore_patterns("__pycache__")
+    )
     options = ("--flights", DEMO_FLIGHTS, "--limit", "33000")
-    run(server_programs / program, *arguments, *options, cwd=tmp_path, timeout_s=LONG_S)
+    run(server_programs / "python", *DEMO, *options, cwd=example, timeout_s=LONG_S)
 
 
 @pytest.mark.soak

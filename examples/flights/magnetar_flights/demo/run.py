@@ -26,18 +26,18 @@ from magnetar import (
     TxnID,
     connect,
 )
-from magnetar_cli.demo import verify
-from magnetar_cli.demo.journal import Journal
-from magnetar_cli.demo.killer import Kill, Killer
-from magnetar_cli.demo.processes import Crew
-from magnetar_cli.demo.report import Display, SparkTotals, Stage, Totals, print_report
-from magnetar_cli.demo.servers import Cluster, Servers, Standalone
-from magnetar_cli.demo.spark import WINDOWS, SparkPart
-from magnetar_cli.demo.survey import Surveyor, check_cuts
-from magnetar_cli.demo.verify import Check
-from magnetar_cli.demo.worker import CANCELLATIONS, DELAYS, INPUT, SUBSCRIPTION, Settings
 from magnetar_cli.link_options import new_transport
 from magnetar_cli.pipeline.requirements import missing
+from magnetar_flights.demo import verify
+from magnetar_flights.demo.journal import Journal
+from magnetar_flights.demo.killer import Kill, Killer
+from magnetar_flights.demo.processes import Crew
+from magnetar_flights.demo.report import Display, SparkTotals, Stage, Totals, print_report
+from magnetar_flights.demo.servers import Cluster, Servers, Standalone
+from magnetar_flights.demo.spark import WINDOWS, SparkPart
+from magnetar_flights.demo.survey import Surveyor, check_cuts
+from magnetar_flights.demo.verify import Check
+from magnetar_flights.demo.worker import CANCELLATIONS, DELAYS, INPUT, SUBSCRIPTION, Settings
 from magnetar_flights.flights import Expected, as_messages, expected, expected_windows, read_lines
 
 PARTITIONS = 4
@@ -67,6 +67,7 @@ class Options:
         replace: whether to delete the topics of an earlier demo first.
         spark_master: where Spark runs; None: on this machine.
         directory: where the demo makes a directory; None: in the system's temporary directory.
+        drawing: an SVG file for what the demo prints; None: no drawing.
     """
 
     flights: Path
@@ -81,6 +82,7 @@ class Options:
     replace: bool = False
     spark_master: str | None = None
     directory: Path | None = None
+    drawing: Path | None = None
 
 
 async def run(options: Options) -> bool:
@@ -91,7 +93,10 @@ async def run(options: Options) -> bool:
         NotFlights: the file has something else.
     """
     _stop_on_sigterm()
-    with _directory(options.directory, options.keep_data) as directory, Display() as display:
+    with (
+        _directory(options.directory, options.keep_data) as directory,
+        Display(is_drawn=options.drawing is not None) as display,
+    ):
         display.say(f"seed {options.seed}; data and logs in {directory}")
         lines = await asyncio.to_thread(read_lines, options.flights, options.limit)
         async with (
@@ -170,6 +175,8 @@ class _Demo:
         display.stop()
         checks += spark_checks
         print_report(display.console, totals, self._kills, checks)
+        if self._options.drawing is not None:
+            display.draw(self._options.drawing)
         return all(check.holds for check in checks)
 
     def _settings(self, flight_count: int) -> Settings:

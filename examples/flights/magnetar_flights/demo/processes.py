@@ -12,11 +12,11 @@ from pathlib import Path
 
 import click
 
-from magnetar_cli.demo.journal import Journal
-from magnetar_cli.demo.worker import Settings
 from magnetar_cli.log_end import end_of_log
+from magnetar_flights.demo.journal import Journal
+from magnetar_flights.demo.worker import Settings
 
-WORKER = (sys.executable, "-m", "magnetar_cli.demo.worker")
+WORKER = (sys.executable, "-m", "magnetar_flights.demo.worker")
 STOP_S_MAX = 30.0
 
 

@@ -16,9 +16,9 @@ from random import Random
 import click
 
 from magnetar import Client, MagnetarError, TransactionDescription, TransactionStatus
-from magnetar_cli.demo.journal import Journal
-from magnetar_cli.demo.processes import Crew, send
-from magnetar_cli.demo.servers import Servers
+from magnetar_flights.demo.journal import Journal
+from magnetar_flights.demo.processes import Crew, send
+from magnetar_flights.demo.servers import Servers
 
 WORKER, BROKER, COORDINATOR = "worker", "broker", "coordinator"
 # By the part of the demo that starts it.

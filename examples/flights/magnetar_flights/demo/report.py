@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -21,11 +23,13 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from magnetar_cli.demo.killer import DRIVER, WORKER, Kill
-from magnetar_cli.demo.verify import Check
+from magnetar_flights.demo.killer import DRIVER, WORKER, Kill
+from magnetar_flights.demo.verify import Check
 
-# Without a terminal: a line for each such part of a stage.
-SHARE_PER_LINE = 0.25
+# Without a terminal: a line for each such part of a stage; in a drawing, which has to be short.
+SHARE_PER_LINE, SHARE_PER_LINE_DRAWN = 0.25, 1.0
+# In characters, without a terminal, and of a drawing, which must be read at the width of a page.
+WIDTH, DRAWN_WIDTH = 160, 124
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,8 +66,17 @@ class Totals:
 class Display:
     """Shows progress: bars on a terminal, a few lines elsewhere."""
 
-    def __init__(self, console: Console | None = None) -> None:
-        self.console = console or Console(highlight=False, emoji=False)
+    def __init__(self, *, is_drawn: bool = False) -> None:
+        self.console = Console(highlight=False, emoji=False)
+        self.share_per_line = SHARE_PER_LINE
+        if is_drawn:
+            self.share_per_line = SHARE_PER_LINE_DRAWN
+            # Without bars: a drawing would have each of their steps.
+            self.console = Console(
+                highlight=False, emoji=False, force_terminal=False, record=True, width=DRAWN_WIDTH
+            )
+        elif not self.console.is_terminal:
+            self.console.width = WIDTH
         self._progress = Progress(
             TextColumn("{task.description:<24}"),
             BarColumn(),
@@ -91,6 +104,12 @@ class Display:
         """Leave the bars as they are; later output appears below."""
         if self._progress.live.is_started:
             self._progress.stop()
+
+    def draw(self, path: Path) -> None:
+        """Draw all that was printed as a terminal, in an SVG file that needs nothing else."""
+        drawing = self.console.export_svg(title="make demo", unique_id="demo")
+        # A page that shows the file loads no fonts for it.
+        path.write_text(re.sub(r"@font-face \{.*?\}\s*", "", drawing, flags=re.DOTALL))
 
     @property
     def elapsed_s(self) -> float:
@@ -143,8 +162,9 @@ class Stage:
         if self._display.console.is_terminal:
             return
         share = done / self._total
-        if share >= self._told_share + SHARE_PER_LINE or (share >= 1 > self._told_share):
-            self._told_share = share - share % SHARE_PER_LINE
+        per_line = self._display.share_per_line
+        if share >= self._told_share + per_line or (share >= 1 > self._told_share):
+            self._told_share = share - share % per_line
             self._display.say(f"{self._name}: {done:,} of {self._total:,}")
 
 
@@ -152,8 +172,6 @@ def print_report(
     console: Console, totals: Totals, kills: Sequence[Kill], checks: Sequence[Check]
 ) -> None:
     """Print the tables at the end."""
-    if not console.is_terminal:
-        console.width = 160
     console.print()
     console.print(_figures(totals, kills))
     console.print()

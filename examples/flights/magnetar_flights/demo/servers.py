@@ -16,11 +16,11 @@ from magnetar_cli.cluster.changes import Known
 from magnetar_cli.cluster.local.local_cluster import LocalCluster, Plan
 from magnetar_cli.cluster.local.outside_server import DidNotStart
 from magnetar_cli.cluster.options import open_directory
-from magnetar_cli.demo.processes import stop
-from magnetar_cli.demo.verify import Check
 from magnetar_cli.log_end import end_of_log
 from magnetar_cli.servers.supervisor import PROGRAM, ChildFailed
 from magnetar_cluster.view import BROKER, KINDS
+from magnetar_flights.demo.processes import stop
+from magnetar_flights.demo.verify import Check
 
 # For a cluster whose owners change.
 BROKERS, COORDINATORS = 3, 2

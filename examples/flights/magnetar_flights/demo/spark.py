@@ -21,11 +21,11 @@ from pathlib import Path
 import click
 
 from magnetar import Client, MagnetarError, TransactionStatus
-from magnetar_cli.demo.killer import ASK_S_MAX, DRIVER, RETRY_S, Kill
-from magnetar_cli.demo.processes import STOP_S_MAX
-from magnetar_cli.demo.report import Stage
-from magnetar_cli.demo.worker import INPUT
 from magnetar_cli.log_end import end_of_log
+from magnetar_flights.demo.killer import ASK_S_MAX, DRIVER, RETRY_S, Kill
+from magnetar_flights.demo.processes import STOP_S_MAX
+from magnetar_flights.demo.report import Stage
+from magnetar_flights.demo.worker import INPUT
 
 JOB = (sys.executable, "-m", "magnetar_flights")
 WINDOWS = "delays-by-route-and-day"
@@ -243,8 +243,8 @@ class SparkPart:
         following = asyncio.create_task(
             self._first.follow(
                 lambda: self._say(
-                    f"Spark has started in {self.elapsed_s:.1f} s; its first batch takes longer"
-                    " than others, since its plan is compiled and its Python workers start"
+                    f"Spark has started in {self.elapsed_s:.1f} s; its first batch is the"
+                    " slowest: it compiles the plan and starts Python"
                 ),
                 self._on_batch,
             )

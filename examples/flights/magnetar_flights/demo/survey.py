@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from magnetar import Client, Cut, MagnetarError, TxnID
-from magnetar_cli.demo.verify import DIFFERENCES_SHOWN, Check
+from magnetar_flights.demo.verify import DIFFERENCES_SHOWN, Check
 
 PERIOD_S = 0.5
 # While a server is away a cut waits for it.

@@ -1,0 +1,1 @@
+"""The demo: a year of flights in transactions, while workers and servers are killed."""
