@@ -86,7 +86,7 @@ async def kill_one(
         if txn.txn_id.tcid in numbers:
             begun[state].append((txn, value))
             if state == "prepared":
-                await txn.prepare()
+                await txn.work.prepare()
         else:
             others.append((txn, value))
     under_way = {

@@ -44,28 +44,8 @@ INTERNAL = {
         "take_ready",
     },
     "Producer": {"abandon", "drain_plain", "fail", "unstored_count"},
-    "Transaction": {
-        "add_acks",
-        "add_sender",
-        "begin",
-        "block",
-        "begin_soon",
-        "close",
-        "cover",
-        "doom",
-        "doubt",
-        "fail",
-        "has_ended",
-        "is_in_doubt",
-        "join_soon",
-        "joined",
-        "next_identity",
-        "number",
-        "prepare",
-        "require_client",
-        "require_open",
-    },
-    "TransactionScope": {"block"},
+    "Transaction": {"work"},
+    "TransactionScope": {"work"},
 }
 
 # Instance attributes: type and docstring.
@@ -111,14 +91,14 @@ ACK_NOWAIT = """
 
 ENTER_BLOCK = """
 transaction = self._loop.wait(self.inner.__aenter__())
-transaction.block.join()
+transaction.work.block.join()
 return Transaction(self._loop, transaction)
 """
 LEAVE_BLOCK = """
 try:
     self._loop.wait(self.inner.__aexit__(kind, error, traceback))
 finally:
-    self.inner.block.leave()
+    self.inner.work.block.leave()
 """
 
 # What is said otherwise than by the rules.

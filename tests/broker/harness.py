@@ -20,6 +20,7 @@ from magnetar_broker.transactions.transaction_index import TransactionIndex
 from magnetar_core import batch as columnar
 from magnetar_core.errors import from_wire
 from magnetar_core.ids import TxnID
+from magnetar_core.server.commands import Conversation
 from magnetar_core.transport.transport import Link, LinkClosed
 from magnetar_core.wire import broker_pb2 as wire
 from magnetar_core.wire import common_pb2 as common
@@ -93,13 +94,15 @@ class Asking(Protocol):
 class Client:
     """One conversation. What the server pushes is kept in `delivered` and `pushed`."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, *, origin: str = "") -> None:
         self.world = world
         self.delivered: list[wire.CommandDeliver] = []
         self.pushed: list[Pushed] = []
         self._answers: dict[int, asyncio.Future[Any]] = {}
         self._next_request = 0
-        self._session = world.broker.server.accept(parsed(self._on_frame))
+        self._session = world.broker.server.accept(
+            Conversation(write=parsed(self._on_frame), origin=origin)
+        )
 
     def begin(self, body: Any) -> asyncio.Future[Any]:
         """Send a command; its answer comes to the future, an error as an exception."""

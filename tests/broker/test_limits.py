@@ -289,8 +289,7 @@ def test_bytes_that_a_connection_leaves_open_count_for_who_comes_from_there() ->
         await gone.close()
         error = await refused(world.client, send(value, in_txn=txn(3)), QuotaExceeded)
         assert "session_open_txn_bytes_max" in error.details
-        elsewhere = Client(world)
-        elsewhere._session.origin = "another machine"
+        elsewhere = Client(world, origin="another machine")
         await elsewhere.ask(send(value, in_txn=txn(4)))
         await world.client.ask(end(txn(1), common.ABORT))
         await world.client.ask(send(value, in_txn=txn(3)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from magnetar_broker.groups.member_sessions import MemberSessions
 from magnetar_core.errors import AuthorizationFailed, MagnetarError
-from magnetar_core.server.commands import CommandSession
+from magnetar_core.server.commands import CommandSession, Conversation
 
 
 class Scene:
@@ -24,7 +24,7 @@ class Scene:
 
 
 def session() -> CommandSession:
-    return CommandSession({}, lambda _: None, lambda _, __: None)
+    return CommandSession({}, Conversation(write=lambda _: None), lambda _, __: None)
 
 
 def test_a_member_is_turned_out_once() -> None:

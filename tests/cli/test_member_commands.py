@@ -20,6 +20,7 @@ from magnetar_core.errors import (
 )
 from magnetar_core.membership.address_book import MemberAddress
 from magnetar_core.protocol_version import PROTOCOL_VERSION
+from magnetar_core.server.commands import Conversation
 from magnetar_core.transport.frames import FIELD_OF_BODY
 from magnetar_core.wire import broker_pb2, common_pb2, service_pb2, topic_pb2
 
@@ -44,7 +45,7 @@ def ask(body: Any) -> service_pb2.Command:
     async def scenario() -> service_pb2.Command:
         frames: list[service_pb2.Frame] = []
         session = MemberCommands(ClusterAnswers(CONFIG, Owners(), "member-a")).accept(
-            parsed(frames.append)
+            Conversation(write=parsed(frames.append))
         )
         request = service_pb2.Command(request_id=1)
         getattr(request, FIELD_OF_BODY[type(body)]).CopyFrom(body)

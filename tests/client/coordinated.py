@@ -19,7 +19,7 @@ from tests.playbook import Playbook
 
 from magnetar import Client
 from magnetar_core.ids import TxnID
-from magnetar_core.server.commands import CommandSession
+from magnetar_core.server.commands import CommandSession, Conversation
 from magnetar_core.wire import service_pb2
 
 
@@ -63,7 +63,8 @@ class _Play(Playbook):
             self._silent.add((link, request_id))
         if link not in self._sessions:
             accept = self._world.coordinator.server.accept
-            self._sessions[link] = accept(parsed(lambda frame: self._push(link, frame)))
+            write = parsed(lambda frame: self._push(link, frame))
+            self._sessions[link] = accept(Conversation(write=write))
         frame = service_pb2.Frame(commands=[command(body, request_id)])
         self._sessions[link].on_frame(frame)
 

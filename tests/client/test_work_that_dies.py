@@ -22,7 +22,6 @@ from magnetar import (
     DeadLetterPolicy,
     InvalidTxnState,
     Producer,
-    Transaction,
     TransactionStatus,
 )
 from magnetar.groups.assigned_receivers import AssignedReceivers
@@ -41,6 +40,7 @@ from magnetar.messaging.reader import RangeReader
 from magnetar.transactions.enrollment import Enrollment
 from magnetar.transactions.open_transactions import OpenTransactions
 from magnetar.transactions.outcome_inquiry import OutcomeInquiry
+from magnetar.transactions.transaction_work import TransactionWork
 from magnetar_core.errors import MagnetarError
 from magnetar_core.transport.frames import FrameWriter
 
@@ -300,7 +300,7 @@ def test_the_client_fails_if_an_owner_fails_too(killer: Killer) -> None:
         receiving = asyncio.ensure_future(consumer.receive())
         await turns(5)
         killer.kills(magnetar.messaging.batching, "encode")
-        killer.kills(Transaction, "doom", times=1)
+        killer.kills(TransactionWork, "doom", times=1)
         producer.send_nowait(b"v", txn=txn)
         with pytest.raises(MagnetarError) as raised:
             await sending

@@ -19,6 +19,7 @@ from magnetar_coordinator.ending.end_command_sender import GONE_CODES
 from magnetar_coordinator.metadata.records import FAMILIES
 from magnetar_core.errors import InvalidTxnState, MagnetarError, from_wire
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
+from magnetar_core.server.commands import Conversation
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import service_pb2, topic_pb2
 from magnetar_core.wire import transaction_pb2 as pb
@@ -180,8 +181,10 @@ class FakeBroker:
 class FakeClient:
     """One conversation with the coordinator."""
 
-    def __init__(self, coordinator: Coordinator) -> None:
-        self._session = coordinator.server.accept(parsed(self._on_frame))
+    def __init__(self, coordinator: Coordinator, *, origin: str = "") -> None:
+        self._session = coordinator.server.accept(
+            Conversation(write=parsed(self._on_frame), origin=origin)
+        )
         self._answers: dict[int, asyncio.Future[Any]] = {}
         self._request_id = 0
 

@@ -56,8 +56,7 @@ def test_what_a_connection_leaves_open_counts_for_who_comes_from_there() -> None
         await second.end(left[0], common.ABORT)
         await second.new()
         await refused(second.ask(pb.CommandNewTxn()), QuotaExceeded)
-        elsewhere = FakeClient(world.coordinator)
-        elsewhere._session.origin = "another machine"
+        elsewhere = FakeClient(world.coordinator, origin="another machine")
         await elsewhere.new()
         await second.end(left[1], common.ABORT)
         await second.new()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from magnetar_core.errors import MagnetarError, TopicNotFound
-from magnetar_core.server.commands import AnswerSizes, CommandSession, Handler, Reply
+from magnetar_core.server.commands import AnswerSizes, CommandSession, Conversation, Handler, Reply
 from magnetar_core.wire import broker_pb2, common_pb2, topic_pb2
 
 
@@ -32,8 +32,8 @@ class FakeServer:
             "list_topics": self.list_topics,
         }
 
-    def accept(self, write: Callable[[bytes], None]) -> CommandSession:
-        session = CommandSession(self.handlers, write, self.refuse, self.answer_sizes)
+    def accept(self, conversation: Conversation) -> CommandSession:
+        session = CommandSession(self.handlers, conversation, self.refuse, self.answer_sizes)
         self.sessions.append(session)
         return session
 

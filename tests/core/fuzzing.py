@@ -13,7 +13,7 @@ from tests.core.envelope import parsed
 from tests.waiting import turns
 
 from magnetar_core.batch import encode
-from magnetar_core.transport.transport import Acceptor
+from magnetar_core.server.commands import Acceptor, Conversation
 from magnetar_core.wire import common_pb2, service_pb2
 
 _SMALL = (0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 2, 7)
@@ -59,7 +59,7 @@ async def fuzz(
             if one.HasField("error") and one.error.code == common_pb2.INTERNAL:
                 failed.append(one)
 
-    session = server.accept(parsed(on_frame))
+    session = server.accept(Conversation(write=parsed(on_frame)))
     for number, data in enumerate(fuzzed_frames(random, count, names)):
         try:
             frame = service_pb2.Frame.FromString(data)
@@ -71,7 +71,7 @@ async def fuzz(
             await turns()
         if number % frames_a_conversation == 0:
             session.on_closed()
-            session = server.accept(parsed(on_frame))
+            session = server.accept(Conversation(write=parsed(on_frame)))
             await settle()
     await settle()
     assert not failed

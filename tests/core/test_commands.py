@@ -17,7 +17,7 @@ from magnetar_core.errors import (
     Unimplemented,
     from_wire,
 )
-from magnetar_core.server.commands import CommandSession, Reply
+from magnetar_core.server.commands import CommandSession, Conversation, Reply
 from magnetar_core.wire import common_pb2, topic_pb2
 from magnetar_core.wire import service_pb2 as service
 
@@ -39,7 +39,7 @@ def answers_of(handler: Any, asked: service.Command = LOOKUP) -> list[Any]:
             answers.append(getattr(one, one.WhichOneof("body")))
 
     async def ask() -> None:
-        session = CommandSession({"lookup": handler}, parsed(write), refuse)
+        session = CommandSession({"lookup": handler}, Conversation(write=parsed(write)), refuse)
         session.on_frame(service.Frame(commands=[asked]))
         await turns()
 
@@ -115,8 +115,8 @@ def test_what_is_pushed_in_one_turn_is_bounded() -> None:
     """A thousand consumers of one conversation had each a megabyte on its way in one turn."""
 
     async def push() -> None:
-        session = CommandSession({}, lambda _: None, refuse)
-        session.push_bytes_max = 3_000
+        conversation = Conversation(write=lambda _: None, push_bytes_max=3_000)
+        session = CommandSession({}, conversation, refuse)
         listener = Listener()
         session.listen(listener)
         for _ in range(10):
@@ -136,7 +136,7 @@ def test_an_answer_that_no_client_takes_is_a_refusal() -> None:
         huge = topic_pb2.CommandLookupResponse(broker_addresses=["x" * FRAME_BYTES_MAX])
         session = CommandSession(
             {"lookup": lambda _, reply: reply.send(huge)},
-            parsed(lambda frame: answers.extend(frame.commands)),
+            Conversation(write=parsed(lambda frame: answers.extend(frame.commands))),
             refuse,
             {"lookup": lambda _: 1},
         )

@@ -19,7 +19,7 @@ from magnetar_core.invariants import BrokenInvariant
 from magnetar_core.link.grpc_transport import GrpcLink, GrpcTransport
 from magnetar_core.membership.shard_address import SHARD_KEY, ShardPlace
 from magnetar_core.server import doors as doors_module
-from magnetar_core.server.commands import CommandSession
+from magnetar_core.server.commands import Conversation
 from magnetar_core.server.doors import Door, Doors
 from magnetar_core.server.grpc_server import GrpcServer
 from magnetar_core.server.leased import LeasedCommands, LeasedTransport
@@ -508,10 +508,9 @@ def test_a_conversation_that_missed_a_frame_stays_silent_when_the_lease_comes_ba
     async def scenario() -> None:
         lease, fake = Lease(), FakeServer()
         frames: list[service_pb2.Frame] = []
-        session = LeasedCommands(fake, lease.may_speak).accept(parsed(frames.append))
-        assert isinstance(session, CommandSession)
         ends: list[bool] = []
-        session.end = lambda: ends.append(True)
+        conversation = Conversation(write=parsed(frames.append), end=lambda: ends.append(True))
+        session = LeasedCommands(fake, lease.may_speak).accept(conversation)
         body = common_pb2.CommandHelloResponse(server_name="a")
         for lasts in (True, False, False, True):
             lease.lasts = lasts

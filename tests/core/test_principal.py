@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from tests.core.envelope import command
 
 from magnetar_core.access.principal import ANONYMOUS, Principal
-from magnetar_core.server.commands import CommandServer, CommandSession, Reply
+from magnetar_core.server.commands import CommandServer, CommandSession, Conversation, Reply
 from magnetar_core.server.leased import LeasedCommands
-from magnetar_core.transport.transport import Session
 from magnetar_core.wire import service_pb2, topic_pb2
 
 ALICE = Principal("alice")
@@ -31,18 +29,16 @@ class Server:
         self.askers.append(reply.principal)
         reply.send(topic_pb2.CommandLookupResponse())
 
-    def accept(self, write: Callable[[bytes], None]) -> Session:
-        return CommandSession(self.handlers, write, self.refuse, self.answer_sizes)
+    def accept(self, conversation: Conversation) -> CommandSession:
+        return CommandSession(self.handlers, conversation, self.refuse, self.answer_sizes)
 
     def refuse(self, error: Exception, reply: Reply) -> None:
         raise AssertionError(error)
 
 
-def ask(server: CommandServer, principal: Principal | None) -> None:
+def ask(server: CommandServer, conversation: Conversation) -> None:
     async def run() -> None:
-        session = server.accept(lambda _: None)
-        if principal is not None:
-            session.principal = principal
+        session = server.accept(conversation)
         session.on_frame(service_pb2.Frame(commands=[LOOKUP]))
 
     asyncio.run(run())
@@ -51,7 +47,8 @@ def ask(server: CommandServer, principal: Principal | None) -> None:
 @pytest.mark.parametrize("leased", [False, True])
 def test_a_handler_sees_who_the_transport_says_the_client_is(leased: bool) -> None:
     server = Server()
-    ask(LeasedCommands(server, lambda: True) if leased else server, ALICE)
+    conversation = Conversation(write=lambda _: None, principal=ALICE)
+    ask(LeasedCommands(server, lambda: True) if leased else server, conversation)
     assert server.askers == [ALICE]
 
 
@@ -64,5 +61,5 @@ def test_a_unary_call_to_a_leased_shard_keeps_its_sender() -> None:
 
 def test_a_conversation_whose_transport_says_nothing_is_anonymous() -> None:
     server = Server()
-    ask(server, None)
+    ask(server, Conversation(write=lambda _: None))
     assert server.askers == [ANONYMOUS]

@@ -27,7 +27,7 @@ from magnetar_core.gates.proof_keys_file import proof_keys_file
 from magnetar_core.ids import TxnID
 from magnetar_core.security.txn_proofs import ProofKeys
 from magnetar_core.security.watched_file import LOOK_INTERVAL_MS
-from magnetar_core.server.commands import CommandSession, Gate, Reply, run_handler
+from magnetar_core.server.commands import CommandSession, Conversation, Gate, Reply, run_handler
 from magnetar_core.server.grpc_unary import Sender, answer_to
 from magnetar_core.transport.frames import FIELD_OF_BODY
 from magnetar_core.wire import broker_pb2 as wire
@@ -60,14 +60,14 @@ class Scene:
         self.answer_sizes: dict[str, Any] = {}
 
     def converse(self, name: str = "alice", gate: Gate | None = None) -> CommandSession:
-        session = CommandSession(
-            self.handlers, parsed(lambda frame: self.told.extend(frame.commands)), self.refuse
+        conversation = Conversation(
+            write=parsed(lambda frame: self.told.extend(frame.commands)),
+            principal=Principal(name),
+            gate=gate or self.gate,
         )
-        session.principal = Principal(name)
-        session.gate = gate or self.gate
-        return session
+        return CommandSession(self.handlers, conversation, self.refuse)
 
-    def accept(self, write: Callable[[bytes], None]) -> CommandSession:
+    def accept(self, conversation: Conversation) -> CommandSession:
         raise NotImplementedError
 
     def refuse(self, error: MagnetarError, reply: Reply) -> None:

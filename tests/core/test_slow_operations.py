@@ -14,7 +14,7 @@ from magnetar_core.config import ListenConfig
 from magnetar_core.errors import InvalidArgument, MagnetarError
 from magnetar_core.link.grpc_transport import GrpcTransport
 from magnetar_core.process.observability import JsonLines
-from magnetar_core.server.commands import CommandSession, Reply
+from magnetar_core.server.commands import CommandSession, Conversation, Reply
 from magnetar_core.server.grpc_server import GrpcServer
 from magnetar_core.transport.slow_operations import SlowOperations
 from magnetar_core.wire import service_pb2, topic_pb2
@@ -93,9 +93,12 @@ def test_a_conversation_tells_when_it_is_answered(
         def refuse(error: MagnetarError, reply: Reply) -> None:
             reply.fail(error)
 
-        session = CommandSession({"lookup": handler}, lambda frame: None, refuse)
-        session.origin = "ipv4:10.0.0.7"
-        session.slow_operations = SlowOperations(100, time)
+        conversation = Conversation(
+            write=lambda frame: None,
+            origin="ipv4:10.0.0.7",
+            slow_operations=SlowOperations(100, time),
+        )
+        session = CommandSession({"lookup": handler}, conversation, refuse)
         lookup = command(topic_pb2.CommandLookup(topic="t"), 7)
         session.on_frame(service_pb2.Frame(commands=[lookup]))
         time.now_ms += 300

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from tests.simulation.wiretaps import Named
 from tests.virtual_loop import Incarnation, SimulationFailure
 
-from magnetar_core.transport.transport import Acceptor, Session
+from magnetar_core.server.commands import Acceptor, CommandSession, Conversation
 from magnetar_core.wire import service_pb2 as pb
 
 if TYPE_CHECKING:
@@ -152,8 +152,8 @@ class SimulatedLink:
         # Newest request frames, of which copies may turn up again.
         # With the time at which they were written.
         self.recent: deque[tuple[float, bytes]] = deque(maxlen=8)
-        self.session: Session = server.context.copy().run(acceptor.accept, self._server_write)
-        self.session.end = self.end
+        conversation = Conversation(write=self._server_write, end=self.end)
+        self.session: CommandSession = server.context.copy().run(acceptor.accept, conversation)
 
     # The client's end.
 

@@ -18,7 +18,8 @@ from tests.simulation.links import Part, SimulatedLink
 from tests.simulation.trace import Trace
 from tests.virtual_loop import Incarnation, VirtualLoop
 
-from magnetar_core.transport.transport import Acceptor, LinkClosed
+from magnetar_core.server.commands import Acceptor
+from magnetar_core.transport.transport import LinkClosed
 from magnetar_core.wire import service_pb2 as pb
 
 # Commands of which a second copy may turn up later: a client may repeat them on a new link while

@@ -8,7 +8,7 @@ forbids. `python -m tests.simulation --short --planted NAME` counts the historie
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
@@ -30,6 +30,7 @@ from magnetar_cluster.shard_attempts import ShardAttempts
 from magnetar_cluster.view import ShardName, View
 from magnetar_core.membership.shard_address import ShardPlace
 from magnetar_core.server import leased
+from magnetar_core.server.commands import Conversation
 from magnetar_core.server.doors import Door, Doors
 from magnetar_core.server.leased import LeasedCommands
 from magnetar_storage.group_commit import GroupCommit
@@ -60,8 +61,8 @@ def claims_outlive_leases() -> AbstractContextManager[None]:
 def answers_unchecked() -> AbstractContextManager[None]:
     """Nobody looks at the lease where answers leave."""
 
-    def accept(self: LeasedCommands, write: Callable[[Any], None]) -> Any:
-        return self._commands.accept(write)
+    def accept(self: LeasedCommands, conversation: Conversation) -> Any:
+        return self._commands.accept(conversation)
 
     return replaced(LeasedCommands, "accept", accept)
 

@@ -97,7 +97,7 @@ def test_clients_that_share_a_transaction(servers: Servers) -> None:
             shared[1].leave()
         producer = failing.create_producer("flights")
         producer.send(b"void", txn=shared[2])
-        shared[2].inner.doom(InvalidTxnState("a send failed"))
+        shared[2].inner.work.doom(InvalidTxnState("a send failed"))
         with pytest.raises(CommitRefused):
             shared[2].leave()
         loser.close()

@@ -186,7 +186,7 @@ def test_after_an_end_that_it_did_not_hear_the_producer_begins_again(
                 await unanswered(producer)
             if asked != BY_HAND:
                 # The SDK finds out by itself.
-                await until(lambda: transaction.has_ended)
+                await until(lambda: transaction.work.has_ended)
             committed = transaction.status in (
                 magnetar.TransactionStatus.COMMITTING,
                 magnetar.TransactionStatus.COMMITTED,

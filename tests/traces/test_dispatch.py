@@ -15,7 +15,7 @@ from tests.traces.world import Spans
 
 from magnetar_core.config import ListenConfig
 from magnetar_core.errors import MagnetarError, TopicNotFound
-from magnetar_core.server.commands import CommandSession, Reply
+from magnetar_core.server.commands import CommandSession, Conversation, Reply
 from magnetar_core.server.grpc_server import GrpcServer
 from magnetar_core.traces.descriptions import TEXT_LENGTH_MAX, describe
 from magnetar_core.traces.spans import ServerTraces
@@ -31,17 +31,18 @@ SEND = service_pb2.Command(
 )
 
 
-class Conversation:
+class Talk:
     """A conversation with a server whose handler keeps the reply."""
 
-    def __init__(self, traces: ServerTraces | None) -> None:
+    def __init__(
+        self, traces: ServerTraces | None, slow_operations: SlowOperations | None = None
+    ) -> None:
         self.replies: list[Reply] = []
         self.session = CommandSession(
             dict.fromkeys(("send", "ack", "lookup"), self._handle),
-            lambda frame: None,
+            Conversation(write=lambda frame: None, slow_operations=slow_operations, traces=traces),
             lambda error, reply: reply.fail(error),
         )
-        self.session.traces = traces
 
     def _handle(self, command: Any, reply: Reply) -> None:
         self.replies.append(reply)
@@ -54,9 +55,13 @@ class Conversation:
         return self.replies[-1]
 
 
-def converse(scenario: Callable[[Conversation], None], traces: ServerTraces | None) -> None:
+def converse(
+    scenario: Callable[[Talk], None],
+    traces: ServerTraces | None,
+    slow_operations: SlowOperations | None = None,
+) -> None:
     async def run() -> None:
-        scenario(Conversation(traces))
+        scenario(Talk(traces, slow_operations))
 
     asyncio.run(run())
 
@@ -64,7 +69,7 @@ def converse(scenario: Callable[[Conversation], None], traces: ServerTraces | No
 def test_a_span_lasts_from_the_command_to_its_answer() -> None:
     spans = Spans()
 
-    def scenario(talk: Conversation) -> None:
+    def scenario(talk: Talk) -> None:
         reply = talk.take(SEND, HEADER)
         assert reply.span is not None
         assert spans.all() == []
@@ -84,7 +89,7 @@ def test_a_span_lasts_from_the_command_to_its_answer() -> None:
 def test_a_refused_command_says_why() -> None:
     spans = Spans()
 
-    def scenario(talk: Conversation) -> None:
+    def scenario(talk: Talk) -> None:
         talk.take(SEND, HEADER).fail(TopicNotFound("there is no such topic: secret"))
         (span,) = spans.all()
         assert span.attributes is not None
@@ -109,7 +114,7 @@ def test_a_refused_command_says_why() -> None:
 def test_the_head_decides(sampler: Sampler, header: bytes, recorded: bool) -> None:
     spans = Spans(sampler)
 
-    def scenario(talk: Conversation) -> None:
+    def scenario(talk: Talk) -> None:
         reply = talk.take(SEND, header)
         assert (reply.span is not None) is recorded
         reply.send(broker_pb2.CommandSendResponse())
@@ -121,7 +126,7 @@ def test_the_head_decides(sampler: Sampler, header: bytes, recorded: bool) -> No
 def test_acks_and_lookups_begin_no_trace() -> None:
     spans = Spans()
 
-    def scenario(talk: Conversation) -> None:
+    def scenario(talk: Talk) -> None:
         lookup = service_pb2.Command(request_id=1, lookup=topic_pb2.CommandLookup(topic="t"))
         ack = service_pb2.Command(request_id=1, ack=broker_pb2.CommandAck())
         assert talk.take(lookup, HEADER).span is None
@@ -132,7 +137,7 @@ def test_acks_and_lookups_begin_no_trace() -> None:
 
 
 def test_without_traces_nothing_is_made() -> None:
-    def scenario(talk: Conversation) -> None:
+    def scenario(talk: Talk) -> None:
         assert talk.take(SEND, HEADER).span is None
 
     converse(scenario, None)
@@ -148,7 +153,7 @@ def test_a_span_that_cannot_be_made_harms_no_command(caplog: pytest.LogCaptureFi
 
     spans = Spans(Broken())
 
-    def scenario(talk: Conversation) -> None:
+    def scenario(talk: Talk) -> None:
         assert talk.take(SEND, HEADER).span is None
 
     converse(scenario, spans.server("b-0"))
@@ -161,14 +166,14 @@ def test_the_log_of_slow_commands_names_the_trace(
 ) -> None:
     now = [0.0]
 
-    def scenario(talk: Conversation) -> None:
-        talk.session.slow_operations = SlowOperations(100, lambda: now[0])
+    def scenario(talk: Talk) -> None:
         reply = talk.take(SEND, HEADER)
         now[0] += 150.0
         reply.send(broker_pb2.CommandSendResponse())
 
     with caplog.at_level(logging.WARNING):
-        converse(scenario, Spans().server("b-0") if traced else None)
+        traces = Spans().server("b-0") if traced else None
+        converse(scenario, traces, SlowOperations(100, lambda: now[0]))
     (line,) = [one for one in caplog.records if "slow" in one.name]
     assert f"trace {TRACE}" in line.getMessage()
     assert line.__dict__["trace_id"] == TRACE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
@@ -27,8 +27,8 @@ from magnetar_coordinator.coordinator import Coordinator
 from magnetar_coordinator.metadata.records import FAMILIES
 from magnetar_core.membership.address_book import MemberAddress
 from magnetar_core.membership.placement import shard_of
+from magnetar_core.server.commands import CommandSession, Conversation
 from magnetar_core.traces.otel import OtelServerTraces, tracer_of
-from magnetar_core.transport.transport import Session
 from magnetar_storage.memory.engine import MemoryStore
 
 TOPIC = "invoices"
@@ -103,9 +103,8 @@ class Traced:
         self._server = server
         self._traces = traces
 
-    def accept(self, write: Callable[[bytes], None]) -> Session:
-        session: Session = self._server.accept(write)
-        session.traces = self._traces
+    def accept(self, conversation: Conversation) -> CommandSession:
+        session: CommandSession = self._server.accept(replace(conversation, traces=self._traces))
         return session
 
 

@@ -38,7 +38,6 @@ class ClusterAnswers:
         ClusterIdentity.of(config).check(ClusterIdentity.of(command))
         frame_bytes_max = FRAME_BYTES_MAX
         if reply.session is not None:
-            reply.session.client_name = command.client_name
             frame_bytes_max = reply.session.frame_bytes_max
         return common.CommandHelloResponse(
             protocol_version=PROTOCOL_VERSION,

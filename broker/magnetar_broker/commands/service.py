@@ -6,7 +6,7 @@ The few handlers that read the log answer from a task.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from random import Random
 from typing import Protocol
 
@@ -28,7 +28,7 @@ from magnetar_broker.replies import Replies
 from magnetar_broker.topics.topics import Topics
 from magnetar_core.errors import MagnetarError
 from magnetar_core.membership.placement import shard_of
-from magnetar_core.server.commands import AnswerSizes, CommandSession, Handler, Reply
+from magnetar_core.server.commands import AnswerSizes, CommandSession, Conversation, Handler, Reply
 from magnetar_core.server.log_levels import LOG_LEVEL_HANDLERS
 from magnetar_core.server.repeats import Repeats
 from magnetar_core.wire import common_pb2 as common
@@ -63,7 +63,7 @@ class DirectoryCommands(Protocol):
 
 
 class BrokerServer:
-    """Answers conversations and unary calls; an Acceptor for any transport."""
+    """Answers conversations and unary calls."""
 
     def __init__(
         self,
@@ -122,9 +122,9 @@ class BrokerServer:
         """The handler of each command field. Most refuse while the broker may not serve."""
         return self._guarded if self._guard.may_refuse else self._handlers
 
-    def accept(self, write: Callable[[bytes], None]) -> CommandSession:
+    def accept(self, conversation: Conversation) -> CommandSession:
         """Begin a conversation."""
-        return CommandSession(self.handlers, write, self.refuse, self.answer_sizes)
+        return CommandSession(self.handlers, conversation, self.refuse, self.answer_sizes)
 
     def refuse(self, error: MagnetarError, reply: Reply) -> None:
         """Send an error when everything is durable that it depends on."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from magnetar_broker.commands.cluster_answers import ClusterAnswers
 from magnetar_core.errors import LogUnavailable, MagnetarError
-from magnetar_core.server.commands import AnswerSizes, CommandSession, Handler, Reply
+from magnetar_core.server.commands import AnswerSizes, CommandSession, Conversation, Handler, Reply
 from magnetar_core.server.log_levels import LOG_LEVEL_HANDLERS
 from magnetar_core.transport.frames import FIELD_OF_BODY
 from magnetar_core.wire import common_pb2, topic_pb2
@@ -25,9 +25,9 @@ class MemberCommands:
             **LOG_LEVEL_HANDLERS,
         }
 
-    def accept(self, write: Callable[[bytes], None]) -> CommandSession:
+    def accept(self, conversation: Conversation) -> CommandSession:
         """Begin a conversation."""
-        return CommandSession(self.handlers, write, self.refuse)
+        return CommandSession(self.handlers, conversation, self.refuse)
 
     def refuse(self, error: MagnetarError, reply: Reply) -> None:
         """Send an error. It depends on nothing that is stored."""

@@ -243,7 +243,7 @@ class Transaction(Facade[AsyncTransaction]):
     def __enter__(self) -> Transaction:
 
         transaction = self._loop.wait(self.inner.__aenter__())
-        transaction.block.join()
+        transaction.work.block.join()
         return Transaction(self._loop, transaction)
 
     def __exit__(
@@ -256,7 +256,7 @@ class Transaction(Facade[AsyncTransaction]):
         try:
             self._loop.wait(self.inner.__aexit__(kind, error, traceback))
         finally:
-            self.inner.block.leave()
+            self.inner.work.block.leave()
 
 
 class TransactionScope(Facade[AsyncTransactionScope]):
@@ -268,7 +268,7 @@ class TransactionScope(Facade[AsyncTransactionScope]):
     def __enter__(self) -> Transaction:
 
         transaction = self._loop.wait(self.inner.__aenter__())
-        transaction.block.join()
+        transaction.work.block.join()
         return Transaction(self._loop, transaction)
 
     def __exit__(
@@ -281,4 +281,4 @@ class TransactionScope(Facade[AsyncTransactionScope]):
         try:
             self._loop.wait(self.inner.__aexit__(kind, error, traceback))
         finally:
-            self.inner.block.leave()
+            self.inner.work.block.leave()

@@ -281,7 +281,7 @@ class DualWriter(Generic[Store]):
         """Return a block in which a send outside of the unit is a mistake."""
         transaction = self._producer.inner.transaction
         assert transaction is not None
-        return transaction.cover("use unit.send()")
+        return transaction.work.cover("use unit.send()")
 
     def _write_state(self, prepared: PreparedTxnState) -> None:
         transactional_id = self._producer.identity.transactional_id

@@ -199,8 +199,9 @@ class GroupConsumer(ConsumerBase):
             return
         try:
             _check_offsets("offsets", offsets)
-            txn.require_open()
-            await self._ack_in_transaction(self._up_to(offsets, txn.number), txn)
+            txn.work.require_open()
+            work = txn.work
+            await self._ack_in_transaction(self._up_to(offsets, work.number), work)
         except BaseException as error:
             self._fail(txn, error)
             raise

@@ -247,7 +247,7 @@ class _Processing:
         sent_count = dead_count = 0
         await producer.begin()
         assert producer.transaction is not None
-        with producer.transaction.cover("return it from transform() as an Output"):
+        with producer.transaction.work.cover("return it from transform() as an Output"):
             for message in messages:
                 outputs = await self._outputs_of(message)
                 if outputs is None:

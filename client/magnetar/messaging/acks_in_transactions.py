@@ -21,7 +21,7 @@ from magnetar_core.ids import SubscriptionName, TxnID
 from magnetar_core.wire import common_pb2
 
 if TYPE_CHECKING:
-    from magnetar.transactions.transaction import Transaction
+    from magnetar.transactions.transaction_work import TransactionWork
 
 # Transactions that do not count, and whose ends may not have reached the broker.
 AFTER_NOTED_MAX = 100
@@ -79,7 +79,7 @@ class AcksInTransactions:
         return self._after.keys()
 
     def add(
-        self, ranges: Sequence[Range], txn: Transaction, *, cumulative: bool, ledger_id: int
+        self, ranges: Sequence[Range], txn: TransactionWork, *, cumulative: bool, ledger_id: int
     ) -> asyncio.Future[None]:
         """Acknowledge in a transaction. The future has the broker's answer.
 
@@ -106,7 +106,7 @@ class AcksInTransactions:
             self._unacked.forget_transaction(number)
             self._note_after(acks)
 
-    def _enroll(self, txn: Transaction) -> TransactionAcks:
+    def _enroll(self, txn: TransactionWork) -> TransactionAcks:
         txn.require_client(self._runtime)
         number, unacked = txn.number, self._unacked
         acks = TransactionAcks(

@@ -25,6 +25,7 @@ from magnetar.transactions.transaction_block import (
     given,
     require_outside,
 )
+from magnetar.transactions.transaction_work import TransactionWork
 from magnetar_core.errors import InvalidArgument
 from magnetar_core.ids import MessageId
 
@@ -74,8 +75,8 @@ class ConsumerBase(MessageSource):
         txn = given(txn, self._runtime, "ack")
         if txn is not None:
             try:
-                txn.require_open()
-                await self._ack_in_transaction(self._by_receiver(messages), txn)
+                txn.work.require_open()
+                await self._ack_in_transaction(self._by_receiver(messages), txn.work)
             except BaseException as error:
                 self._fail(txn, error, messages)
                 raise
@@ -124,9 +125,9 @@ class ConsumerBase(MessageSource):
                 receiver.ack_nowait(ranges)
             return
         try:
-            txn.require_open()
+            txn.work.require_open()
             for receiver, ranges in self._by_receiver(messages):
-                receiver.ack_in_transaction(ranges, txn)
+                receiver.ack_in_transaction(ranges, txn.work)
         except BaseException as error:
             self._fail(txn, error, messages)
             raise
@@ -163,14 +164,14 @@ class ConsumerBase(MessageSource):
             await receiver.ack_up_to(last)
             return
         try:
-            txn.require_open()
+            txn.work.require_open()
             receiver, first, last = self._place_cumulative(message)
             held = IntervalSet(receiver.unacked.held_up_to(last))
             held.add(first, last)
-            receipt = receiver.ack_in_transaction(list(held), txn, cumulative=True)
-            txn.join_soon()
+            receipt = receiver.ack_in_transaction(list(held), txn.work, cumulative=True)
+            txn.work.join_soon()
             await asyncio.shield(receipt)
-            await txn.joined()
+            await txn.work.joined()
         except BaseException as error:
             self._fail(txn, error, message)
             raise
@@ -249,7 +250,7 @@ class ConsumerBase(MessageSource):
         return reply.offset
 
     async def _ack_in_transaction(
-        self, by_receiver: list[tuple[PartitionReceiver, list[Range]]], txn: Transaction
+        self, by_receiver: list[tuple[PartitionReceiver, list[Range]]], txn: TransactionWork
     ) -> None:
         receipts = [receiver.ack_in_transaction(ranges, txn) for receiver, ranges in by_receiver]
         txn.join_soon()
@@ -306,7 +307,7 @@ class ConsumerBase(MessageSource):
             topic, partition = messages.topic, messages.partition
         elif isinstance(messages, MessageId):
             partition = messages.partition
-        txn.fail(error, FailedCall(topic, partition, self.subscription))
+        txn.work.fail(error, FailedCall(topic, partition, self.subscription))
 
 
 def _check_acknowledged(message: object) -> None:

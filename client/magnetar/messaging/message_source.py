@@ -262,6 +262,6 @@ class MessageSource:
         ranges = [(columns.first_offset, columns.last_offset)]
 
         async def acknowledge(txn: Transaction) -> None:
-            await asyncio.shield(receiver.ack_in_transaction(ranges, txn))
+            await asyncio.shield(receiver.ack_in_transaction(ranges, txn.work))
 
         dead_letters.move(columns, acknowledge, lambda: receiver.nack(ranges))

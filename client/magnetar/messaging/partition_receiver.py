@@ -41,7 +41,7 @@ from magnetar_core.transport.transport import LinkClosed
 from magnetar_core.wire import broker_pb2, common_pb2, group_pb2
 
 if TYPE_CHECKING:
-    from magnetar.transactions.transaction import Transaction
+    from magnetar.transactions.transaction_work import TransactionWork
 
 log = logging.getLogger("magnetar")
 
@@ -230,7 +230,7 @@ class PartitionReceiver:
         await self.acks.acknowledge_up_to(offset, ranges)
 
     def ack_in_transaction(
-        self, ranges: Sequence[Range], txn: Transaction, *, cumulative: bool = False
+        self, ranges: Sequence[Range], txn: TransactionWork, *, cumulative: bool = False
     ) -> asyncio.Future[None]:
         """Acknowledge in a transaction. The future has the broker's answer.
 

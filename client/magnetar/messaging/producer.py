@@ -32,6 +32,7 @@ from magnetar.transactions.transaction_block import (
     given,
     require_outside,
 )
+from magnetar.transactions.transaction_work import TransactionWork
 from magnetar.transactions.txn_send import TxnSend
 from magnetar_core.errors import InvalidArgument, MagnetarError, OutcomeUnknown, QuotaExceeded
 from magnetar_core.ids import MessageId
@@ -166,14 +167,14 @@ class Producer:
                 return await self._send(message, sender.name.partition, own)
         index, receipt = sender.add_awaited(value, key, properties, event_time_ms)
         if txn is not None:
-            txn.join_soon()
+            txn.work.join_soon()
         try:
             first = await asyncio.shield(receipt)
         except asyncio.CancelledError:
             sender.stop_awaiting(receipt)
             raise
         if txn is not None:
-            await txn.joined()
+            await txn.work.joined()
             return TxnSend(txn.txn_id, sender.name.partition, first.index + index)
         return MessageId(
             first.ledger_id, first.entry_id, first.index + index, sender.name.partition
@@ -442,7 +443,7 @@ class Producer:
         if partition is None and isinstance(key, bytes):
             partition = partition_of_key(key, self._route.partition_count)
         chosen = partition if isinstance(partition, int) else None
-        txn.fail(error, FailedCall(self.topic, chosen))
+        txn.work.fail(error, FailedCall(self.topic, chosen))
 
     def _checked_partition(self, partition: object) -> int | None:
         """Check the number of a partition.
@@ -485,11 +486,12 @@ class Producer:
                 partition = partition_of_key(key, self._route.partition_count)
         if txn is None:
             return self._plain[partition]
-        txn.require_open()
-        sender = self._transactional.get((txn.number, partition))
-        return self._enroll(txn, partition) if sender is None else sender
+        work = txn.work
+        work.require_open()
+        sender = self._transactional.get((work.number, partition))
+        return self._enroll(work, partition) if sender is None else sender
 
-    def _enroll(self, txn: Transaction, partition: int) -> PartitionSender:
+    def _enroll(self, txn: TransactionWork, partition: int) -> PartitionSender:
         txn.require_client(self._runtime)
         sender = PartitionSender(
             self._runtime,
@@ -507,7 +509,7 @@ class Producer:
         txn.add_sender(sender, partial(self._transactional.pop, key, None))
         return sender
 
-    def _outgrown(self, txn: Transaction, partition: int) -> None:
+    def _outgrown(self, txn: TransactionWork, partition: int) -> None:
         """Begin a lazy transaction, whose messages fill more than a batch."""
         txn.begin_soon()
         self._rotate(partition)

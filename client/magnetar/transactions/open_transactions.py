@@ -20,6 +20,7 @@ from magnetar.transactions.producer_identity import PreparedTxnState, ProducerId
 from magnetar.transactions.topic_producers import TopicProducers
 from magnetar.transactions.transaction import ConsumerOf, Transaction
 from magnetar.transactions.transaction_span import TransactionSpan
+from magnetar.transactions.transaction_work import TransactionWork
 from magnetar.transactions.writer_protocols import TopicProducer
 from magnetar_core.errors import MagnetarError, SequenceCommitted
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
@@ -50,7 +51,7 @@ class OpenTransactions:
         self._runtime = cluster.runtime
         self._producers = TopicProducers(self._runtime, make_producer)
         self._consumer_of = consumer_of
-        self._open: dict[int, Transaction] = {}
+        self._open: dict[int, TransactionWork] = {}
         # Spans of these, if the client makes traces.
         self._spans: dict[int, TransactionSpan] = {}
         self._coordinators = CoordinatorChoice(cluster)
@@ -147,7 +148,7 @@ class OpenTransactions:
         for txn in list(self._open.values()):
             self._end_span(txn)
 
-    async def _close(self, txn: Transaction, turns: asyncio.Semaphore) -> None:
+    async def _close(self, txn: TransactionWork, turns: asyncio.Semaphore) -> None:
         try:
             # Waiting for a turn counts: all of them together take no longer than one may.
             async with asyncio.timeout(self.config.close_timeout_ms / 1000), turns:
@@ -162,41 +163,37 @@ class OpenTransactions:
         if self._runtime.traces is not None:
             span = TransactionSpan(self._runtime.traces)
             return await self._open_traced(span, begin, lazy, producers)
-        txn = self._made(begin, producers)
+        work = self._work(begin, producers)
         if not lazy:
-            await txn.begin()
-        self._open[txn.number] = txn
-        return txn
+            await work.begin()
+        return self._opened(work, producers)
 
     async def _open_traced(
         self, span: TransactionSpan, begin: Begin, lazy: bool, producers: TopicProducers
     ) -> Transaction:
-        txn = self._made(span.around(begin), producers)
+        work = self._work(span.around(begin), producers)
         try:
             if not lazy:
-                await txn.begin()
+                await work.begin()
         except BaseException as error:
             span.end(error)
             raise
-        self._spans[txn.number] = span
-        self._open[txn.number] = txn
-        return txn
+        self._spans[work.number] = span
+        return self._opened(work, producers)
 
-    def _made(self, begin: Begin, producers: TopicProducers) -> Transaction:
-        return Transaction(
-            self._runtime,
-            begin,
-            self._forget,
-            producers=producers,
-            consumer_of=self._consumer_of,
-        )
+    def _work(self, begin: Begin, producers: TopicProducers) -> TransactionWork:
+        return TransactionWork(self._runtime, begin, self._forget, forget_topic=producers.forget)
 
-    def _forget(self, txn: Transaction) -> None:
+    def _opened(self, work: TransactionWork, producers: TopicProducers) -> Transaction:
+        self._open[work.number] = work
+        return Transaction(work, producers, self._consumer_of)
+
+    def _forget(self, txn: TransactionWork) -> None:
         self._open.pop(txn.number, None)
         if self._spans:
             self._end_span(txn)
 
-    def _end_span(self, txn: Transaction) -> None:
+    def _end_span(self, txn: TransactionWork) -> None:
         span = self._spans.pop(txn.number, None)
         if span is not None:
             span.ended(txn)

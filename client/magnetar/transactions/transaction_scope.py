@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 
 from magnetar.transactions.transaction import Transaction
-from magnetar.transactions.transaction_block import TransactionBlock
+from magnetar.transactions.transaction_work import TransactionWork
 from magnetar_core.errors import InvalidTxnState
 
 
@@ -22,10 +22,10 @@ class TransactionScope:
         self._is_entered = False
 
     @property
-    def block(self) -> TransactionBlock:
-        """The block that is covered; only after entry."""
+    def work(self) -> TransactionWork:
+        """The work of the transaction; only after entry."""
         assert self._transaction is not None
-        return self._transaction.block
+        return self._transaction.work
 
     async def __aenter__(self) -> Transaction:
         if self._is_entered:

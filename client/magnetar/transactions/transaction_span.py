@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from magnetar.transactions.beginning import Begin, Begun
-from magnetar.transactions.transaction import Transaction
+from magnetar.transactions.transaction_work import TransactionWork
 from magnetar_core.ids import PartitionName, SubscriptionName
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class TransactionSpan:
 
         return begin_inside
 
-    def ended(self, txn: Transaction) -> None:
+    def ended(self, txn: TransactionWork) -> None:
         """End the span with the outcome."""
         self._span.note({"magnetar.txn.outcome": txn.status.name.lower()})
         self.end(txn.failure)

@@ -1,7 +1,7 @@
 """The states of a transaction at its client, and the table of their transitions. Pure.
 
-Only `next_phase` reads the table, and only `Transaction._move` stores the result. The drawing is
-docs/protocol/states.md.
+Only `next_phase` reads the table, and only `TransactionWork._move` stores the result.
+docs/protocol/states.md has the drawing.
 Source: docs/design/0001-protocol.md, One transaction; PIP-31, TxnStatus.
 """
 
@@ -22,6 +22,7 @@ class Phase(Enum):
     OPEN = "takes sends and acknowledgements"
     FLUSHING = "takes nothing more; what it has is being confirmed"
     PREPARED = "everything in it is confirmed; its end was not asked for"
+    BATCH_ASKED = "sent as a single batch; only the broker's answer tells"
     COMMIT_ASKED = "the coordinator may have decided: only its answer tells"
     COMMITTING = "the commit is decided; participants carry it out"
     COMMITTED = "every participant has carried the commit out"
@@ -29,7 +30,8 @@ class Phase(Enum):
     BOTH_ASKED = "a commit and then an abort: the coordinator may have decided either"
     ABORTING = "the abort is decided; participants carry it out"
     ABORTED = "every participant has carried the abort out"
-    LEFT = "another client decides"
+    LEFT = "another client decides about what this client did"
+    WITHDRAWN = "another client decides, and nothing of this client counts"
     FORGOTTEN = "it has ended, and its coordinator no longer knows how"
 
 
@@ -40,9 +42,11 @@ class Event(Enum):
     FLUSH_BEGUN = "prepare, commit or leave begins to flush"
     FLUSH_CANCELLED = "the call was cancelled before anything was decided"
     FLUSHED = "everything is confirmed"
-    COMMIT_REQUESTED = "commit goes to the coordinator; of a whole batch, to the broker"
+    BATCH_SENT = "commit sends the whole transaction to the broker, as a single batch"
+    COMMIT_REQUESTED = "commit goes to the coordinator"
     ABORT_REQUESTED = "abort begins"
-    LEFT = "leave has flushed, or withdraw is called"
+    LEFT = "leave has flushed"
+    WITHDRAWN = "withdraw is called, or leave finds that a send or an ack has failed"
     HEARD_COMMITTING = "the coordinator says COMMITTING"
     HEARD_COMMITTED = "the coordinator says COMMITTED"
     HEARD_ABORTING = "the coordinator says ABORTING"
@@ -62,6 +66,7 @@ STATUS_OF: Final[Mapping[Phase, TransactionStatus]] = {
     Phase.OPEN: TransactionStatus.OPEN,
     Phase.FLUSHING: TransactionStatus.OPEN,
     Phase.PREPARED: TransactionStatus.OPEN,
+    Phase.BATCH_ASKED: TransactionStatus.OPEN,
     Phase.COMMIT_ASKED: TransactionStatus.OPEN,
     Phase.COMMITTING: TransactionStatus.COMMITTING,
     Phase.COMMITTED: TransactionStatus.COMMITTED,
@@ -70,11 +75,12 @@ STATUS_OF: Final[Mapping[Phase, TransactionStatus]] = {
     Phase.ABORTING: TransactionStatus.ABORTING,
     Phase.ABORTED: TransactionStatus.ABORTED,
     Phase.LEFT: TransactionStatus.OPEN,
+    Phase.WITHDRAWN: TransactionStatus.OPEN,
     Phase.FORGOTTEN: TransactionStatus.OPEN,
 }
 
 # The coordinator may have decided to commit.
-COMMIT_WAS_ASKED: Final = frozenset({Phase.COMMIT_ASKED, Phase.BOTH_ASKED})
+COMMIT_WAS_ASKED: Final = frozenset({Phase.BATCH_ASKED, Phase.COMMIT_ASKED, Phase.BOTH_ASKED})
 # This client has not asked for an end.
 UNDECIDED: Final = frozenset({Phase.OPEN, Phase.FLUSHING, Phase.PREPARED})
 DECIDED_COMMIT: Final = frozenset({Phase.COMMITTING, Phase.COMMITTED})
@@ -83,24 +89,29 @@ DECIDED_ABORT: Final = frozenset({Phase.ABORTING, Phase.ABORTED})
 IN_DOUBT: Final = COMMIT_WAS_ASKED | {Phase.ABORT_ASKED}
 # This client can no longer change the outcome.
 ENDED: Final = DECIDED_COMMIT | DECIDED_ABORT | {Phase.FORGOTTEN}
+# This client takes no further part in it.
+OVER: Final = ENDED | {Phase.LEFT, Phase.WITHDRAWN}
+# Of these: what this client did stands, or may stand.
+STANDS: Final = DECIDED_COMMIT | {Phase.LEFT}
 
 TRANSITIONS: Final[Mapping[tuple[Phase, Event], Phase]] = {
     (Phase.OPEN, Event.FLUSH_BEGUN): Phase.FLUSHING,
     (Phase.FLUSHING, Event.FLUSH_CANCELLED): Phase.OPEN,
     (Phase.FLUSHING, Event.FLUSHED): Phase.PREPARED,
     # What ends.
-    (Phase.OPEN, Event.COMMIT_REQUESTED): Phase.COMMIT_ASKED,
+    (Phase.OPEN, Event.BATCH_SENT): Phase.BATCH_ASKED,
+    (Phase.BATCH_ASKED, Event.BATCH_SENT): Phase.BATCH_ASKED,
     (Phase.PREPARED, Event.COMMIT_REQUESTED): Phase.COMMIT_ASKED,
-    (Phase.COMMIT_ASKED, Event.COMMIT_REQUESTED): Phase.COMMIT_ASKED,
     (Phase.OPEN, Event.ABORT_REQUESTED): Phase.ABORT_ASKED,
     (Phase.FLUSHING, Event.ABORT_REQUESTED): Phase.ABORT_ASKED,
     (Phase.PREPARED, Event.ABORT_REQUESTED): Phase.ABORT_ASKED,
     (Phase.COMMIT_ASKED, Event.ABORT_REQUESTED): Phase.BOTH_ASKED,
     (Phase.ABORT_ASKED, Event.ABORT_REQUESTED): Phase.ABORT_ASKED,
     (Phase.BOTH_ASKED, Event.ABORT_REQUESTED): Phase.BOTH_ASKED,
-    (Phase.OPEN, Event.LEFT): Phase.LEFT,
-    (Phase.FLUSHING, Event.LEFT): Phase.LEFT,
     (Phase.PREPARED, Event.LEFT): Phase.LEFT,
+    (Phase.OPEN, Event.WITHDRAWN): Phase.WITHDRAWN,
+    (Phase.FLUSHING, Event.WITHDRAWN): Phase.WITHDRAWN,
+    (Phase.PREPARED, Event.WITHDRAWN): Phase.WITHDRAWN,
     # What the coordinator says. A timeout or an administrator may end it in any phase.
     (Phase.OPEN, Event.HEARD_COMMITTING): Phase.COMMITTING,
     (Phase.FLUSHING, Event.HEARD_COMMITTING): Phase.COMMITTING,
@@ -114,6 +125,7 @@ TRANSITIONS: Final[Mapping[tuple[Phase, Event], Phase]] = {
     (Phase.OPEN, Event.HEARD_COMMITTED): Phase.COMMITTED,
     (Phase.FLUSHING, Event.HEARD_COMMITTED): Phase.COMMITTED,
     (Phase.PREPARED, Event.HEARD_COMMITTED): Phase.COMMITTED,
+    (Phase.BATCH_ASKED, Event.HEARD_COMMITTED): Phase.COMMITTED,
     (Phase.COMMIT_ASKED, Event.HEARD_COMMITTED): Phase.COMMITTED,
     (Phase.ABORT_ASKED, Event.HEARD_COMMITTED): Phase.COMMITTED,
     (Phase.BOTH_ASKED, Event.HEARD_COMMITTED): Phase.COMMITTED,
@@ -130,6 +142,7 @@ TRANSITIONS: Final[Mapping[tuple[Phase, Event], Phase]] = {
     (Phase.OPEN, Event.HEARD_ABORTED): Phase.ABORTED,
     (Phase.FLUSHING, Event.HEARD_ABORTED): Phase.ABORTED,
     (Phase.PREPARED, Event.HEARD_ABORTED): Phase.ABORTED,
+    (Phase.BATCH_ASKED, Event.HEARD_ABORTED): Phase.ABORTED,
     (Phase.COMMIT_ASKED, Event.HEARD_ABORTED): Phase.ABORTED,
     (Phase.ABORT_ASKED, Event.HEARD_ABORTED): Phase.ABORTED,
     (Phase.BOTH_ASKED, Event.HEARD_ABORTED): Phase.ABORTED,

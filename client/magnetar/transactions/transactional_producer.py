@@ -304,7 +304,7 @@ class TransactionalProducer:
             await consumer.ack_many(messages, txn=transaction)
         except BaseException as error:
             # Most errors have done so already.
-            transaction.fail(error)
+            transaction.work.fail(error)
             raise
 
     async def send_offsets_to_transaction(self, offsets: Mapping[TopicPartition, int]) -> None:
@@ -327,7 +327,7 @@ class TransactionalProducer:
                 raise InvalidTxnState("call init_transactions(consumer) first")
             await self._consumer.ack_offsets(offsets, txn=transaction)
         except BaseException as error:
-            transaction.fail(error)
+            transaction.work.fail(error)
             raise
 
     async def prepare(self) -> PreparedTxnState:
@@ -349,7 +349,7 @@ class TransactionalProducer:
             )
         assert self._transaction is not None
         try:
-            await self._transaction.prepare()
+            await self._transaction.work.prepare()
         except BaseException as error:
             self._note_failure(error)
             raise
@@ -473,14 +473,15 @@ class TransactionalProducer:
             if isinstance(error, InvalidTxnState):
                 # The other outcome is decided.
                 self._note_end()
-        elif transaction.has_ended:
+        elif transaction.work.has_ended:
             self._note_end()
-        elif transaction.is_in_doubt:
+        elif transaction.work.is_in_doubt:
             self._move(Event.UNANSWERED)
 
     def _note_end(self) -> None:
-        if self._transaction is not None and self._transaction.next_identity is not None:
-            self._identity = self._transaction.next_identity
+        identity = None if self._transaction is None else self._transaction.work.next_identity
+        if identity is not None:
+            self._identity = identity
         self._transaction = None
         self._prepared = PreparedTxnState()
         self._move(Event.ENDED)

@@ -20,11 +20,6 @@ class WholeBatchCommit:
     def __init__(self) -> None:
         self._batch: WholeBatch | None = None
 
-    @property
-    def was_sent(self) -> bool:
-        """Whether the batch may be stored."""
-        return self._batch is not None
-
     def has_something(self, sender: Sender) -> bool:
         """Whether there is a batch to send, or to send again."""
         return self._batch is not None or not sender.is_empty

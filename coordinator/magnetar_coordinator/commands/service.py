@@ -5,7 +5,6 @@ Source: PIP-31, Wire Protocol Changes, New Commands.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -20,7 +19,7 @@ from magnetar_core.config import FRAME_BYTES_MAX
 from magnetar_core.errors import LogUnavailable, MagnetarError
 from magnetar_core.membership.cluster_identity import ClusterIdentity
 from magnetar_core.protocol_version import PROTOCOL_VERSION, check_client
-from magnetar_core.server.commands import AnswerSizes, CommandSession, Handler, Reply
+from magnetar_core.server.commands import AnswerSizes, CommandSession, Conversation, Handler, Reply
 from magnetar_core.server.log_levels import LOG_LEVEL_HANDLERS
 from magnetar_core.server.repeats import Repeats
 from magnetar_core.wire import common_pb2 as common
@@ -62,9 +61,9 @@ class CoordinatorServer:
         for name in ("new_txn", "remove_name"):
             self.handlers[name] = repeats.once(self.handlers[name])
 
-    def accept(self, write: Callable[[bytes], None]) -> CommandSession:
+    def accept(self, conversation: Conversation) -> CommandSession:
         """Begin a conversation."""
-        return CommandSession(self.handlers, write, self.refuse, self.answer_sizes)
+        return CommandSession(self.handlers, conversation, self.refuse, self.answer_sizes)
 
     def refuse(self, error: MagnetarError, reply: Reply) -> None:
         """Send a refusal when all records that it depends on are durable."""
@@ -93,7 +92,6 @@ class CoordinatorServer:
             ClusterIdentity.of(config).check(ClusterIdentity.of(request))
         frame_bytes_max = FRAME_BYTES_MAX
         if reply.session is not None:
-            reply.session.client_name = request.client_name
             frame_bytes_max = reply.session.frame_bytes_max
         reply.send(
             common.CommandHelloResponse(

@@ -72,7 +72,7 @@ class AccessGate:
         """Return the reply that a command's handler gets; None: the command is refused."""
         rule = RULES.get(name)
         policy = self._policy()
-        rights = reply.rights = policy.rights_of(reply.principal)
+        rights = policy.rights_of(reply.principal)
         if rule is None:
             reply.fail(AuthorizationFailed(f"no principal may use {name}: it has no rule"))
             return None
@@ -86,9 +86,11 @@ class AccessGate:
             # At once: it depends on no record.
             reply.fail(error)
             return None
+        complaint: Complaint | None = None
         if name in _BEGINNING and reply.session is not None:
             self._note_begun(reply.session, needs)
-            reply.complaint = self._complaint(reply.principal, needs, policy)
+            complaint = self._complaint(reply.principal, needs, policy)
+        reply = reply.admitted(rights, complaint)
         show = VISIBLE.get(name)
         return reply if show is None else _shown(reply, rights, show)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from google.protobuf.unknown_fields import UnknownFieldSet
@@ -31,18 +32,29 @@ from magnetar_core.transport.answers import AnswerBudget
 from magnetar_core.transport.frames import Carried, FrameWriter
 from magnetar_core.transport.slow_operations import SlowOperations
 from magnetar_core.transport.spliced import byte_count_of
-from magnetar_core.transport.transport import Session
 from magnetar_core.wire import service_pb2 as pb
 
 log = logging.getLogger(__name__)
 
 
-# Returns why a sender may do something no more; None: it may.
+# Returns why a sender may no longer do something; None: it still may.
 Complaint = Callable[[], MagnetarError | None]
 
 
 class Reply:
-    """Reply to a request: send or fail, once. Does nothing after the conversation has ended."""
+    """Reply to a request: send or fail, once. Does nothing after the conversation has ended.
+
+    Args:
+        respond: takes the answer.
+        session: None for a unary call: it takes no pushes and owns no consumers.
+        origin: the client's machine, as far as the transport knows it.
+        request_id: the number that the client gave to the request, unique in the conversation.
+        principal: who sends the command.
+        span: the span of the command; None: it is not traced.
+        rights: what the sender may do; None: there is no access control.
+        complaint: checks after the answer whether the sender still has the right to what the
+            command began; None: there is no access control.
+    """
 
     __slots__ = (
         "_on_answer",
@@ -64,25 +76,20 @@ class Reply:
         origin: str = "",
         request_id: int = 0,
         principal: Principal = ANONYMOUS,
+        span: Span | None = None,
+        rights: Rights | None = None,
+        complaint: Complaint | None = None,
     ) -> None:
         self._respond = respond
         self._on_answer: Callable[[Any], None] | None = None
         self.answered = False
-        # None for a unary call: it takes no pushes and owns no consumers.
         self.session = session
-        # The client's machine, as far as the transport knows it.
         self.origin = origin
-        # Who sends the command.
-        self.principal = principal
-        # What the sender may do; None: there is no access control.
-        self.rights: Rights | None = None
-        # For what goes on after the answer: returns why the sender may do it no more, or None if it
-        # may.
-        self.complaint: Complaint | None = None
-        # The number that the client gave to the request, unique in the conversation.
         self.request_id = request_id
-        # The span of the command; None: it is not traced.
-        self.span: Span | None = None
+        self.principal = principal
+        self.span = span
+        self.rights = rights
+        self.complaint = complaint
 
     def send(self, body: Any) -> None:
         """Send the response."""
@@ -98,17 +105,31 @@ class Reply:
 
     def through(self, respond: Callable[[Any], None]) -> Reply:
         """Return a reply to the same command, whose answer goes to a function instead."""
-        reply = Reply(respond, self.session, self.origin, self.request_id, self.principal)
-        reply.rights = self.rights
-        reply.complaint = self.complaint
-        reply.span = self.span
-        return reply
+        return self._with(respond, self.rights, self.complaint)
+
+    def admitted(self, rights: Rights, complaint: Complaint | None) -> Reply:
+        """Return this reply as the handler gets it: with the rights that the sender has."""
+        return self._with(self._respond, rights, complaint)
 
     def when_answered(self, callback: Callable[[Any], None]) -> None:
         """Call back with the response or the error when it leaves. Takes a single listener."""
         if self._on_answer is not None:
             raise BrokenInvariant("a reply has one listener")
         self._on_answer = callback
+
+    def _with(
+        self, respond: Callable[[Any], None], rights: Rights | None, complaint: Complaint | None
+    ) -> Reply:
+        return Reply(
+            respond,
+            self.session,
+            self.origin,
+            self.request_id,
+            self.principal,
+            self.span,
+            rights,
+            complaint,
+        )
 
     def _give(self, answer: Any) -> None:
         if self.answered:
@@ -156,7 +177,7 @@ class Gate(Protocol):
         ...
 
     def come(self, principal: Principal) -> Callable[[], None]:
-        """Count a conversation; return what counts it no more.
+        """Count a new conversation. The returned function removes it from the count.
 
         Raises:
             MagnetarError: there are too many.
@@ -164,7 +185,45 @@ class Gate(Protocol):
         ...
 
 
-class CommandServer(Protocol):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conversation:
+    """What the transport knows of a conversation, before its first command.
+
+    Attributes:
+        write: sends serialized frames to the client; never blocks.
+        end: ends the conversation at once; queued frames do not leave.
+        origin: the client's machine, as far as the transport knows it.
+        principal: who the client is.
+        gate: access control, which every command passes before its handler; None disables it.
+        frame_bytes_max: limit of a frame, which the client is told.
+        push_bytes_max: when more bytes than this wait to leave, pushes pause until the client has
+            taken some.
+        answers: budget of the answers that the client may leave unread.
+        slow_operations: logs the commands that are answered late; None: no command is logged.
+        traces: makes the spans of commands; None: there are none.
+    """
+
+    write: Callable[[bytes], None]
+    end: Callable[[], None] = lambda: None
+    origin: str = ""
+    principal: Principal = ANONYMOUS
+    gate: Gate | None = None
+    frame_bytes_max: int = FRAME_BYTES_MAX
+    push_bytes_max: int = 1 << 62
+    answers: AnswerBudget = field(default_factory=lambda: AnswerBudget(1 << 62))
+    slow_operations: SlowOperations | None = None
+    traces: ServerTraces | None = None
+
+
+class Acceptor(Protocol):
+    """Server as its transport sees it: it accepts conversations."""
+
+    def accept(self, conversation: Conversation) -> CommandSession:
+        """Begin a conversation."""
+        ...
+
+
+class CommandServer(Acceptor, Protocol):
     """Component that answers commands: `.server` of the broker and of the coordinator."""
 
     @property
@@ -176,9 +235,6 @@ class CommandServer(Protocol):
     def answer_sizes(self) -> AnswerSizes:
         """The largest sizes of answers, for commands whose answers can be large."""
         ...
-
-    def accept(self, write: Callable[[bytes], None]) -> Session:
-        """Begin a conversation; `write` sends serialized frames to its client."""
 
     def refuse(self, error: MagnetarError, reply: Reply) -> None:
         """Send an error once all records that it depends on are durable."""
@@ -202,34 +258,23 @@ class CommandSession:
     def __init__(
         self,
         handlers: Mapping[str, Handler],
-        write: Callable[[bytes], None],
+        conversation: Conversation,
         on_error: Callable[[MagnetarError, Reply], None],
         answer_sizes: AnswerSizes | None = None,
     ) -> None:
         self._handlers = handlers
-        self._writer = FrameWriter(write)
+        self._writer = FrameWriter(conversation.write)
         self._on_error = on_error
         self._answer_sizes = answer_sizes or {}
+        self._principal = conversation.principal
+        self._gate = conversation.gate
+        self._push_bytes_max = conversation.push_bytes_max
+        self._slow_operations = conversation.slow_operations
+        self._traces = conversation.traces
+        self.origin = conversation.origin
+        self.answers = conversation.answers
+        self.frame_bytes_max = conversation.frame_bytes_max
         self.closed = False
-        self.client_name = ""
-        # The client's machine, as far as the transport knows it.
-        self.origin = ""
-        # Who the client is; set by the transport before the first command.
-        self.principal = ANONYMOUS
-        # Whom the commands pass before their handlers; None: nobody.
-        self.gate: Gate | None = None
-        # Answers that the client has not taken yet; the transport sets the limit.
-        self.answers = AnswerBudget(1 << 62)
-        # When a turn gathers more than this, pushing pauses until the client has taken some of it.
-        self.push_bytes_max = 1 << 62
-        # A larger frame ends the conversation.
-        self.frame_bytes_max = FRAME_BYTES_MAX
-        # Set by a transport that knows the time.
-        self.slow_operations: SlowOperations | None = None
-        # Makes the spans of commands; None: there are none.
-        self.traces: ServerTraces | None = None
-        # Ends the conversation; set by the transport.
-        self.end: Callable[[], None] = _nothing
         # Whether there is room for pushes.
         self.writable = True
         self._listeners: dict[SessionListener, None] = {}
@@ -274,7 +319,7 @@ class CommandSession:
         if self.closed:
             return
         self._writer.send(body)
-        if self.writable and self._writer.gathered_bytes > self.push_bytes_max:
+        if self.writable and self._writer.gathered_bytes > self._push_bytes_max:
             # The transport sees the queue, and reports when there is room again.
             self.on_writable(False)
 
@@ -317,13 +362,13 @@ class CommandSession:
         if reserved and not self.answers.take(reserved):
             return False
         request_id = request.request_id
-        slow_operations = self.slow_operations
+        slow_operations = self._slow_operations
         begun_ms = slow_operations.begun() if slow_operations is not None else 0.0
         # The request itself would keep its whole frame alive.
         traceparent = request.traceparent
         span: Span | None = None
-        if self.traces is not None and name is not None:
-            span = self.traces.command(name, getattr(request, name), traceparent)
+        if self._traces is not None and name is not None:
+            span = self._traces.command(name, getattr(request, name), traceparent)
 
         def respond(body: Any) -> None:
             if not self.closed:
@@ -336,14 +381,9 @@ class CommandSession:
                 # After the writer's flush: from then on the transport counts these bytes.
                 asyncio.get_running_loop().call_soon(self.answers.give_back, reserved)
 
-        reply = Reply(respond, self, self.origin, request_id, self.principal)
-        reply.span = span
-        run_handler(self._handlers, name, request, reply, self._on_error, self.gate)
+        reply = Reply(respond, self, self.origin, request_id, self._principal, span)
+        run_handler(self._handlers, name, request, reply, self._on_error, self._gate)
         return True
-
-
-def _nothing() -> None:
-    return
 
 
 def run_handler(

@@ -9,14 +9,20 @@ Source: docs/design/0009-owners.md, Addresses.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Protocol
 
 from magnetar_core.errors import LogUnavailable, MagnetarError, PartitionMoved
 from magnetar_core.invariants import BrokenInvariant
 from magnetar_core.membership.shard_address import ShardPlace
-from magnetar_core.server.commands import AnswerSizes, CommandServer, Handler, Reply
-from magnetar_core.transport.transport import Session
+from magnetar_core.server.commands import (
+    AnswerSizes,
+    CommandServer,
+    CommandSession,
+    Conversation,
+    Handler,
+    Reply,
+)
 
 # A conversation waits for a shard that is being opened for no longer than this.
 OPENING_WAIT_MS_MAX = 30_000
@@ -56,9 +62,9 @@ class Door:
         """The largest sizes of the shard's answers."""
         return self._server.answer_sizes
 
-    def accept(self, write: Callable[[bytes], None]) -> Session:
+    def accept(self, conversation: Conversation) -> CommandSession:
         """Begin a conversation with the shard."""
-        return self._server.accept(write)
+        return self._server.accept(conversation)
 
     def refuse(self, error: MagnetarError, reply: Reply) -> None:
         """Let the shard send an error."""

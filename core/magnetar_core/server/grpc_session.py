@@ -17,7 +17,7 @@ from google.protobuf.message import DecodeError
 from magnetar_core.access.principal import Principal
 from magnetar_core.config import ListenConfig
 from magnetar_core.errors import InvalidArgument, MagnetarError, QuotaExceeded
-from magnetar_core.server.commands import CommandServer, Gate
+from magnetar_core.server.commands import CommandServer, Conversation, Gate
 from magnetar_core.server.grpc_calls import abort, machine_of
 from magnetar_core.traces.spans import ServerTraces
 from magnetar_core.transport.answers import AnswerBudget
@@ -61,16 +61,20 @@ class ServerSession:
         self._refusal: MagnetarError | None = None
         self._ended = asyncio.Event()
         self._closed = asyncio.Event()
-        self._session = commands.accept(self.write)
-        self._session.frame_bytes_max = config.frame_bytes_max
-        self._session.push_bytes_max = config.session_push_bytes_max
-        self._session.answers = self._answers
-        self._session.origin = machine_of(context)
-        self._session.principal = principal
-        self._session.gate = gate
-        self._session.end = self.end
-        self._session.slow_operations = slow_operations
-        self._session.traces = traces
+        self._session = commands.accept(
+            Conversation(
+                write=self.write,
+                end=self.end,
+                origin=machine_of(context),
+                principal=principal,
+                gate=gate,
+                frame_bytes_max=config.frame_bytes_max,
+                push_bytes_max=config.session_push_bytes_max,
+                answers=self._answers,
+                slow_operations=slow_operations,
+                traces=traces,
+            )
+        )
 
     def write(self, frame: bytes) -> None:
         """Queue a frame; a client that leaves too much unread is disconnected."""

@@ -73,8 +73,7 @@ async def answer_to(
         if not answer.done():
             answer.set_result(body)
 
-    reply = Reply(respond, None, sender.origin, principal=sender.principal)
-    reply.span = sender.span
+    reply = Reply(respond, None, sender.origin, principal=sender.principal, span=sender.span)
     if request is None:
         run_handler(commands.handlers, None, service_pb2.Command(), reply, commands.refuse)
     else:

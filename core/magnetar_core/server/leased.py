@@ -10,12 +10,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from magnetar_core.errors import LogUnavailable, MagnetarError
-from magnetar_core.server.commands import AnswerSizes, CommandServer, Handler, Reply
+from magnetar_core.server.commands import (
+    AnswerSizes,
+    CommandServer,
+    CommandSession,
+    Conversation,
+    Handler,
+    Reply,
+)
 from magnetar_core.transport.frames import Carried
-from magnetar_core.transport.transport import Link, LinkClosed, Session, Transport
+from magnetar_core.transport.transport import Link, LinkClosed, Transport
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +51,7 @@ class LeasedCommands:
         """The largest sizes of answers."""
         return self._commands.answer_sizes
 
-    def accept(self, write: Callable[[bytes], None]) -> Session:
+    def accept(self, conversation: Conversation) -> CommandSession:
         """Begin a conversation.
 
         Raises:
@@ -56,14 +64,13 @@ class LeasedCommands:
         def write_leased(frame: bytes) -> None:
             nonlocal muted
             if not muted and self._may_speak():
-                write(frame)
+                conversation.write(frame)
             elif not muted:
                 muted = True
                 log.warning("a conversation ends: the lease was not renewed in time")
-                session.end()
+                conversation.end()
 
-        session = self._commands.accept(write_leased)
-        return session
+        return self._commands.accept(replace(conversation, write=write_leased))
 
     def refuse(self, error: MagnetarError, reply: Reply) -> None:
         """Send an error to a unary call."""

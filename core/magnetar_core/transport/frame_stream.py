@@ -74,7 +74,7 @@ class FrameStream(asyncio.BufferedProtocol):
     def __init__(
         self, frame_bytes_max: int, on_made: Callable[[FrameStream], None] | None = None
     ) -> None:
-        self.frame_bytes_max = frame_bytes_max
+        self._frame_bytes_max = frame_bytes_max
         self._on_made = on_made
         self._transport: asyncio.Transport | None = None
         self._frames: deque[bytes] = deque()
@@ -92,6 +92,10 @@ class FrameStream(asyncio.BufferedProtocol):
         self._partial: bytearray | None = None
         self._partial_bytes = 0
         self._whole_bytes = 0
+
+    def raise_frame_limit(self, frame_bytes_max: int) -> None:
+        """Raise the limit of a frame: the other side is known now."""
+        self._frame_bytes_max = frame_bytes_max
 
     @property
     def peer(self) -> str:
@@ -269,7 +273,7 @@ class FrameStream(asyncio.BufferedProtocol):
         while end - at >= LENGTH_BYTES:
             (length,) = _LENGTH.unpack_from(data, at)
             begin = at + LENGTH_BYTES
-            if length > end - begin or length > self.frame_bytes_max:
+            if length > end - begin or length > self._frame_bytes_max:
                 self._begin(length, data[at:])
                 return
             at = begin + length
@@ -286,12 +290,12 @@ class FrameStream(asyncio.BufferedProtocol):
         """
         if length == _END_LENGTH and self.tls is not None:
             self.eof_received()
-        elif length > self.frame_bytes_max:
+        elif length > self._frame_bytes_max:
             log.warning(
                 "%s sends a frame of %d bytes, and %d are allowed; it is disconnected",
                 self.peer,
                 length,
-                self.frame_bytes_max,
+                self._frame_bytes_max,
             )
             self.close()
         elif len(data) < HEAD_BYTES_MAX:

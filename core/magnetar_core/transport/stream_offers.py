@@ -223,7 +223,7 @@ class StreamOffers:
                 ticket = await stream.read()
                 offer = self._offers.pop((ticket or b"").decode("ascii", "replace"), None)
                 if offer is not None:
-                    stream.frame_bytes_max = self._frame_bytes_max
+                    stream.raise_frame_limit(self._frame_bytes_max)
                     await stream.write(WELCOME)
                     is_taken = offer.take(stream)
         except (TimeoutError, OSError) as error:

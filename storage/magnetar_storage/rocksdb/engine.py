@@ -26,45 +26,29 @@ from magnetar_core.invariants import BrokenInvariant
 from magnetar_core.process import durable_files
 from magnetar_core.process.descriptors import are_used_up
 from magnetar_storage.data_dir import unsynced_note
-from magnetar_storage.data_dir.directory_check import check_directory, check_values
-from magnetar_storage.data_dir.directory_use import (
-    cannot_open,
-    check_unused,
-    how_to_go_on,
-    in_use,
-    make_private,
-    open_directories,
-)
-from magnetar_storage.data_dir.store_files import VALUES, holds_store, numbered
-from magnetar_storage.data_dir.synced_mark import MarkWriter, Synced, create_mark
+from magnetar_storage.data_dir.directory_use import open_directories
+from magnetar_storage.data_dir.synced_mark import MarkWriter
 from magnetar_storage.data_dir.value_files import ValueFiles
 from magnetar_storage.rocksdb.background import Background
 from magnetar_storage.rocksdb.flushes import Flushes
-from magnetar_storage.rocksdb.lost_changes import cut, give_up_tail, sync_files, sync_values
+from magnetar_storage.rocksdb.opening import open_database, open_values, recover_directory
 from magnetar_storage.rocksdb.options import (
     DEFAULT_MEMTABLE_BYTES,
     MEMTABLES_BYTES,
-    database_options,
     memtable_bytes,
-    payload_family_options,
-    row_family_options,
 )
 from magnetar_storage.rocksdb.prefixes import walk_prefixes
 from magnetar_storage.rocksdb.reads import RocksSnapshot, get_row, scan_rows
 from magnetar_storage.rocksdb.value_log import (
     Unsynced,
     ValueLog,
-    families_with_values,
-    listed_files,
 )
 from magnetar_storage.store import (
     DELETE,
     PUT,
     Operation,
     RowsUnreadable,
-    StoreDamaged,
     StoreFailed,
-    StoreInUse,
     WriteBatch,
 )
 from magnetar_storage.store_stamp import STAMP, check_directory_stamp, stamp_of
@@ -161,70 +145,20 @@ class RocksStore:
             raise BrokenInvariant(f"payload families that are no families: {sorted(unknown)}")
         directory = os.path.realpath(path)
         has_stamp = check_directory_stamp(directory, ENGINE, FORMAT)
-        make_private(directory)
-        check_unused(directory)
-        try:
-            if unsynced_note.machine_went_down(directory) and holds_store(directory):
-                give_up_tail(directory)
-            elif unsynced_note.is_there(directory) and holds_store(directory):
-                sync_files(directory)
-            checked = check_directory(directory)
-            mark = checked.mark
-        except StoreDamaged as error:
-            raise StoreDamaged(
-                f"{directory}: {error}; {how_to_go_on(directory, error)}",
-                may_be_accepted=error.may_be_accepted,
-            ) from error
-        if checked.torn is not None:
-            # The machine went down before this change was synced, and took its values.
-            log.warning("%s: %s: it was not synced, and is removed", directory, checked.torn.reason)
-            cut(directory, checked.torn)
-        sync_values(directory, mark)
-        if mark is None:
-            mark = Synced()
-            create_mark(directory, mark)
+        mark = recover_directory(directory)
         if not has_stamp:
             durable_files.write_whole(Path(directory, STAMP), stamp_of(ENGINE, FORMAT).decode())
         if late_syncs:
             unsynced_note.leave(directory)
-        cache = rocksdict.Cache(block_cache_bytes)
-        try:
-            # RocksDB insists on opening all existing families, in use or not.
-            names = set(families) | _existing_families(directory)
-            options = {
-                name: payload_family_options(cache, memtables_bytes)
-                if name in payload_families
-                else row_family_options(cache)
-                for name in sorted(names)
-            }
-            database = rocksdict.Rdict(
-                directory,
-                database_options(memtables_bytes=memtables_bytes, own_flushes=late_syncs),
-                options,
-            )
-        except Exception as error:
-            if "LOCK:" in str(error) or "lock file" in str(error):
-                raise StoreInUse(in_use(directory)) from error
-            raise cannot_open(directory, error) from error
-        try:
-            listed = listed_files(database)
-            sizes = check_values(directory, listed, mark)
-            with_values = families_with_values(database)
-        except StoreDamaged as error:
-            database.close()
-            raise cannot_open(directory, error) from error
-        for number, path in numbered(directory, VALUES):
-            if number not in sizes:
-                # It was begun or given up just before the last process ended.
-                path.unlink()
-        value_files = ValueFiles(directory, sizes)
-        if listed.get(value_files.active):
-            # It is the last one since a loss was accepted. The list would not tell that it grew.
-            value_files.end_active()
-        elif value_files.active:
-            value_files.pass_over_torn_end(
-                mark.values_bytes if mark.values == value_files.active else 0
-            )
+        database = open_database(
+            directory,
+            families,
+            payload_families,
+            block_cache_bytes=block_cache_bytes,
+            memtables_bytes=memtables_bytes,
+            own_flushes=late_syncs,
+        )
+        value_files, with_values = open_values(directory, database, mark)
         if not late_syncs:
             unsynced_note.remove(directory)
         open_directories.add(directory)
@@ -460,12 +394,6 @@ class RocksStore:
     def _fail(self, action: str, error: Exception) -> StoreFailed:
         self._failure = f"{action} failed in {self._path}: {error}"
         return StoreFailed(self._failure)
-
-
-def _existing_families(directory: str) -> set[str]:
-    if not os.path.exists(os.path.join(directory, "CURRENT")):
-        return set()
-    return set(rocksdict.Rdict.list_cf(directory)) - {"default"}
 
 
 def _flush_behind(

@@ -111,7 +111,7 @@ def test_a_transaction_that_has_ended_or_failed_takes_no_value_the_short_way() -
             if end == "abort":
                 await txn.abort()
             else:
-                txn.doom(QuotaExceeded("enough"))
+                txn.work.doom(QuotaExceeded("enough"))
             with pytest.raises(InvalidTxnState):
                 await producer.enqueue(b"b", txn=txn)
             with pytest.raises(InvalidTxnState):

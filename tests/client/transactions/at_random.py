@@ -117,7 +117,7 @@ class Worker:
                 self._give_back(message)
 
     async def _ack(self, message: Message, txn: Transaction, has_begun: asyncio.Event) -> None:
-        txn.require_open()
+        txn.work.require_open()
         has_begun.set()
         if self._random.random() < 0.5:
             self._consumer.ack_nowait(message, txn=txn)
@@ -131,7 +131,7 @@ class Worker:
             pass  # The client is closed.
 
     async def _fail(self, work: Work) -> None:
-        work.txn.doom(InvalidTxnState("the test says so"))
+        work.txn.work.doom(InvalidTxnState("the test says so"))
 
     async def _end(self, work: Work) -> None:
         """Try to commit or to abort, until the outcome is known."""

@@ -19,6 +19,7 @@ from magnetar import (
     TopicNotFound,
     TransactionStatus,
 )
+from magnetar.transactions.transaction_state import OVER
 from magnetar_core.errors import MagnetarError, TxnForgotten, TxnNotFound
 
 
@@ -101,7 +102,7 @@ def test_a_copy_alone_ends_nothing() -> None:
         txn = await client.begin_transaction()
         await consumer.ack(message, txn=txn)
         for _ in range(5):
-            txn.doubt()
+            txn.work.doubt()
             await cluster.play.came("describe_txn")
         assert len(cluster.play.commands("describe_txn")) == 1
         assert txn.status is TransactionStatus.OPEN
@@ -150,9 +151,9 @@ def test_what_nobody_remembers_is_neither_committed_nor_aborted(
         committing = asyncio.ensure_future(txn.commit()) if while_flushing else None
         if committing is not None:
             await cluster.play.came("send")
-        txn.doubt()
+        txn.work.doubt()
         await cluster.play.came("describe_txn")
-        await until(lambda: txn._settled)
+        await until(lambda: txn.work._phase in OVER)
         if committing is not None:
             cluster.play.release()
             with pytest.raises(type(error)):
@@ -163,7 +164,7 @@ def test_what_nobody_remembers_is_neither_committed_nor_aborted(
             with pytest.raises(type(error)):
                 await txn.abort()
         with pytest.raises(InvalidTxnState):
-            txn.require_open()
+            txn.work.require_open()
         assert txn.status is TransactionStatus.OPEN
 
     run(test)
@@ -174,8 +175,8 @@ def test_leaving_the_block_of_one_that_nobody_remembers_raises() -> None:
         async def program() -> None:
             async with client.transaction() as txn:
                 cluster.play.when("describe_txn").always(TxnForgotten("long ago"))
-                txn.doubt()
-                await until(lambda: txn._settled)
+                txn.work.doubt()
+                await until(lambda: txn.work._phase in OVER)
 
         with pytest.raises(TxnForgotten):
             await program()
@@ -192,8 +193,8 @@ def test_the_answer_to_a_commit_says_more_than_an_inquiry_that_found_nothing() -
         cluster.play.when("describe_txn").always(TxnNotFound("asked of an older copy"))
         committing = asyncio.ensure_future(txn.commit())
         await cluster.play.holds()
-        txn.doubt()
-        await until(lambda: txn._settled)
+        txn.work.doubt()
+        await until(lambda: txn.work._phase in OVER)
         cluster.play.release()
         await committing
         assert txn.status in (TransactionStatus.COMMITTING, TransactionStatus.COMMITTED)
@@ -206,10 +207,10 @@ def test_nobody_is_asked_for_an_outcome_once_the_client_is_closed() -> None:
 
     async def test(cluster: FakeCluster, client: Client) -> None:
         txn = await client.begin_transaction()
-        inquiry = txn._inquiry
+        inquiry = txn.work._inquiry
         assert inquiry is not None
         inquiry.resolve_soon()
-        txn.doubt()
+        txn.work.doubt()
         assert inquiry._resolving
         assert inquiry._finding_out
         # Before the background tasks are cancelled.
@@ -248,7 +249,7 @@ def test_the_block_of_one_that_was_aborted_meanwhile_raises(by: str) -> None:
                 await producer.send(b"0", txn=txn)
                 if by == "somebody else":
                     cluster.end(txn.txn_id, commit=False)
-                    txn.doubt()
+                    txn.work.doubt()
                     await until(lambda: txn.status is TransactionStatus.ABORTED)
                 else:
                     await client.close()
@@ -265,7 +266,7 @@ def test_the_block_of_one_that_the_application_aborted_ends_in_silence() -> None
     async def test(cluster: FakeCluster, client: Client) -> None:
         async with client.transaction() as txn:
             cluster.end(txn.txn_id, commit=False)
-            txn.doubt()
+            txn.work.doubt()
             await until(lambda: txn.status is TransactionStatus.ABORTED)
             await txn.abort()
         async with client.transaction() as txn:

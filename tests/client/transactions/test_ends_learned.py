@@ -99,7 +99,7 @@ class Scene:
         """The SDK asks for the outcome by itself, until it knows."""
         transaction = self.producer.transaction
         assert transaction is not None
-        await self.cluster.until(lambda: transaction.has_ended)
+        await self.cluster.until(lambda: transaction.work.has_ended)
 
     async def times_out(self) -> None:
         identity = self.coordinator.server.transactional_ids
@@ -137,7 +137,7 @@ async def answer_lost(scene: Scene) -> None:
 
 async def send_failed(scene: Scene) -> None:
     assert scene.producer.transaction is not None
-    scene.producer.transaction.doom(MessageTooLarge("a send"))
+    scene.producer.transaction.work.doom(MessageTooLarge("a send"))
     with pytest.raises(CommitRefused):
         await scene.producer.commit()
 
@@ -316,7 +316,7 @@ async def aborted_by_administrator_then_abort(scene: Scene) -> None:
 async def forgotten(scene: Scene) -> None:
     transaction = scene.producer.transaction
     assert transaction is not None
-    transaction._on_forgotten(TxnForgotten("long ago"))
+    transaction.work._on_forgotten(TxnForgotten("long ago"))
     await aborted_by_administrator(scene)
     with pytest.raises(TxnForgotten):
         await scene.producer.commit()

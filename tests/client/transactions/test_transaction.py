@@ -413,7 +413,7 @@ def test_what_failed_for_a_moment_is_not_committed_either(error: MagnetarError) 
         producer = await client.create_producer("flights")
         txn = await client.begin_transaction()
         await producer.send(b"a", txn=txn)
-        txn.doom(error)
+        txn.work.doom(error)
         with pytest.raises(CommitRefused):
             await txn.commit()
         assert txn.status in (TransactionStatus.ABORTING, TransactionStatus.ABORTED)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 _PARTICIPANTS = "client/magnetar/transactions/participants.py"
-_TRANSACTION = "client/magnetar/transactions/transaction.py"
+_TRANSACTION = "client/magnetar/transactions/transaction_work.py"
 _CLOSED_BATCH = "client/magnetar/messaging/closed_batch.py"
 _WHOLE_BATCH = "client/magnetar/transactions/whole_batch.py"
 _SENDER = "client/magnetar/messaging/partition_sender.py"
@@ -281,8 +281,8 @@ MUTANTS = (
     Mutant(
         name="join-without-waiting",
         file=_TRANSACTION,
-        old="        await self._participants.enrolled()\n        if self._settled",
-        new="        if self._settled",
+        old="        await self._participants.enrolled()\n        if self._phase",
+        new="        if self._phase",
         mistake="A send is told to count before the coordinator knows its partition.",
     ),
     Mutant(
@@ -402,7 +402,7 @@ MUTANTS = (
     Mutant(
         name="pair-not-told",
         file=_PRODUCER,
-        old="            self._identity = self._transaction.next_identity\n",
+        old="            self._identity = identity\n",
         new="            pass\n",
         mistake="Each transaction begins with the pair of the last one, and is refused at first.",
     ),

@@ -18,7 +18,7 @@ _INDEX_ROWS = "broker/magnetar_broker/transactions/index_rows.py"
 _TAKING = "client/magnetar/cuts/taking.py"
 _READER = "client/magnetar/messaging/reader.py"
 _ENDS = "client/magnetar/transactions/end_requests.py"
-_TRANSACTION = "client/magnetar/transactions/transaction.py"
+_TRANSACTION = "client/magnetar/transactions/transaction_work.py"
 _RECEIVER = "client/magnetar/messaging/partition_receiver.py"
 _BLOCKING = "client/magnetar/blocking/client.py"
 

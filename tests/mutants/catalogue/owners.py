@@ -62,8 +62,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="lease-looked-at-when-it-begins",
         file=_LEASED,
-        old="            if not muted and self._may_speak():\n                write(frame)",
-        new="            if not muted:\n                write(frame)",
+        old="            if not muted and self._may_speak():\n",
+        new="            if not muted:\n",
         mistake="A server that slept goes on with its conversations.",
     ),
     Mutant(

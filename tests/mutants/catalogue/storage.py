@@ -8,6 +8,7 @@ _COMMIT = "storage/magnetar_storage/group_commit.py"
 _MEMORY = "storage/magnetar_storage/memory/engine.py"
 _TABLE = "storage/magnetar_storage/memory/table.py"
 _ROCKS = "storage/magnetar_storage/rocksdb/engine.py"
+_OPENING = "storage/magnetar_storage/rocksdb/opening.py"
 _BACKGROUND = "storage/magnetar_storage/rocksdb/background.py"
 _READS = "storage/magnetar_storage/rocksdb/reads.py"
 _LATE = "storage/magnetar_storage/late_sync.py"
@@ -194,8 +195,8 @@ MUTANTS = (
     ),
     Mutant(
         name="torn-change-replayed",
-        file=_ROCKS,
-        old="            cut(directory, checked.torn)\n",
+        file=_OPENING,
+        old="        cut(directory, checked.torn)\n",
         new="",
         mistake="After a loss of power, a change whose values are missing comes back.",
     ),

@@ -187,14 +187,14 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="large-frames-taken",
         file=_STREAM,
-        old="        elif length > self.frame_bytes_max:\n            log",
+        old="        elif length > self._frame_bytes_max:\n            log",
         new="        elif False:\n            log",
         mistake="A client takes as much of a server's memory as it likes.",
     ),
     Mutant(
         name="large-frames-that-arrive-whole-taken",
         file=_STREAM,
-        old="if length > end - begin or length > self.frame_bytes_max:",
+        old="if length > end - begin or length > self._frame_bytes_max:",
         new="if length > end - begin:",
         mistake="The limit counts only for frames that arrive in pieces.",
     ),

@@ -65,7 +65,7 @@ def _check_copy(actor: Actor, consumer: magnetar.Consumer, message: magnetar.Mes
     if known is None or known[1] in actor.world.history.unchecked_cursors:
         return
     try:
-        known[0].require_open()
+        known[0].work.require_open()
     except MagnetarError:
         return
     text = f"{message.topic}/{message.partition} {message.offset} is handed to {actor.name} again"
