@@ -128,7 +128,8 @@ class DirectoryFollower:
         """Check that a coordinator's store took an incarnation, as far as is known here.
 
         Raises:
-            Unheard: it is not the present store here.
+            Unheard: it is not the present store here; the first broker may know more.
+            InvalidTxnState: nor is it at the first broker.
         """
         digest = digest_of(store_token)
         heard = self._environment.watermarks.of(tcid)
@@ -136,11 +137,11 @@ class DirectoryFollower:
             return
         known = self._stores.get(tcid)
         if known is None or (known.incarnation, known.token_digest) != (incarnation, digest):
-            raise Unheard(
+            unheard = Unheard(
                 f"this broker has not heard of incarnation {incarnation} of coordinator {tcid}:"
-                " ask again",
-                not_taken(tcid, incarnation),
+                " ask again"
             )
+            raise self._topics.unless_complete(unheard, not_taken(tcid, incarnation))
 
     def ask(self, body: Any, on_answer: OnAnswer) -> None:
         """Pass a command on to the first broker."""

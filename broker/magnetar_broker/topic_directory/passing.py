@@ -7,14 +7,15 @@ Source: docs/design/0008-cluster.md, The directory.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from magnetar_broker.environment import Environment
 from magnetar_broker.replies import Replies
 from magnetar_broker.topic_directory.follower import DirectoryFollower
-from magnetar_broker.topics.directory import Unheard
+from magnetar_broker.topics.directory import Unheard, UnheardName
 from magnetar_broker.topics.topics import Topics
-from magnetar_core.errors import InvalidArgument, MagnetarError, TopicNotFound, from_wire
+from magnetar_core.errors import InvalidArgument, MagnetarError, from_wire
 from magnetar_core.server.commands import Handler, Reply
 from magnetar_core.transport.frames import detached
 from magnetar_core.wire import topic_pb2 as wire
@@ -69,29 +70,40 @@ class DirectoryPassing:
 
     def patient(self, handlers: Mapping[str, Handler]) -> dict[str, Handler]:
         """Return handlers that ask the first broker about what nobody has heard of here."""
-        return {name: self._patient(name, handler) for name, handler in handlers.items()}
+        return {
+            name: self._hurrying(handler) if name in _NEVER_WAITING else self._waiting(handler)
+            for name, handler in handlers.items()
+        }
 
-    def _patient(self, name: str, handler: Handler) -> Handler:
+    def _hurrying(self, handler: Handler) -> Handler:
+        """Return a handler that refuses what is unheard of, and asks what is new meanwhile."""
+
         def handle(command: Any, reply: Reply) -> None:
             try:
                 handler(command, reply)
             except Unheard as error:
-                if (
-                    name in _NEVER_WAITING
-                    or self._waiting_count >= WAITING_MAX
-                    or command.ByteSize() > WAITING_BYTES_MAX
-                ):
+                self._follower.hurry()
+                if not isinstance(error, UnheardName) or not self._follower.is_current:
+                    raise
+                # A send by name alone would come again for ever: it is denied without asking.
+                self._handle_told(handler, command, reply)
+
+        return handle
+
+    def _waiting(self, handler: Handler) -> Handler:
+        """Return a handler whose commands wait, if they name what is unheard of."""
+
+        def handle(command: Any, reply: Reply) -> None:
+            try:
+                handler(command, reply)
+            except Unheard:
+                is_full = self._waiting_count >= WAITING_MAX
+                if is_full or command.ByteSize() > WAITING_BYTES_MAX:
                     self._follower.hurry()
-                    if name in _NEVER_WAITING and self._denies(error):
-                        raise error.denial from None
                     raise
                 self._wait(handler, command, reply)
 
         return handle
-
-    def _denies(self, error: Unheard) -> bool:
-        """Return whether to deny without asking: sends by name alone would come again for ever."""
-        return isinstance(error.denial, TopicNotFound) and self._follower.is_current
 
     def _wait(self, handler: Handler, command: Any, reply: Reply) -> None:
         waiting = detached(command)
@@ -102,15 +114,11 @@ class DirectoryPassing:
             if error is not None:
                 self._replies.refuse(error, reply)
             else:
-                self._replies.handle(again, waiting, reply)
-
-        def again(command: Any, reply: Reply) -> None:
-            self._topics.are_complete = True
-            try:
-                handler(command, reply)
-            except Unheard as error:
-                raise error.denial from None
-            finally:
-                self._topics.are_complete = False
+                self._replies.handle(partial(self._handle_told, handler), waiting, reply)
 
         self._follower.catch_up(on_current)
+
+    def _handle_told(self, handler: Handler, command: Any, reply: Reply) -> None:
+        """Handle a command, and deny what is not known here."""
+        with self._topics.complete():
+            handler(command, reply)
