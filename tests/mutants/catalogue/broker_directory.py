@@ -8,8 +8,8 @@ _TOPICS = "broker/magnetar_broker/topics/topics.py"
 _DIRECTORY = "broker/magnetar_broker/topics/directory.py"
 _KEEPER = "broker/magnetar_broker/topic_directory/keeper.py"
 _FOLLOWER = "broker/magnetar_broker/topic_directory/follower.py"
-_PASSING = "broker/magnetar_broker/topic_directory/passing.py"
-_STORES = "broker/magnetar_broker/topic_directory/broker_stores.py"
+_PASSING = "broker/magnetar_broker/topic_directory/follower.py"
+_STORES = "broker/magnetar_broker/topic_directory/rows.py"
 _PARTITION = "broker/magnetar_broker/topics/partition.py"
 
 MUTANTS: tuple[Mutant, ...] = (
