@@ -291,7 +291,7 @@ MUTANTS = (
     ),
     Mutant(
         name="half-a-transaction-from-a-scan",
-        file="broker/magnetar_broker/log/transaction_rows.py",
+        file="broker/magnetar_broker/log/transaction_messages.py",
         old="            del by_txn_id[behind]",
         new="            pass",
         mistake="A scan that ends within a transaction is taken for all of it.",
@@ -306,9 +306,9 @@ MUTANTS = (
     ),
     Mutant(
         name="surplus-delivered-from-memory",
-        file="broker/magnetar_broker/log/log_reader.py",
-        old="batches_between(in_memory, place, count, bytes_max, verify=False)",
-        new="batches_between(in_memory, 0, count, bytes_max, verify=False)",
+        file="broker/magnetar_broker/log/transaction_messages.py",
+        old="batches_between(in_memory, place, end, bytes_max, verify=False)",
+        new="batches_between(in_memory, 0, end, bytes_max, verify=False)",
         mistake="A read from the middle of a transaction in memory begins at its front.",
     ),
     Mutant(
