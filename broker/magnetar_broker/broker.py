@@ -29,7 +29,8 @@ from magnetar_broker.environment import Environment
 from magnetar_broker.groups.groups import Groups
 from magnetar_broker.metrics import BrokerMetrics
 from magnetar_broker.recovery import Recovery
-from magnetar_broker.topic_directory.roles import DirectoryRole, FirstBroker, Follower
+from magnetar_broker.topic_directory.follower import DirectoryFollower
+from magnetar_broker.topic_directory.keeper import DirectoryKeeper
 from magnetar_broker.topics.accepted_losses import go_on_without
 from magnetar_broker.topics.retention import trim_partition
 from magnetar_broker.topics.topics import Topics
@@ -136,17 +137,13 @@ class Broker:
         self.coordinators = CoordinatorSessions()
         self._orphan_resolver = OrphanResolver(self.environment)
         self.groups = Groups(self.environment, self.topics, self.coordinators)
-        self.directory: DirectoryRole
+        self.directory: DirectoryKeeper | DirectoryFollower
         if config.shard:
-            self.directory = Follower(
-                self.environment,
-                self.topics,
-                self.groups,
-                transport,
-                random,
+            self.directory = DirectoryFollower(
+                self.environment, self.topics, self.groups, transport, random
             )
         else:
-            self.directory = FirstBroker(
+            self.directory = DirectoryKeeper(
                 self.environment,
                 self.topics,
                 self.groups,
@@ -162,7 +159,7 @@ class Broker:
             self.groups,
             self.coordinators,
             self._orphan_resolver,
-            self.directory.commands,
+            self.directory,
             self.directory.guard,
             self.directory.admit_store,
             random,

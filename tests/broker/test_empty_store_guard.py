@@ -41,7 +41,7 @@ def test_a_new_cluster_begins_when_every_coordinator_has_an_incarnation(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def scenario() -> None:
-        caplog.set_level(logging.INFO, "magnetar_broker.topic_directory.empty_store_guard")
+        caplog.set_level(logging.INFO, "magnetar_broker.topic_directory.guards")
         world = await empty_world()
         assert "serves when coordinator-0, coordinator-1 have begun with it" in caplog.text
         # Nothing is wrong with a new cluster.

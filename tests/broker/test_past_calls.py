@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.broker.harness import World, run
 
 from magnetar_broker import keys
-from magnetar_broker.topic_directory.past_calls import CALLS_MAX, PastCalls
+from magnetar_broker.topic_directory.rows import CALLS_MAX, PastCalls
 
 
 def test_the_latest_calls_are_remembered() -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from tests.simulation.planting import replaced
 
-from magnetar_broker.dispatch.key_shared import KeySharedDispatcher, Slot
+from magnetar_broker.dispatch.key_shared import KeySharedDispatcher, Place, Slot
 from magnetar_broker.log.offset_set import OffsetSet, Range
 
 
@@ -25,16 +25,28 @@ def keys_move_at_once() -> AbstractContextManager[None]:
     return replaced(KeySharedDispatcher, "_route", route)
 
 
-def pending_acks_hold_no_key() -> AbstractContextManager[None]:
+@contextmanager
+def pending_acks_hold_no_key() -> Iterator[None]:
     """A key moves although its last message waits for the end of a transaction."""
-    original = KeySharedDispatcher.pend
+    original_pend, original_withhold = KeySharedDispatcher.pend, KeySharedDispatcher.withhold
 
     def pend(self: KeySharedDispatcher, ranges: Iterable[Range], consumer_id: int = 0) -> None:
         ranges = list(ranges)
-        original(self, ranges, consumer_id)
-        self._count_settled(OffsetSet(ranges).intersection(self._unsettled))
+        original_pend(self, ranges, consumer_id)
+        self._move(self._ack_pending.within(ranges), Place.ACK_PENDING, Place.OUTSIDE)
 
-    return replaced(KeySharedDispatcher, "pend", pend)
+    def withhold(self: KeySharedDispatcher, offsets: OffsetSet) -> None:
+        counted = offsets.intersection(self._ack_pending)
+        original_withhold(self, counted)
+        others = offsets.copy()
+        others.difference_update(counted)
+        self._move(others, Place.OUTSIDE, Place.WITHHELD)
+
+    with (
+        replaced(KeySharedDispatcher, "pend", pend),
+        replaced(KeySharedDispatcher, "withhold", withhold),
+    ):
+        yield
 
 
 def keys_of_pending_acks_not_learned() -> AbstractContextManager[None]:

@@ -57,7 +57,7 @@ class DirectoryCommands(Protocol):
         """The handler of each command field."""
         ...
 
-    def patient(self, handlers: Mapping[str, Handler]) -> dict[str, Handler]:
+    def waiting_for_news(self, handlers: Mapping[str, Handler]) -> dict[str, Handler]:
         """Return handlers that wait for news of topics of which this broker has not heard."""
         ...
 
@@ -109,8 +109,8 @@ class BrokerServer:
             **BackupCommands(backup, "broker", environment.config.name, environment.spawn).handlers,
         }
         for name in NAMING_TXNS:
-            handlers[name] = unannounced.patient(handlers[name])
-        self._handlers = {**directory.patient(handlers), **LOG_LEVEL_HANDLERS}
+            handlers[name] = unannounced.waiting_for_announcement(handlers[name])
+        self._handlers = {**directory.waiting_for_news(handlers), **LOG_LEVEL_HANDLERS}
         repeats = Repeats()
         for name in TAKING_EFFECT_ONCE:
             self._handlers[name] = repeats.once(self._handlers[name])

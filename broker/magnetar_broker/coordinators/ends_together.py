@@ -13,12 +13,17 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from magnetar_broker.replies import refusal_of
-from magnetar_broker.topics.directory import Unheard
 from magnetar_broker.topics.partition import Partition
 from magnetar_broker.topics.topics import Topics
 from magnetar_broker.transactions.transaction_index import End, Outcome
 from magnetar_broker.transactions.waiting_ends import AskedEnd
-from magnetar_core.errors import Gone, MagnetarError, SubscriptionNotFound, TopicNotFound
+from magnetar_core.errors import (
+    Gone,
+    MagnetarError,
+    PartitionMoved,
+    SubscriptionNotFound,
+    TopicNotFound,
+)
 from magnetar_core.ids import PartitionName, SubscriptionName
 from magnetar_core.server.commands import CommandSession
 
@@ -42,9 +47,9 @@ class EndsTogether:
     __slots__ = (
         "_on_answered",
         "_partitions",
+        "_refused",
         "_subscriptions",
         "_topics",
-        "_topics_are_complete",
         "_unanswered",
         "ended_partitions",
         "unfinished",
@@ -58,10 +63,11 @@ class EndsTogether:
         on_answered: Callable[[EndsTogether], None],
     ) -> None:
         self._topics = topics
-        self._topics_are_complete = topics.are_complete
         self._partitions = partitions
         self._subscriptions = subscriptions
         self._on_answered = on_answered
+        # Subscriptions whose partitions are not here: a topic that is gone does not come back.
+        self._refused: dict[SubscriptionName, MagnetarError] = {}
         # One more: the answer waits until all have begun.
         self._unanswered = len(partitions) + 1
         self.ended_partitions = 0
@@ -74,11 +80,13 @@ class EndsTogether:
             session: the conversation that asked for it; None: a unary call.
             request_id: the number of the request in the conversation.
         Raises:
-            Unheard: a topic may be new, unless the topics are complete. No effect.
+            Unheard: a topic may be new. No effect.
         """
         found = [self._find(name) for name, _ in self._partitions]
         for subscription, _ in self._subscriptions:
-            self._find(subscription.partition_name)
+            refusal = self._find(subscription.partition_name)
+            if isinstance(refusal, MagnetarError):
+                self._refused[subscription] = refusal
         for (name, end), partition in zip(self._partitions, found, strict=True):
             failed = partial(self._partition_failed, name)
             if isinstance(partition, MagnetarError):
@@ -93,11 +101,7 @@ class EndsTogether:
     def _find(self, name: PartitionName) -> Partition | MagnetarError:
         try:
             return self._topics.partition(*name)
-        except Unheard as error:
-            if not self._topics_are_complete:
-                raise
-            return error.denial
-        except MagnetarError as error:
+        except (Gone, TopicNotFound, PartitionMoved) as error:
             return error
 
     def _partition_ended(self) -> None:
@@ -121,11 +125,12 @@ class EndsTogether:
         self._on_answered(self)
 
     def _end_subscription(self, name: SubscriptionName, end: End) -> None:
-        # Found now: its topic may have been deleted while a partition waited.
+        if name in self._refused:
+            self.unfinished[name] = self._refused[name]
+            return
         try:
-            partition = self._find(name.partition_name)
-            if isinstance(partition, MagnetarError):
-                raise partition
+            # Found again: its topic may have been deleted while a partition waited.
+            partition = self._topics.partition(*name.partition_name)
             partition.subscriptions.end(name.subscription, end)
         except Exception as error:
             self.unfinished[name] = refusal_of(error)

@@ -76,7 +76,7 @@ class Unannounced:
         self._counts: Counter[CommandSession] = Counter()
         self._is_watching = False
 
-    def patient(self, handler: Handler) -> Handler:
+    def waiting_for_announcement(self, handler: Handler) -> Handler:
         """Return a handler whose commands wait until their TxnID is announced."""
 
         def handle(command: Any, reply: Reply) -> None:

@@ -213,7 +213,7 @@ class Dispatcher:
 
     def inherit(self, previous: Dispatcher) -> None:
         """Take the place of another dispatcher, which no longer has consumers."""
-        self.withheld = previous.withheld
+        self.withheld.update(previous.withheld)
         self.redeliveries = previous.redeliveries
 
     def check(self) -> None:

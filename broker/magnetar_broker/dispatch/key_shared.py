@@ -1,20 +1,34 @@
 """Dispatcher for KEY_SHARED: order is kept per key, and each key has a consumer at a time. Pure.
 
-Keys are grouped into slots (`key_ranges`). A slot is unsettled while any of its messages is held by
-a consumer, in PENDING_ACK, or acknowledged but not durably. Meanwhile the slot belongs to the
-consumer of those messages, its holder; afterwards it goes to its target. A slot whose holder is not
-its target has to move: it gets no new messages, so that it becomes settled. Returned messages go to
-the holder even then: it may need them to settle the rest.
+Keys are grouped into slots (`key_ranges`). Of each slot, this module keeps where its messages are:
 
-Within a slot messages go out in the order of their offsets. `replay` holds all messages that were
-read and wait: for permits, for a move, or for redelivery. A slot with a message in `withheld` waits
-too.
+    place         state of the message                               counts in its slot as
+    (outside)     not read yet                                       -
+    WAITING       read; waits for permits, a move or a redelivery    waiting
+    DELIVERED     a consumer holds it                                unsettled
+    ACK_PENDING   acknowledged in an open transaction                unsettled
+    ACK_UNSYNCED  acknowledged, but not durably                      unsettled
+    WITHHELD      back from an abort that is not durable yet         withheld
+    (outside)     durably acknowledged, or acknowledged by a
+                  consumer that did not hold it                      -
+
+`_move` is the only method that changes places. A message in one of the last three places may be
+unplaced: after a restart nothing says which slot it has. It counts in no slot until its batch is
+read, which comes before any message goes out.
+
+An unsettled slot belongs to the consumer of its unsettled messages, its holder; a settled slot goes
+to its target. A slot whose holder is not its target has to move: it gets no new messages, so that
+it becomes settled. Returned messages go to the holder even then: it may need them to settle the
+rest. A slot with a withheld message waits. Within a slot, messages go out in the order of their
+offsets.
 Source: PIP-379, Updated contract of preserving ordering; docs/design/0004-key-shared.md.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
+from enum import IntEnum
 
 from magnetar_broker.dispatch.acknowledgements import Acknowledgements
 from magnetar_broker.dispatch.dispatch import (
@@ -33,6 +47,22 @@ from magnetar_core.batch import part_of
 # Stands for the holder's id when several consumers, or an unknown consumer, have messages of the
 # slot.
 NOBODY = -1
+
+
+class Place(IntEnum):
+    """Where a message is; see the table above."""
+
+    OUTSIDE = 0
+    WAITING = 1
+    WITHHELD = 2
+    DELIVERED = 3
+    ACK_PENDING = 4
+    ACK_UNSYNCED = 5
+
+
+OUTSIDE, WAITING, WITHHELD, DELIVERED, ACK_PENDING, ACK_UNSYNCED = Place
+# While a slot has messages in these places, it stays with its holder.
+UNSETTLED = (DELIVERED, ACK_PENDING, ACK_UNSYNCED)
 
 
 class Slot:
@@ -81,16 +111,20 @@ class KeySharedDispatcher(Dispatcher):
         self._known = KnownSlots()
         # Slots that are not idle.
         self._slots: dict[int, Slot] = {}
-        # Waiting messages that may go to each consumer. Subsets of `replay`.
+        # Waiting messages that may go to each consumer.
         self._queues: dict[int, OffsetSet] = {}
-        # Offsets that are counted in the `unsettled` of slots.
-        self._unsettled = OffsetSet()
-        # Unsettled offsets that are acknowledged, but not durably.
-        self._settling = OffsetSet()
-        # Offsets of `withheld` that slots count.
-        self._held_back = OffsetSet()
-        # Offsets in PENDING_ACK, settling or withheld, whose slots are unknown: the slots are
-        # learned before any message goes out. And who acknowledged which of them.
+        self._delivered = OffsetSet()
+        self._ack_pending = cursor.pending.copy()
+        self._ack_unsynced = OffsetSet()
+        # The messages in each place. Those outside have no set.
+        self._at = {
+            WAITING: self.replay,
+            WITHHELD: self.withheld,
+            DELIVERED: self._delivered,
+            ACK_PENDING: self._ack_pending,
+            ACK_UNSYNCED: self._ack_unsynced,
+        }
+        # Messages in a place whose slots are unknown. And who acknowledged which of them.
         self._unplaced = cursor.pending.copy()
         self._ackers: dict[int, OffsetSet] = {}
         for consumer_id, (first, last) in pending_acks:
@@ -108,24 +142,61 @@ class KeySharedDispatcher(Dispatcher):
     def check(self) -> None:
         """Check the invariants."""
         super().check()
-        unsettled: dict[int, int] = {}
-        for number, first, last in self._runs(self._unsettled):
-            unsettled[number] = unsettled.get(number, 0) + last - first + 1
-        together = OffsetSet()
-        for number, slot in self._slots.items():
-            assert not slot.is_idle
-            assert slot.unsettled == unsettled.pop(number, 0)
-            together.update(slot.waiting)
-            assert slot.queue is None or any(slot.queue is one for one in self._queues.values())
-            assert not slot.flows or slot.queue is not None
-        assert not unsettled
-        assert together == self.replay
-        for consumer in self.consumers:
-            assert consumer.held.intersection(self._unsettled) == consumer.held
-            for number, _, _ in self._runs(consumer.held):
-                assert self._slots[number].holder in (consumer.consumer_id, NOBODY)
+        everywhere = OffsetSet()
+        for offsets in self._at.values():
+            assert not everywhere.intersection(offsets)
+            everywhere.update(offsets)
+        self._check_places()
+        self._check_slots()
         for queue in self._queues.values():
             assert queue.intersection(self.replay) == queue
+
+    def _check_places(self) -> None:
+        """Check what each place means, and which messages are unplaced."""
+        held = OffsetSet()
+        for consumer in self.consumers:
+            held.update(consumer.held)
+        assert held == self._delivered
+        assert self._ack_pending.intersection(self.cursor.pending) == self._ack_pending
+        assert all(
+            self.cursor.is_deleted(offset)
+            for first, last in self._ack_unsynced.ranges()
+            for offset in (first, last)
+        )
+        unknown = OffsetSet()
+        for place, offsets in self._at.items():
+            unplaced = self._without_known(offsets)
+            assert not unplaced or place not in (WAITING, DELIVERED)
+            unknown.update(unplaced)
+        assert unknown == self._unplaced
+        for acknowledged in self._ackers.values():
+            assert acknowledged.intersection(self._unplaced) == acknowledged
+
+    def _check_slots(self) -> None:
+        """Check that each slot counts what it has in each place."""
+        slots = self._slots
+        assert not any(slot.is_idle for slot in slots.values())
+        unsettled = {number: slot.unsettled for number, slot in slots.items() if slot.unsettled}
+        assert unsettled == self._counts(*UNSETTLED)
+        withheld = {number: slot.withheld for number, slot in slots.items() if slot.withheld}
+        assert withheld == self._counts(WITHHELD)
+        waiting = {number: len(slot.waiting) for number, slot in slots.items() if slot.waiting}
+        assert waiting == self._counts(WAITING)
+        for slot in slots.values():
+            assert slot.waiting.intersection(self.replay) == slot.waiting
+            assert slot.queue is None or any(slot.queue is one for one in self._queues.values())
+            assert not slot.flows or slot.queue is not None
+        for consumer in self.consumers:
+            for number, _, _ in self._runs(consumer.held):
+                assert slots[number].holder in (consumer.consumer_id, NOBODY)
+
+    def _counts(self, *places: Place) -> Counter[int]:
+        """Count the messages in these places by slot."""
+        counts: Counter[int] = Counter()
+        for place in places:
+            for number, first, last in self._runs(self._at[place]):
+                counts[number] += last - first + 1
+        return counts
 
     # Consumers
 
@@ -160,83 +231,65 @@ class KeySharedDispatcher(Dispatcher):
         ranges = list(ranges)
         for first, last in ranges:
             self.redeliveries.forget(first, last)
-            self.withheld.discard(first, last)
-        self._count_withheld(self._held_back.within(ranges), -1)
-        self._stop_waiting(self.replay.within(ranges))
-        gone = self._unsettled.within(ranges)
-        gone.update(self._unplaced.within(ranges))
-        for consumer in self.consumers:
-            consumer.held.difference_update(gone)
-        self._settling.update(gone)
+        # A consumer that lost them acknowledges late: they keep their slots from nobody.
+        self._move(self.replay.within(ranges), WAITING, OUTSIDE)
+        self._move(self.withheld.within(ranges), WITHHELD, OUTSIDE)
+        delivered = self._delivered.within(ranges)
+        self._move(delivered, DELIVERED, ACK_UNSYNCED)
+        pending = self._ack_pending.within(ranges)
+        self._move(pending, ACK_PENDING, ACK_UNSYNCED)
         self._forget_settled(ranges)
-        return gone
+        delivered.update(pending)
+        return delivered
 
     def settle(self, offsets: OffsetSet) -> None:
         """Note that the ack of these offsets is durable."""
-        gone = offsets.intersection(self._settling)
-        self._settling.difference_update(gone)
-        self._unplaced.difference_update(gone)
-        self._count_settled(gone.intersection(self._unsettled))
+        gone = offsets.intersection(self._ack_unsynced)
+        self._move(gone, ACK_UNSYNCED, OUTSIDE)
         self._forget_settled(gone.ranges())
 
     def pend(self, ranges: Iterable[Range], consumer_id: int = 0) -> None:
         """Keep offsets in PENDING_ACK, and count them in their slots."""
         ranges = list(ranges)
-        taken = OffsetSet()
+        late = self._delivered.within(ranges)
         for consumer in self.consumers:
-            held = consumer.held.within(ranges)
-            consumer.held.difference_update(held)
-            if consumer.consumer_id != consumer_id:
-                taken.update(held)
-        if taken:
-            # A consumer that lost them acknowledges late, and others got them meanwhile: from now
-            # on they count for who acknowledged.
-            self._count_settled(taken)
-            self._hold(taken, consumer_id)
-        # Offsets that nobody held: a consumer that lost them acknowledges late, or they were not
-        # read yet.
-        self._stop_waiting(self.replay.within(ranges))
-        self._count_withheld(self._held_back.within(ranges), -1)
+            if consumer.consumer_id == consumer_id:
+                held = consumer.held.intersection(late)
+                late.difference_update(held)
+                self._move(held, DELIVERED, ACK_PENDING)
+        # A consumer that lost these acknowledges late, and others got them meanwhile: from now on
+        # they count for who acknowledged.
+        self._move(late, DELIVERED, OUTSIDE)
+        # These it lost, and others did not get them yet.
+        for place in (WAITING, WITHHELD):
+            self._move(self._at[place].within(ranges), place, ACK_PENDING, consumer_id)
         others = OffsetSet(ranges)
-        others.difference_update(self._unsettled)
-        for first, last in ranges:
-            self.withheld.discard(first, last)
-        if others:
-            self._unplaced.update(others)
-            self._ackers.setdefault(consumer_id, OffsetSet()).update(others)
-            for first, last in ranges:
-                self._place(first, last)
+        for place in UNSETTLED:
+            others.difference_update(self._at[place])
+        self._move(others, OUTSIDE, ACK_PENDING, consumer_id)
 
     def withhold(self, offsets: OffsetSet) -> None:
         """Keep offsets that are PENDING again until release() lets them go out."""
-        super().withhold(offsets)
-        for acknowledged in self._ackers.values():
-            # Who acknowledges them next may be another.
-            acknowledged.difference_update(offsets)
-        returned = offsets.intersection(self._unsettled)
-        self._count_withheld(returned, 1)
-        self._count_settled(returned)
+        self._move(offsets, ACK_PENDING, WITHHELD)
 
     def release(self, offsets: OffsetSet) -> None:
         """Deliver withheld offsets again, if they are still PENDING."""
         released = offsets.intersection(self.withheld)
-        self.withheld.difference_update(released)
-        # These offsets were not read yet: they come by themselves.
-        self._unplaced.difference_update(released)
         self.redeliveries.raise_for(released)
-        self._wait(self._read_of(released))
-        self._count_withheld(released.intersection(self._held_back), -1)
+        read = self._read_of(released)
+        self._move(read, WITHHELD, WAITING)
+        # The others were not read yet: they come by themselves.
+        released.difference_update(read)
+        self._move(released, WITHHELD, OUTSIDE)
 
     def restart(self) -> None:
         """Restart at the cursor's floor: the cursor was moved."""
         super().restart()
         self._known.clear()
         self._slots.clear()
-        for queue in self._queues.values():
-            queue.clear()
-        self._unsettled.clear()
-        self._settling.clear()
-        self._held_back.clear()
+        for offsets in (*self._at.values(), *self._queues.values()):
+            offsets.clear()
+        self._ack_pending.update(self.cursor.pending)
         self._unplaced = self.cursor.pending.copy()
         self._ackers.clear()
         self._next_parts.clear()
@@ -246,14 +299,15 @@ class KeySharedDispatcher(Dispatcher):
         self.read_offset = max(self.read_offset, first_offset)
         if first_offset:
             # Removed messages are gone without any durable ack.
-            self.settle(self.acknowledged([(0, first_offset - 1)]))
+            removed = [(0, first_offset - 1)]
+            self.acknowledged(removed)
+            self.settle(self._ack_unsynced.within(removed))
             for start, end in self._known.batches(0, first_offset - 1):
                 if end < first_offset:
                     self._known.forget(start)
 
     def _give_back(self, offsets: OffsetSet) -> None:
-        self._wait(offsets)
-        self._count_settled(offsets)
+        self._move(offsets, DELIVERED, WAITING)
 
     # Delivery
 
@@ -316,10 +370,11 @@ class KeySharedDispatcher(Dispatcher):
         unavailable = self.cursor.unavailable_mask(first, last) | self.withheld.mask(first, last)
         if unavailable:
             fresh = ~unavailable & ((1 << (last - first + 1)) - 1)
-            self._wait(OffsetSet(ranges_of_mask(fresh, first)))
+            offsets = OffsetSet(ranges_of_mask(fresh, first))
+            self._move(offsets, OUTSIDE, WAITING)
             self._forget_settled([(first, last)])
         else:
-            self._wait(OffsetSet([(first, last)]))
+            self._move(OffsetSet([(first, last)]), OUTSIDE, WAITING)
 
     def _wanted(self, consumer: Consumer, first: int, last: int) -> int:
         """Return what goes to a consumer at once: in order, and with a single redelivery count."""
@@ -337,16 +392,8 @@ class KeySharedDispatcher(Dispatcher):
     def _give(self, consumer: Consumer, stored: StoredBatch, wanted: int) -> Assignment:
         first, consumer_id = stored.first_offset, consumer.consumer_id
         given = OffsetSet(ranges_of_mask(wanted, first))
-        self.replay.difference_update(given)
-        self._queues[consumer_id].difference_update(given)
-        self._unsettled.update(given)
+        self._move(given, WAITING, DELIVERED, consumer_id)
         consumer.held.update(given)
-        for number, run_first, run_last in self._runs(given):
-            slot = self._slots[number]
-            slot.waiting.discard(run_first, run_last)
-            if not slot.unsettled:
-                slot.holder = consumer_id
-            slot.unsettled += run_last - run_first + 1
         consumer.use_permits(wanted.bit_count(), len(stored.batch))
         self._next_parts.pop(consumer_id, None)
         if part_of(stored.batch) in CONTINUED:
@@ -384,83 +431,96 @@ class KeySharedDispatcher(Dispatcher):
         del self._next_parts[consumer.consumer_id]
         return None
 
-    # Slots
+    # Places and slots
 
-    def _wait(self, offsets: OffsetSet) -> None:
-        """Queue offsets, whose slots are known, for delivery."""
-        self.replay.update(offsets)
-        stuck: dict[int, Slot] = {}
-        for number, first, last in self._runs(offsets):
-            slot = self._slot(number)
-            slot.waiting.add(first, last)
-            if slot.flows and slot.queue is not None:
-                slot.queue.add(first, last)
-            else:
-                stuck[number] = slot
-        self._route(stuck)
+    def _move(self, offsets: OffsetSet, source: Place, target: Place, holder: int = NOBODY) -> None:
+        """Move messages to another place, count them in their slots, and route these.
 
-    def _stop_waiting(self, offsets: OffsetSet) -> None:
-        self.replay.difference_update(offsets)
-        touched: dict[int, Slot] = {}
+        Args:
+            holder: the consumer for which they count, if they become unsettled.
+        """
+        if not offsets:
+            return
+        if source is not OUTSIDE:
+            self._at[source].difference_update(offsets)
+        if target is not OUTSIDE:
+            self._at[target].update(offsets)
+        if self._unplaced or (source is OUTSIDE and target is not WAITING):
+            self._note_unplaced(offsets, target, holder)
+        if source is DELIVERED:
+            for consumer in self.consumers:
+                consumer.held.difference_update(offsets)
+        if source in UNSETTLED and target in UNSETTLED:
+            return  # They count as they did, and for the same holder.
+        if source is WAITING:
+            queues = [self._queues[holder]] if target is DELIVERED else self._queues.values()
+            for queue in queues:
+                queue.difference_update(offsets)
+        slots, changed = self._slots, dict[int, Slot]()
         for number, first, last in self._runs(offsets):
-            slot = touched[number] = self._slots[number]
-            slot.waiting.discard(first, last)
-            if slot.queue is not None:
-                slot.queue.discard(first, last)
-        self._route(touched)
+            slot = slots.get(number)
+            if slot is None:
+                slot = slots[number] = Slot(number)
+            if source in UNSETTLED:
+                slot.unsettled -= last - first + 1
+            elif source is WAITING:
+                slot.waiting.discard(first, last)
+            elif source is WITHHELD:
+                slot.withheld -= last - first + 1
+            if target in UNSETTLED:
+                if not slot.unsettled:
+                    slot.holder = holder
+                elif slot.holder != holder:
+                    slot.holder = NOBODY
+                slot.unsettled += last - first + 1
+            elif target is WAITING:
+                slot.waiting.add(first, last)
+                if slot.flows and slot.queue is not None and source is OUTSIDE:
+                    slot.queue.add(first, last)
+                    continue
+            elif target is WITHHELD:
+                slot.withheld += last - first + 1
+            changed[number] = slot
+        if target is not DELIVERED:
+            # A delivered message comes from the queue where the rest of its slot stays.
+            self._route(changed)
 
-    def _count_settled(self, offsets: OffsetSet) -> None:
-        self._unsettled.difference_update(offsets)
-        touched: dict[int, Slot] = {}
-        for number, first, last in self._runs(offsets):
-            slot = touched[number] = self._slots[number]
-            slot.unsettled -= last - first + 1
-        self._route(touched)
-
-    def _count_withheld(self, offsets: OffsetSet, sign: int) -> None:
-        if sign > 0:
-            self._held_back.update(offsets)
-        else:
-            self._held_back.difference_update(offsets)
-        touched: dict[int, Slot] = {}
-        for number, first, last in self._runs(offsets):
-            slot = touched[number] = self._slot(number)
-            slot.withheld += sign * (last - first + 1)
-        self._route(touched)
+    def _note_unplaced(self, offsets: OffsetSet, target: Place, holder: int) -> None:
+        """Note which of the moved messages are unplaced, and who acknowledged these."""
+        if target is ACK_UNSYNCED:
+            return  # They stay unplaced, and count for the same consumer.
+        self._unplaced.difference_update(offsets)
+        for acknowledged in self._ackers.values():
+            acknowledged.difference_update(offsets)
+        if target is OUTSIDE:
+            return
+        unplaced = self._without_known(offsets)
+        self._unplaced.update(unplaced)
+        if unplaced and target is ACK_PENDING:
+            self._ackers.setdefault(holder, OffsetSet()).update(unplaced)
 
     def _place(self, first: int, last: int) -> None:
-        """Count the unplaced offsets of a range whose slots are known by now."""
-        for start, end in self._known.batches(first, last):
-            found = self._unplaced.within([(start, end)])
-            self._unplaced.difference_update(found)
-            self._count_withheld(found.intersection(self.withheld), 1)
-            pending = found.intersection(self.cursor.pending)
-            pending.update(found.intersection(self._settling))
+        """Count the unplaced messages of a range whose slots are known by now."""
+        found = self._unplaced.within(self._known.batches(first, last))
+        self._unplaced.difference_update(found)
+        # They stay where they are: a move from outside counts them there.
+        for place in (WITHHELD, ACK_PENDING, ACK_UNSYNCED):
+            here = found.intersection(self._at[place])
             for consumer_id, acknowledged in self._ackers.items():
-                own = pending.intersection(acknowledged)
-                pending.difference_update(own)
+                own = here.intersection(acknowledged)
+                here.difference_update(own)
                 acknowledged.difference_update(own)
-                self._hold(own, consumer_id)
-            self._hold(pending, NOBODY)
+                self._move(own, OUTSIDE, place, consumer_id)
+            self._move(here, OUTSIDE, place)
         if not self._unplaced:
             self._ackers.clear()
 
-    def _hold(self, offsets: OffsetSet, consumer_id: int) -> None:
-        """Count offsets in PENDING_ACK for the consumer that acknowledged them."""
-        self._unsettled.update(offsets)
-        touched: dict[int, Slot] = {}
-        for number, first, last in self._runs(offsets):
-            slot = touched[number] = self._slot(number)
-            is_one = not slot.unsettled or slot.holder == consumer_id
-            slot.holder = consumer_id if is_one else NOBODY
-            slot.unsettled += last - first + 1
-        self._route(touched)
-
-    def _slot(self, number: int) -> Slot:
-        slot = self._slots.get(number)
-        if slot is None:
-            slot = self._slots[number] = Slot(number)
-        return slot
+    def _without_known(self, offsets: OffsetSet) -> OffsetSet:
+        """Return those of the offsets whose slots are unknown."""
+        unknown = offsets.copy()
+        for _, first, last in self._runs(offsets):
+            unknown.discard(first, last)
+        return unknown
 
     def _route(self, slots: dict[int, Slot]) -> None:
         """Queue waiting messages of these slots for the consumer that may get them, if any."""
@@ -507,7 +567,7 @@ class KeySharedDispatcher(Dispatcher):
                     self._known.forget(start)
 
     def _is_settled(self, first: int, last: int) -> bool:
-        if self._unsettled.intersects(first, last) or self._unplaced.intersects(first, last):
+        if self._ack_unsynced.intersects(first, last):
             return False
         pending = self.cursor.pending.mask(first, last)
         deleted = self.cursor.unavailable_mask(first, last) & ~pending

@@ -8,20 +8,14 @@ Source: PIP-31, Broker Dispatching; docs/architecture.md.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 
 from magnetar_broker import keys
-from magnetar_broker.log.entries import (
-    DataEntry,
-    Entry,
-    MarkerEntry,
-    parse_entries,
-    stored_batch_header,
-)
+from magnetar_broker.log.entries import DataEntry, Entry, MarkerEntry, parse_entries
 from magnetar_broker.log.offset_set import Range
 from magnetar_broker.log.partition_log import PartitionLog
 from magnetar_broker.log.stored_batch import StoredBatch
-from magnetar_broker.log.transaction_rows import Row, batches_between, rows_of_all, rows_of_writer
+from magnetar_broker.log.transaction_messages import Row, TransactionMessages, rows_of_all
 from magnetar_core.errors import DAMAGED, DataLoss, OutOfRange
 from magnetar_core.ids import PartitionName, TxnID
 from magnetar_storage.store import RowsUnreadable, Store, scan_readable
@@ -112,25 +106,22 @@ class LogReader:
             # Each has a message at least.
             entries_max = min(ENTRIES_MAX, end - offset)
             entries = await self._entries_from(offset, bytes_max, entries_max)
-            found: dict[TxnID, list[Row]] | None = None
+            ahead: dict[TxnID, list[Row]] | None = None
             for place, entry in enumerate(entries):
                 if entry.entry_id >= end:
                     break
-                before = len(batches)
+                left = bytes_max - gathered
                 if isinstance(entry, DataEntry):
                     batches.append(_plain(entry))
+                    gathered += len(entry.batch)
                 else:
-                    if found is None and entry.messages is None:
-                        found = await self._rows_ahead(entries[place:], end, bytes_max - gathered)
-                    await self._resolve(
-                        batches,
-                        entry,
-                        (found or {}).get(entry.txn_id, ()),
-                        offset - entry.entry_id,
-                        end,
-                        bytes_max - gathered,
-                    )
-                gathered += sum(len(one.batch) for one in batches[before:])
+                    if ahead is None and entry.messages is None:
+                        ahead = await self._rows_ahead(entries[place:], end, left)
+                    rows = (ahead or {}).get(entry.txn_id, ())
+                    messages = TransactionMessages(self._store, self._prefix, entry, rows)
+                    async for batch in messages.batches(offset - entry.entry_id, end, left):
+                        batches.append(batch)
+                        gathered += len(batch.batch)
                 offset = entry.end
                 if gathered >= bytes_max:
                     return
@@ -263,111 +254,6 @@ class LogReader:
         if len(markers) < 2:
             return {}
         return await rows_of_all(self._store, self._prefix, markers)
-
-    async def _resolve(
-        self,
-        batches: list[StoredBatch],
-        marker: MarkerEntry,
-        rows: Sequence[Row],
-        index: int,
-        end: int,
-        bytes_max: int,
-    ) -> None:
-        """Add the transaction's batches, from the batch that holds its message `index`.
-
-        Args:
-            rows: those of the transaction that were read already; all or none.
-            end: stop before this offset.
-        """
-        gathered = 0
-        base = 0
-        for number, writer in enumerate(marker.writers):
-            place = max(index - base, 0)
-            wanted = min(writer.count, end - marker.entry_id - base)
-            if place < wanted and gathered < bytes_max:
-                async for start, count, batch in self._batches_of_writer(
-                    marker, number, rows, place, wanted, bytes_max - gathered
-                ):
-                    batches.append(
-                        StoredBatch(
-                            entry_id=marker.entry_id,
-                            first_index=base + start,
-                            count=count,
-                            visible_count=min(count, writer.count - start),
-                            append_time_ms=marker.append_time_ms,
-                            batch=batch,
-                            txn_id=marker.txn_id,
-                            stamp=marker.stamp,
-                        )
-                    )
-                    gathered += len(batch)
-            base += writer.count
-
-    async def _batches_of_writer(
-        self,
-        marker: MarkerEntry,
-        number: int,
-        rows: Sequence[Row],
-        place: int,
-        count: int,
-        bytes_max: int,
-    ) -> AsyncIterator[tuple[int, int, bytes]]:
-        """Yield a writer's batches like _batches_of: from memory, from rows, or from the store."""
-        ordinal = marker.writers[number].ordinal
-        at_hand: list[tuple[int, int, bytes]] | None = None
-        if marker.messages is not None:
-            in_memory = marker.messages.of_writers[number]
-            at_hand = batches_between(in_memory, place, count, bytes_max, verify=False)
-        elif rows:
-            read = rows_of_writer(rows, ordinal)
-            at_hand = batches_between(read, place, count, bytes_max, verify=True)
-        if at_hand is not None:
-            for one in at_hand:
-                yield one
-            return
-        async for one in self._batches_of(marker.txn_id, ordinal, place, count, bytes_max):
-            yield one
-
-    async def _batches_of(
-        self, txn_id: TxnID, ordinal: int, place: int, count: int, bytes_max: int
-    ) -> AsyncIterator[tuple[int, int, bytes]]:
-        """Yield a producer's batches in a transaction: index of the first message, count, bytes."""
-        start = keys.txnlog(self._prefix, txn_id, ordinal, 0)
-        end = keys.txnlog(self._prefix, txn_id, ordinal, count)
-        if place:
-            before = await self._store.scan(
-                keys.TXNLOG,
-                start,
-                keys.txnlog(self._prefix, txn_id, ordinal, place + 1),
-                rows_max=1,
-                reverse=True,
-            )
-            if not before:
-                raise DataLoss(f"messages of transaction {txn_id} are missing", txn_id=txn_id)
-            start, first = before[0]
-            if keys.last_u64(start) + stored_batch_header(first).count <= place:
-                raise DataLoss(f"messages of transaction {txn_id} are missing", txn_id=txn_id)
-        gathered = 0
-        expected = keys.last_u64(start)
-        while expected < count and gathered < bytes_max:
-            rows = await scan_readable(
-                self._store,
-                keys.TXNLOG,
-                start,
-                end,
-                rows_max=ENTRIES_MAX,
-                bytes_max=bytes_max - gathered,
-            )
-            if not rows:
-                raise DataLoss(f"messages of transaction {txn_id} are missing", txn_id=txn_id)
-            for key, batch in rows:
-                at = keys.last_u64(key)
-                if at != expected:
-                    raise DataLoss(f"messages of transaction {txn_id} are missing", txn_id=txn_id)
-                expected += stored_batch_header(batch).count
-                gathered += len(batch)
-                yield at, expected - at, batch
-            start = keys.txnlog(self._prefix, txn_id, ordinal, expected)
 
 
 def _holds(entry: Entry, offset: int) -> bool:

@@ -113,6 +113,8 @@ class OffsetSet:
     def within(self, ranges: Iterable[Range]) -> OffsetSet:
         """Return the members that lie in the ranges, however far these reach."""
         found = OffsetSet()
+        if not self._chunks:
+            return found
         for first, last in ranges:
             for chunk, mask in self._touched(first, last):
                 found._keep(chunk, found._chunks.get(chunk, 0) | self.chunk(chunk) & mask)

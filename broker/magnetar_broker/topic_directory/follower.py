@@ -1,8 +1,11 @@
-"""Follower of the directory: keeps a copy of the first broker's topics in this broker's store.
+"""Follower of the directory: any broker but the first one. It has a copy, and passes commands on.
 
 It asks with FollowDirectory, and again as soon as it is answered; the first broker answers when
 something has changed. The rows of this broker's partitions are written in the same batch as the
 copy. A newer question takes the place of an older one, whose answer is then ignored.
+
+Commands about topics and incarnations go to the first broker, and are answered when the copy has
+what it answered. A command that names what the copy lacks waits while the first broker is asked.
 Source: docs/design/0008-cluster.md, The directory.
 """
 
@@ -10,7 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -19,12 +23,26 @@ from magnetar_broker.coordinators.incarnations import not_taken
 from magnetar_broker.coordinators.store_tokens import digest_of
 from magnetar_broker.environment import Environment
 from magnetar_broker.groups.groups import Groups
-from magnetar_broker.topic_directory.broker_peer import BrokerPeer
-from magnetar_broker.topic_directory.follower_guard import FollowerGuard, is_refusal
-from magnetar_broker.topics.directory import DirectoryCopy, DirectoryDistrusted, Unheard
+from magnetar_broker.replies import Replies
+from magnetar_broker.topic_directory.guards import FollowerGuard, is_refusal
+from magnetar_broker.topic_directory.peer import BrokerPeer
+from magnetar_broker.topics.directory import (
+    DirectoryCopy,
+    DirectoryDistrusted,
+    Unheard,
+    UnheardName,
+)
 from magnetar_broker.topics.topics import Topics
-from magnetar_core.errors import DataLoss, LogUnavailable, MagnetarError, from_wire
+from magnetar_core.errors import (
+    DataLoss,
+    InvalidArgument,
+    LogUnavailable,
+    MagnetarError,
+    from_wire,
+)
 from magnetar_core.link.link_questions import OnAnswer
+from magnetar_core.server.commands import Handler, Reply
+from magnetar_core.transport.frames import detached
 from magnetar_core.transport.transport import Transport
 from magnetar_core.wire import record_pb2 as records
 from magnetar_core.wire import topic_pb2 as wire
@@ -33,20 +51,31 @@ log = logging.getLogger(__name__)
 
 # After a refusal, the first broker is asked again so much later.
 REFUSED_RETRY_S = 1.0
+# Commands that wait until the first broker has said whether their topic is new; larger ones, and
+# those that come when so many wait, are to be sent again.
+WAITING_MAX = 1_000
+WAITING_BYTES_MAX = 64 << 10
+# Their clients send them again, in order; a later one must not come before an earlier one.
+_NEVER_WAITING = frozenset({"send", "publish"})
 
 # Called when the copy has what the first broker had at the time of asking; or with an error.
 OnCurrent = Callable[[MagnetarError | None], None]
 
 
 class DirectoryFollower:
-    """Follows the first broker's directory."""
+    """A follower's part in the directory.
+
+    Attributes:
+        guard: decides whether this broker may serve.
+        handlers: of the commands about topics and incarnations.
+        is_current: whether the link is up, and the directory was taken on it.
+    """
 
     def __init__(
         self,
         environment: Environment,
         topics: Topics,
         groups: Groups,
-        guard: FollowerGuard,
         transport: Transport,
         random: Random,
     ) -> None:
@@ -54,7 +83,9 @@ class DirectoryFollower:
         self._environment = environment
         self._topics = topics
         self._groups = groups
-        self._guard = guard
+        self.guard = FollowerGuard(config.brokers[0].name)
+        self._commands = _PassedOn(environment, topics, self)
+        self.handlers = self._commands.handlers
         self._random = random
         self._copy = DirectoryCopy()
         self._row = records.DirectoryCopyRow()
@@ -67,7 +98,6 @@ class DirectoryFollower:
             on_down=self._on_down,
         )
         self._ended = False
-        # Whether the link is up, and the directory was taken on it.
         self.is_current = False
         # The question whose answer is waited for.
         self._asked = 0
@@ -98,7 +128,7 @@ class DirectoryFollower:
             losses=losses,
             followed_life=self._row.directory_life,
         )
-        self._guard.recovered(is_accepted=self._row.accepted)
+        self.guard.recovered(is_accepted=self._row.accepted)
 
     def start(self) -> None:
         """Begin to follow, once the store's token is durable."""
@@ -120,7 +150,7 @@ class DirectoryFollower:
         self.stop()
         await self._peer.close()
 
-    def may_have(self, tcid: int) -> bool:
+    def may_have_incarnation(self, tcid: int) -> bool:
         """Return whether a coordinator may have taken an incarnation, as far as is known here."""
         return not self.is_current or tcid in self._stores
 
@@ -128,7 +158,8 @@ class DirectoryFollower:
         """Check that a coordinator's store took an incarnation, as far as is known here.
 
         Raises:
-            Unheard: it is not the present store here.
+            Unheard: it is not the present store here; the first broker may know more.
+            InvalidTxnState: nor is it at the first broker.
         """
         digest = digest_of(store_token)
         heard = self._environment.watermarks.of(tcid)
@@ -136,11 +167,15 @@ class DirectoryFollower:
             return
         known = self._stores.get(tcid)
         if known is None or (known.incarnation, known.token_digest) != (incarnation, digest):
-            raise Unheard(
+            unheard = Unheard(
                 f"this broker has not heard of incarnation {incarnation} of coordinator {tcid}:"
-                " ask again",
-                not_taken(tcid, incarnation),
+                " ask again"
             )
+            raise self._topics.unless_complete(unheard, not_taken(tcid, incarnation))
+
+    def waiting_for_news(self, handlers: Mapping[str, Handler]) -> dict[str, Handler]:
+        """Return handlers that ask the first broker about what the copy lacks."""
+        return self._commands.waiting_for_news(handlers)
 
     def ask(self, body: Any, on_answer: OnAnswer) -> None:
         """Pass a command on to the first broker."""
@@ -267,12 +302,12 @@ class DirectoryFollower:
         )
 
     def _note_accepted(self) -> None:
-        self._guard.accepted()
+        self.guard.accepted()
         self._change_row(accepted=True)
 
     def _refused(self, error: MagnetarError) -> None:
         self.is_current = False
-        self._guard.refused(str(error))
+        self.guard.refused(str(error))
         self._change_row(accepted=False)
 
     def _change_row(self, **fields: Any) -> None:
@@ -296,3 +331,99 @@ class DirectoryFollower:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+class _PassedOn:
+    """Commands that a follower passes on, and those that wait for what the first broker knows."""
+
+    def __init__(
+        self, environment: Environment, topics: Topics, follower: DirectoryFollower
+    ) -> None:
+        self._topics = topics
+        self._follower = follower
+        self._replies = Replies(environment)
+        self._waiting_count = 0
+        self.handlers: Mapping[str, Handler] = {
+            "create_topic": self._pass_on,
+            "delete_topic": self._pass_on,
+            "take_incarnation": self._pass_on,
+            "follow_directory": self._refuse_follower,
+        }
+
+    def _refuse_follower(self, command: wire.CommandFollowDirectory, reply: Reply) -> None:
+        raise InvalidArgument("this is not the first broker: it keeps no directory to follow")
+
+    def _pass_on(self, command: Any, reply: Reply) -> None:
+        self._follower.ask(detached(command), lambda name, body: self._answered(name, body, reply))
+
+    def _answered(self, name: str, body: Any, reply: Reply) -> None:
+        refusal = from_wire(body) if name == "error" else None
+        if refusal is not None and refusal.retriable:
+            self._replies.refuse(refusal, reply)
+            return
+
+        def on_current(error: MagnetarError | None) -> None:
+            if refusal is not None:
+                # Whoever hears that a topic exists goes on to use it.
+                self._replies.refuse(refusal, reply)
+            elif error is not None:
+                self._replies.refuse(error, reply)
+            else:
+                self._replies.answer(reply, body)
+
+        self._follower.catch_up(on_current)
+
+    def waiting_for_news(self, handlers: Mapping[str, Handler]) -> dict[str, Handler]:
+        """See DirectoryFollower.waiting_for_news."""
+        return {
+            name: self._hurrying(handler) if name in _NEVER_WAITING else self._waiting(handler)
+            for name, handler in handlers.items()
+        }
+
+    def _hurrying(self, handler: Handler) -> Handler:
+        """Return a handler that refuses what is unheard of, and asks what is new meanwhile."""
+
+        def handle(command: Any, reply: Reply) -> None:
+            try:
+                handler(command, reply)
+            except Unheard as error:
+                self._follower.hurry()
+                if not isinstance(error, UnheardName) or not self._follower.is_current:
+                    raise
+                # A send by name alone would come again for ever: it is denied without asking.
+                self._handle_told(handler, command, reply)
+
+        return handle
+
+    def _waiting(self, handler: Handler) -> Handler:
+        """Return a handler whose commands wait, if they name what is unheard of."""
+
+        def handle(command: Any, reply: Reply) -> None:
+            try:
+                handler(command, reply)
+            except Unheard:
+                is_full = self._waiting_count >= WAITING_MAX
+                if is_full or command.ByteSize() > WAITING_BYTES_MAX:
+                    self._follower.hurry()
+                    raise
+                self._wait(handler, command, reply)
+
+        return handle
+
+    def _wait(self, handler: Handler, command: Any, reply: Reply) -> None:
+        waiting = detached(command)
+        self._waiting_count += 1
+
+        def on_current(error: MagnetarError | None) -> None:
+            self._waiting_count -= 1
+            if error is not None:
+                self._replies.refuse(error, reply)
+            else:
+                self._replies.handle(partial(self._handle_told, handler), waiting, reply)
+
+        self._follower.catch_up(on_current)
+
+    def _handle_told(self, handler: Handler, command: Any, reply: Reply) -> None:
+        """Handle a command, and deny what is not known here."""
+        with self._topics.complete():
+            handler(command, reply)

@@ -1,4 +1,4 @@
-"""Keeper of the directory: the first broker's commands about topics and incarnations.
+"""Keeper of the directory: the first broker. A broker that is alone is the first one, too.
 
 A creation or deletion is answered when the linked followers know of it, a second later at most. A
 deletion first asks the other brokers whether anything is open there.
@@ -20,9 +20,9 @@ from magnetar_broker.coordinators.store_tokens import works_with_another
 from magnetar_broker.environment import Environment
 from magnetar_broker.groups.groups import Groups
 from magnetar_broker.replies import Replies
-from magnetar_broker.topic_directory.broker_peer import BrokerPeer
-from magnetar_broker.topic_directory.broker_stores import BrokerStores
-from magnetar_broker.topic_directory.past_calls import PastCalls
+from magnetar_broker.topic_directory.guards import EmptyStoreGuard
+from magnetar_broker.topic_directory.peer import BrokerPeer
+from magnetar_broker.topic_directory.rows import BrokerStores, PastCalls
 from magnetar_broker.topics.directory import Contents, Directory, begin_life
 from magnetar_broker.topics.topics import Topic, Topics
 from magnetar_core.errors import (
@@ -86,7 +86,15 @@ class _Wait:
 
 
 class DirectoryKeeper:
-    """Handlers of the first broker."""
+    """The first broker's part in the directory.
+
+    Attributes:
+        guard: decides whether this broker may serve.
+        handlers: of the commands about topics and incarnations.
+    """
+
+    # It makes the topics, so it knows all of them.
+    is_current = True
 
     def __init__(
         self,
@@ -95,7 +103,6 @@ class DirectoryKeeper:
         groups: Groups,
         incarnations: Incarnations,
         coordinators: CoordinatorSessions,
-        stores: BrokerStores,
         transport: Transport,
         random: Random,
     ) -> None:
@@ -105,7 +112,8 @@ class DirectoryKeeper:
         self._groups = groups
         self._incarnations = incarnations
         self._coordinators = coordinators
-        self._stores = stores
+        self._stores = BrokerStores(environment)
+        self.guard = EmptyStoreGuard(config, incarnations)
         self._replies = Replies(environment)
         self._directory = Directory(random.getrandbits(63) | 1)
         self._losses = 0
@@ -123,11 +131,15 @@ class DirectoryKeeper:
         }
 
     async def recover(self, losses: int) -> None:
-        """Begin a life of the directory; the topics are recovered already.
+        """Read the rows, and begin a life of the directory; the topics are recovered already.
 
         Args:
             losses: how many losses of the store were accepted.
         """
+        await self._incarnations.recover()
+        await self._stores.recover()
+        is_new = not self._topics.by_id and self._topics.next_serial == 1
+        self.guard.recovered(is_empty=is_new and not losses)
         self._losses = losses
         if not self._followers:
             return
@@ -159,7 +171,7 @@ class DirectoryKeeper:
         for one in self._peers.values():
             await one.close()
 
-    def patient(self, handlers: Mapping[str, Handler]) -> dict[str, Handler]:
+    def waiting_for_news(self, handlers: Mapping[str, Handler]) -> dict[str, Handler]:
         """Return the handlers: nobody else knows of topics that this broker does not know."""
         return dict(handlers)
 
@@ -239,6 +251,10 @@ class DirectoryKeeper:
             self._answer_when_followed(reply, answer)
         else:
             self._replies.answer(reply, answer)
+
+    def may_have_incarnation(self, tcid: int) -> bool:
+        """Return whether a coordinator took an incarnation here."""
+        return self._incarnations.has(tcid)
 
     def admit_store(self, tcid: int, incarnation: int, store_token: str) -> None:
         """Check that a coordinator's store took an incarnation here.

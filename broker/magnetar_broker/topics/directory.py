@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from magnetar_core.errors import LogUnavailable, MagnetarError
+from magnetar_core.errors import LogUnavailable
 from magnetar_core.membership.placement import serial_of
 from magnetar_core.wire import topic_pb2 as wire
 
@@ -24,15 +24,11 @@ CHANGES_MAX = 10_000
 
 
 class Unheard(LogUnavailable):
-    """A follower has not heard of something that a command names: the first broker knows it or not.
+    """A follower has not heard of something that a command names: the first broker may know it."""
 
-    Attributes:
-        denial: what to say if the first broker does not know it either.
-    """
 
-    def __init__(self, message: str, denial: MagnetarError) -> None:
-        super().__init__(message)
-        self.denial = denial
+class UnheardName(Unheard):
+    """What the follower has not heard of is a topic that the command names without an id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

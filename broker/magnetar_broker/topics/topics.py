@@ -7,12 +7,13 @@ Source: docs/design/0008-cluster.md.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from magnetar_broker import keys
 from magnetar_broker.environment import Environment
-from magnetar_broker.topics.directory import Taken, Unheard
+from magnetar_broker.topics.directory import Taken, Unheard, UnheardName
 from magnetar_broker.topics.partition import Partition
 from magnetar_core.errors import (
     Gone,
@@ -104,8 +105,8 @@ class Topics:
         self.next_subscription_id = 1
         # Every topic has at least this ledger id.
         self.ledger_id = 1
-        # Whether the first broker has said just now that there are no other topics.
-        self.are_complete = False
+        # Whether there are no topics but these. The first broker makes them, so it knows.
+        self._are_complete = not self._shard
 
     def all(self) -> list[Topic]:
         """Return all topics."""
@@ -151,10 +152,8 @@ class Topics:
                 self._check_shard(PartitionName(name, number, topic_id))
                 if self._shard and serial_of(topic_id) >= self.next_serial:
                     text = f"this broker does not know topic {name!r} with id {topic_id}"
-                    raise Unheard(
-                        f"{text}: ask again",
-                        Gone(f"the topic does not exist, and never did ({text})"),
-                    )
+                    denial = Gone(f"the topic does not exist, and never did ({text})")
+                    raise self.unless_complete(Unheard(f"{text}: ask again"), denial)
                 raise Gone(f"topic {name!r} with id {topic_id} was deleted")
             raise self._unknown(name)
         found = topic.hosted.get(number)
@@ -167,11 +166,27 @@ class Topics:
         raise self._moved(PartitionName(name, number, topic.topic_id))
 
     def _unknown(self, name: str) -> MagnetarError:
+        unheard = UnheardName(f"this broker does not know topic {name!r}: ask again")
         denial = TopicNotFound(f"there is no topic {name!r}: create it, or correct the name")
-        if not self._shard:
-            return denial
-        # Whatever this broker was told last, the topic may have been made since.
-        return Unheard(f"this broker does not know topic {name!r}: ask again", denial)
+        return self.unless_complete(unheard, denial)
+
+    def unless_complete(self, unheard: Unheard, denial: MagnetarError) -> MagnetarError:
+        """Return the error for what a command names and this broker does not know.
+
+        Args:
+            unheard: the error of a follower. Whatever it was told last, this may be newer.
+            denial: the error if the first broker does not know it either.
+        """
+        return denial if self._are_complete else unheard
+
+    @contextmanager
+    def complete(self) -> Iterator[None]:
+        """Deny what is not known here: the first broker has just told all that it knows."""
+        before, self._are_complete = self._are_complete, True
+        try:
+            yield
+        finally:
+            self._are_complete = before
 
     def hosts(self, name: PartitionName) -> bool:
         """Return whether this broker keeps the partition, or did before the topic's deletion.

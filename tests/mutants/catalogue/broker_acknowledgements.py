@@ -10,6 +10,7 @@ _SUBSCRIPTIONS = "broker/magnetar_broker/subscriptions/subscriptions.py"
 _COMMANDS = "broker/magnetar_broker/commands/subscription_commands.py"
 _RETENTION = "broker/magnetar_broker/topics/retention.py"
 _READER = "broker/magnetar_broker/log/log_reader.py"
+_MESSAGES = "broker/magnetar_broker/log/transaction_messages.py"
 _OFFSETS = "broker/magnetar_broker/log/offset_set.py"
 
 MUTANTS = (
@@ -237,21 +238,21 @@ MUTANTS = (
     ),
     Mutant(
         name="second-producer-misplaced",
-        file=_READER,
-        old="                            first_index=base + start,",
-        new="                            first_index=start,",
+        file=_MESSAGES,
+        old="                        first_index=base + start,",
+        new="                        first_index=start,",
         mistake="In a transaction of two producers, the second one's messages get the first's ids.",
     ),
     Mutant(
         name="surplus-in-batch-shown",
-        file=_READER,
-        old="                            visible_count=min(count, writer.count - start),",
-        new="                            visible_count=count,",
+        file=_MESSAGES,
+        old="                        visible_count=min(count, writer.count - start),",
+        new="                        visible_count=count,",
         mistake="Messages of a batch beyond what counts are delivered.",
     ),
     Mutant(
         name="read-goes-on-behind-gap",
-        file=_READER,
+        file=_MESSAGES,
         old="                if at != expected:",
         new="                if at < expected:",
         mistake="A reader passes over batches that are missing, in silence.",

@@ -195,8 +195,8 @@ MUTANTS = (
     Mutant(
         name="last-holder-counts",
         file=_KEYS,
-        old="            slot.holder = consumer_id if is_one else NOBODY",
-        new="            slot.holder = consumer_id",
+        old="                    slot.holder = NOBODY\n",
+        new="                    slot.holder = holder\n",
         mistake="Of two holders of a slot the last one is taken for the only one.",
     ),
     Mutant(
@@ -216,22 +216,22 @@ MUTANTS = (
     Mutant(
         name="settled-before-durable",
         file=_KEYS,
-        old="        self._settling.update(gone)\n",
-        new="        self._count_settled(gone.intersection(self._unsettled))\n",
+        old="        self._move(delivered, DELIVERED, ACK_UNSYNCED)\n",
+        new="        self._move(delivered, DELIVERED, OUTSIDE)\n",
         mistake="A key is free to move when its last ack is applied, not when it is durable.",
     ),
     Mutant(
         name="late-acks-hold-no-key",
         file=_KEYS,
-        old="        others.difference_update(self._unsettled)\n",
-        new="        others.clear()\n",
+        old="        others = OffsetSet(ranges)\n",
+        new="        others = OffsetSet()\n",
         mistake="A late ack in a transaction does not keep its key where it is.",
     ),
     Mutant(
         name="late-acks-keep-the-holder",
         file=_KEYS,
-        old="            self._count_settled(taken)\n            self._hold(taken, consumer_id)\n",
-        new="            pass\n",
+        old="        self._move(late, DELIVERED, OUTSIDE)\n",
+        new="        self._move(late, DELIVERED, ACK_PENDING)\n",
         mistake="Who got a message again has its key although an earlier consumer acknowledged it.",
     ),
     Mutant(
@@ -261,11 +261,11 @@ MUTANTS = (
     Mutant(
         name="pending-moves-key",
         file=_KEYS,
-        old=(
-            "        returned = offsets.intersection(self._unsettled)\n"
-            "        self._count_withheld(returned, 1)"
+        old="        self._move(offsets, ACK_PENDING, WITHHELD)\n",
+        new=(
+            "        self._move(offsets, ACK_PENDING, OUTSIDE)\n"
+            "        self.withheld.update(offsets)\n"
         ),
-        new="        returned = offsets.intersection(self._unsettled)",
         mistake="What an abort brings back may be overtaken by what its key brings next.",
     ),
     Mutant(
@@ -291,7 +291,7 @@ MUTANTS = (
     ),
     Mutant(
         name="half-a-transaction-from-a-scan",
-        file="broker/magnetar_broker/log/transaction_rows.py",
+        file="broker/magnetar_broker/log/transaction_messages.py",
         old="            del by_txn_id[behind]",
         new="            pass",
         mistake="A scan that ends within a transaction is taken for all of it.",
@@ -306,9 +306,9 @@ MUTANTS = (
     ),
     Mutant(
         name="surplus-delivered-from-memory",
-        file="broker/magnetar_broker/log/log_reader.py",
-        old="batches_between(in_memory, place, count, bytes_max, verify=False)",
-        new="batches_between(in_memory, 0, count, bytes_max, verify=False)",
+        file="broker/magnetar_broker/log/transaction_messages.py",
+        old="batches_between(in_memory, place, end, bytes_max, verify=False)",
+        new="batches_between(in_memory, 0, end, bytes_max, verify=False)",
         mistake="A read from the middle of a transaction in memory begins at its front.",
     ),
     Mutant(

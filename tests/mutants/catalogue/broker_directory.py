@@ -8,8 +8,8 @@ _TOPICS = "broker/magnetar_broker/topics/topics.py"
 _DIRECTORY = "broker/magnetar_broker/topics/directory.py"
 _KEEPER = "broker/magnetar_broker/topic_directory/keeper.py"
 _FOLLOWER = "broker/magnetar_broker/topic_directory/follower.py"
-_PASSING = "broker/magnetar_broker/topic_directory/passing.py"
-_STORES = "broker/magnetar_broker/topic_directory/broker_stores.py"
+_PASSING = "broker/magnetar_broker/topic_directory/follower.py"
+_STORES = "broker/magnetar_broker/topic_directory/rows.py"
 _PARTITION = "broker/magnetar_broker/topics/partition.py"
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -43,15 +43,15 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="unheard-name-is-denied",
         file=_TOPICS,
-        old="        if not self._shard:\n            return denial\n",
-        new="        if True:\n            return denial\n",
+        old="        return self.unless_complete(unheard, denial)\n",
+        new="        return denial\n",
         mistake="A follower denies a topic that was made while its link was silent.",
     ),
     Mutant(
         name="send-by-name-to-nothing-is-repeated",
         file=_PASSING,
-        old="isinstance(error.denial, TopicNotFound) and self._follower.is_current",
-        new="False",
+        old="if not isinstance(error, UnheardName) or not self._follower.is_current:",
+        new="if True:",
         mistake="Who publishes to a name that does not exist is told to ask again, for ever.",
     ),
     Mutant(

@@ -60,7 +60,10 @@ CONSTANTS: dict[tuple[str, ...], tuple[Any, ...]] = {
     ("magnetar_broker.topics.partition:DELETES_BY_KEY_MAX",): (0, 1, 3),
     ("magnetar_broker.topics.partition:BATCH_STARTS_NOTED_MAX",): (0, 1, 2),
     ("magnetar_broker.transactions.producers:RECENT_BATCHES_MAX",): (1, 2),
-    ("magnetar_broker.log.log_reader:ENTRIES_MAX",): (1, 2, 5),
+    (
+        "magnetar_broker.log.log_reader:ENTRIES_MAX",
+        "magnetar_broker.log.transaction_messages:ROWS_MAX",
+    ): (1, 2, 5),
     ("magnetar_broker.recovery:PAGE_ROWS",): (1, 2, 7),
     ("magnetar_broker.topics.retention:ENTRIES_AT_ONCE",): (1, 2, 10),
     ("magnetar_broker.subscriptions.delivery:PAST_CONSUMERS_MAX",): (1, 2),
