@@ -105,7 +105,7 @@ def test_what_consume_prints_with_keys_is_what_produce_sends(
     [
         (b"tea", "is not JSON: Expecting value at column 1"),
         (b'{"value": "tea"', "is not JSON"),
-        (b'["tea"]', "no object"),
+        (b'["tea"]', "not an object"),
         (b"{}", "neither value nor value_base64"),
         (b'{"value": null}', "neither value nor value_base64"),
         (b'{"value": 5}', "value is not a text"),

@@ -190,9 +190,9 @@ def find(text: Text) -> Iterator[Finding]:
     patterns = IN_PROSE | AT_THE_START_OF_A_DOCSTRING if text.is_docstring else IN_PROSE
     for name, (regex, advice) in patterns.items():
         for found in regex.finditer(joined):
-            line = text.first + bisect_right(starts, found.start()) - 1
+            number = text.first + bisect_right(starts, found.start()) - 1
             excerpt = joined[max(0, found.start() - 30) : found.end() + 30]
-            yield Finding(line, name, advice, excerpt.strip())
+            yield Finding(number, name, advice, excerpt.strip())
 
 
 def texts_of_source(source: str) -> Iterator[Text]:
@@ -283,3 +283,39 @@ def test_sentences_of_a_room_are_plain(room: str, names: list[str]) -> None:
 @pytest.mark.parametrize("place", NOT_YET)
 def test_a_place_that_is_plain_by_now_leaves_the_list(place: str) -> None:
     assert any(findings(name) for name in tracked("*.py", "*.md") if is_in(name, (place,)))
+
+
+SOURCE = '''"""What a module does."""
+
+# A comment that goes on for
+# nobody.
+raise ValueError(f"{name} is no number")
+
+
+def find() -> None:
+    """Return a value.
+
+    Args:
+        wish: identifiers are not prose, and neither is `nobody`.
+    """
+'''
+PAGE = """# A page
+
+It tells
+whoever reads it.
+
+```sh
+echo nobody
+```
+
+- There is no limit, and no longer a wait.
+- It wants more.
+"""
+
+
+def test_docstrings_comments_texts_and_pages_are_read() -> None:
+    def found(texts: Iterator[Text]) -> set[tuple[int, str]]:
+        return {(one.line, one.name) for text in texts for one in find(text)}
+
+    assert found(texts_of_source(SOURCE)) == {(1, "no subject"), (4, "nobody"), (5, "is no")}
+    assert found(texts_of_page(PAGE)) == {(4, "whoever"), (11, "wants")}
