@@ -1,7 +1,11 @@
 """Try mutants: `python -m tests.mutants`. What is each mistake found by, and how fast?
 
+named               those of the catalogue
+sample              places of all functions that a seed chooses, with ordinary mistakes
+
 --only NAME         this mutant; may be given several times
 --component NAME    those of one component; may be given several times
+--count N, --seed N how many places, and which
 --histories N       of the code as it is, to learn which lines each executes
 --seconds N         of processor time at most for the histories of each mutant; 0: no simulation
 --test-seconds N    at most for the tests of its folder; 0: no tests
@@ -34,19 +38,24 @@ from rich.progress import (
 )
 from tests.mutants.baseline import Baseline, kept_in
 from tests.mutants.catalogue import CATALOGUE
-from tests.mutants.mutant import TESTS_OF, Mutant, PatchFailed
+from tests.mutants.mutant import TESTS_OF, Mutant, MutantFailed
 from tests.mutants.report import report, write_json
+from tests.mutants.sample import sample
 from tests.mutants.trial import Budget, Trial, try_mutant
 
 HISTORIES = 3_000
+# The sample that is compared from one release to the next.
+SAMPLE_COUNT = 1_000
+SAMPLE_SEED = 4471
 
 
 def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     console = Console()
+    every = CATALOGUE if options.which == "named" else sample(options.count, options.seed)
     chosen = [
         one
-        for one in CATALOGUE
+        for one in every
         if (not options.only or one.name in options.only)
         and (not options.component or one.component in options.component)
     ]
@@ -54,14 +63,17 @@ def main(arguments: list[str] | None = None) -> int:
         trials_before = json.loads(options.survivors_of.read_text())["trials"]
         left = {one["name"] for one in trials_before if one["survives"]}
         chosen = [one for one in chosen if one.name in left]
+    if options.only and len(chosen) < len(set(options.only)):
+        print(f"not all of these names exist: {', '.join(options.only)}", file=sys.stderr)
+        return 2
     if options.list:
         for one in chosen:
-            print(f"{one.component:12} {one.name:44} {one.mistake}")
+            print(f"{one.component:12} {one.name:48} {one.mistake}")
         return 0
     for one in chosen:
         try:
-            one.patched()
-        except (PatchFailed, SyntaxError) as error:
+            _ = one.mutated
+        except MutantFailed as error:
             print(error, file=sys.stderr)
             return 2
     budget = Budget(
@@ -130,8 +142,10 @@ def _parser() -> argparse.ArgumentParser:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    names = sorted(one.name for one in CATALOGUE)
-    parser.add_argument("--only", action="append", choices=names, metavar="NAME")
+    parser.add_argument("which", choices=("named", "sample"))
+    parser.add_argument("--only", action="append", metavar="NAME")
+    parser.add_argument("--count", type=int, default=SAMPLE_COUNT)
+    parser.add_argument("--seed", type=int, default=SAMPLE_SEED)
     parser.add_argument("--component", action="append", choices=list(TESTS_OF))
     parser.add_argument("--histories", type=int, default=HISTORIES)
     parser.add_argument("--seconds", type=float, default=5.0)

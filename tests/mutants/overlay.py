@@ -17,9 +17,9 @@ from tests.mutants.mutant import ROOT, Mutant
 
 @contextmanager
 def overlay(mutant: Mutant) -> Iterator[Path]:
-    """Raises: PatchFailed, as Mutant.patched."""
-    patched = mutant.patched()
-    with tempfile.TemporaryDirectory(prefix=f"mutant-{mutant.name}-") as folder:
+    """Raises: MutantFailed, as Mutant.mutated."""
+    text = mutant.mutated.text
+    with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
         source = ROOT / mutant.component / mutant.package
         # Times are kept, so that what was compiled before serves.
         shutil.copytree(source, Path(folder) / mutant.package)
@@ -27,7 +27,7 @@ def overlay(mutant: Mutant) -> Iterator[Path]:
         # A link or a compiled form of the file would speak for the old text.
         for compiled in place.parent.glob(f"__pycache__/{place.stem}.*"):
             compiled.unlink()
-        place.write_text(patched)
+        place.write_text(text)
         yield Path(folder)
 
 

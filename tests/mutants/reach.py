@@ -6,7 +6,6 @@ A history that executes none of them takes the same steps as without the mistake
 from __future__ import annotations
 
 import ast
-import difflib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,13 +16,13 @@ from typing import NamedTuple
 
 from tests.mutants.baseline import Baseline
 from tests.mutants.histories import History
-from tests.mutants.mutant import ROOT, Mutant
+from tests.mutants.mutant import ROOT, Mutant, find
+from tests.mutants.operations import FUNCTIONS
 
 # Seeds that no baseline has.
 FURTHER_SEEDS_FROM = 1_000_000
 FURTHER_KINDS_MAX = 3
 _PRODUCT = ("core", "storage", "cluster", "broker", "coordinator", "client")
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 Lines = dict[Path, set[int]]
 
@@ -100,7 +99,7 @@ def _masks(lines: Lines, baseline: Baseline) -> list[int]:
 
 
 class Touched(NamedTuple):
-    """Lines that a patch touches, and those of the functions around them."""
+    """Lines that an operation touches, and those of the function around them."""
 
     changed: Lines
     around: Lines
@@ -111,49 +110,20 @@ def changed_lines(mutant: Mutant) -> Touched | None:
 
     For a name of a module or class: the functions that speak of it. None: nobody can say which.
     """
-    old, new = mutant.source.read_text(), mutant.patched()
     tree = _tree(mutant.source)
+    function = find(tree, mutant.qualified_name)
+    if not isinstance(function, FUNCTIONS):
+        speaking = _users(mutant.qualified_name.rpartition(".")[2])
+        return None if speaking is None else Touched(speaking, speaking)
     changed: set[int] = set()
-    around: set[int] = set()
-    names: set[str] = set()
-    matcher = difflib.SequenceMatcher(None, old.splitlines(), new.splitlines(), autojunk=False)
-    for what, first, end, _, _ in matcher.get_opcodes():
-        if what == "equal":
-            continue
-        # Lines count from 1. What is only inserted belongs to the function around it.
-        places = range(first + 1, end + 1) if what != "insert" else (first, first + 1)
-        functions = [one for place in places if (one := _function(tree, place)) is not None]
-        if what == "insert" and functions:
-            # The inner one: who stands between two functions belongs to the one that ends there.
-            changed |= _body(functions[0])
-        for place in places if what != "insert" or not functions else ():
-            found = _statement(tree, place)
-            if found is None:
-                continue
-            statement, lines = found
-            function = _function(tree, place)
-            if function is statement and isinstance(statement, _FUNCTIONS):
-                changed |= _body(statement)
-            elif function is not None:
-                changed |= lines
-            elif (name := _assigned(statement)) is not None:
-                names.add(name)
-            else:
-                return None
-        for function in functions:
-            around |= _body(function)
-    if names:
-        users = [_users(name) for name in sorted(names)]
-        if changed or None in users:
-            return None
-        speaking: Lines = defaultdict(set)
-        for lines_of in users:
-            for file, lines in (lines_of or {}).items():
-                speaking[file] |= lines
-        return Touched(speaking, speaking)
-    if not changed:
-        return None
-    return Touched({mutant.source: changed}, {mutant.source: around or changed})
+    for node in mutant.mutated.nodes:
+        line = getattr(node, "lineno", None)
+        found = _statement(tree, line) if line is not None else None
+        if found is None or isinstance(found[0], FUNCTIONS):
+            changed |= _body(function)
+        else:
+            changed |= found[1]
+    return Touched({mutant.source: changed}, {mutant.source: _body(function)})
 
 
 @cache
@@ -162,7 +132,7 @@ def _tree(path: Path) -> ast.Module:
 
 
 def _body(function: ast.stmt) -> set[int]:
-    assert isinstance(function, _FUNCTIONS)
+    assert isinstance(function, FUNCTIONS)
     return set(range(function.body[0].lineno, (function.end_lineno or 0) + 1))
 
 
@@ -170,7 +140,7 @@ def _function(tree: ast.Module, line: int) -> ast.stmt | None:
     """The innermost one, with its header and decorators."""
     found: ast.stmt | None = None
     for node in ast.walk(tree):
-        if isinstance(node, _FUNCTIONS):
+        if isinstance(node, FUNCTIONS):
             first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
             if first <= line <= (node.end_lineno or 0) and (
                 found is None or node.lineno >= found.lineno
@@ -203,17 +173,6 @@ def _statement(tree: ast.Module, line: int) -> tuple[ast.stmt, set[int]] | None:
         elif found is not None and line < node.body[0].lineno:
             lines = set(range(first, end + 1))
     return (found, lines) if found is not None else None
-
-
-def _assigned(statement: ast.stmt) -> str | None:
-    targets: list[ast.expr] = []
-    if isinstance(statement, ast.Assign):
-        targets = statement.targets
-    elif isinstance(statement, ast.AnnAssign):
-        targets = [statement.target]
-    if len(targets) == 1 and isinstance(targets[0], ast.Name):
-        return targets[0].id
-    return None
 
 
 @cache

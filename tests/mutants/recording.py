@@ -18,6 +18,7 @@ from tests.mutants.mutant import ROOT
 PACKAGES = [
     "magnetar",
     "magnetar_broker",
+    "magnetar_cluster",
     "magnetar_coordinator",
     "magnetar_core",
     "magnetar_storage",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -9,25 +10,24 @@ from pathlib import Path
 import pytest
 from tests.mutants import testing
 from tests.mutants.baseline import Baseline
-from tests.mutants.catalogue import CATALOGUE
+from tests.mutants.catalogue import BY_NAME, CATALOGUE
 from tests.mutants.histories import LONG_EVERY, history
-from tests.mutants.mutant import ROOT, TESTS_OF, Mutant, PatchFailed
+from tests.mutants.mutant import ROOT, TESTS_OF, Mutant, MutantFailed
+from tests.mutants.operations import Compare, Insert, LeaveOut, Operation, Put
 from tests.mutants.overlay import overlay
 from tests.mutants.report import report
 from tests.mutants.simulating import Simulated
 from tests.mutants.testing import CannotTest, nearest_first, run_tests
 from tests.mutants.trial import Budget, Trial, Verdict, try_mutant
 
-_BY_NAME = {one.name: one for one in CATALOGUE}
 # Enough for a mistake that shows in nearly every history.
 _HISTORIES = 10
-_PRODUCERS = "broker/magnetar_broker/transactions/producers.py"
+_PRODUCERS = "magnetar_broker.transactions.producers"
 _SOUND = Mutant(
-    name="sound",
-    file=_PRODUCERS,
-    old="    if sequence_id == next_expected:\n        return False\n",
-    new="    if next_expected == sequence_id:\n        return False\n",
-    mistake="None: it means the same.",
+    "sound",
+    f"{_PRODUCERS}:check_sequence",
+    Put("next_expected == sequence_id", "sequence_id == next_expected"),
+    "None: it means the same.",
 )
 
 
@@ -38,40 +38,62 @@ def baseline() -> Baseline:
     return made
 
 
-@pytest.mark.parametrize("mutant", CATALOGUE, ids=lambda one: one.name)
-def test_every_mutant_applies_and_compiles(mutant: Mutant) -> None:
-    mutant.patched()
-    assert mutant.tests.is_dir()
-    assert mutant.mistake.endswith(".")
+def test_every_mutant_can_be_made() -> None:
+    failed = []
+    for mutant in CATALOGUE:
+        try:
+            assert mutant.mutated
+        except MutantFailed as error:
+            failed.append(str(error))
+    assert not failed, "\n".join(failed)
 
 
-def test_the_catalogue_covers_every_component() -> None:
-    assert len(CATALOGUE) >= 100
+def test_what_mutants_say_of_themselves() -> None:
     assert max(Counter(one.name for one in CATALOGUE).values()) == 1
     assert {one.component for one in CATALOGUE} == set(TESTS_OF)
+    for mutant in CATALOGUE:
+        assert mutant.mistake.endswith(".")
+        assert mutant.tests_folder.is_dir()
+        assert all((ROOT / one).exists() for one in mutant.tests), mutant.name
 
 
 @pytest.mark.parametrize(
-    ("old", "new"),
+    ("function", "operation", "why"),
     [
-        ("no such text", "another"),
-        # Many times.
-        ("self", "other"),
-        ("# Wall clock, for people.", "# Another comment."),
+        ("magnetar_broker.nowhere:f", LeaveOut("x"), "there is no module magnetar_broker.nowhere"),
+        (
+            f"{_PRODUCERS}:Producers.nothing",
+            LeaveOut("x"),
+            f"function Producers.nothing of {_PRODUCERS} is missing",
+        ),
+        (
+            f"{_PRODUCERS}:check_sequence",
+            LeaveOut("self.nothing(...)"),
+            f"in function check_sequence of {_PRODUCERS}, `self.nothing(...)` matches 0 places",
+        ),
+        (f"{_PRODUCERS}:check_sequence", Put("1", "sequence_id"), r"matches \d+ places"),
+        (
+            f"{_PRODUCERS}:check_sequence",
+            Compare("sequence_id == next_expected", "=="),
+            "nothing is changed",
+        ),
     ],
 )
-def test_a_patch_that_is_not_one_change_is_refused(old: str, new: str) -> None:
-    mutant = Mutant(name="wrong", file=_PRODUCERS, old=old, new=new, mistake="It is none.")
-    with pytest.raises(PatchFailed, match="wrong"):
-        mutant.patched()
+def test_a_mutant_that_cannot_be_made_says_why(
+    function: str, operation: Operation, why: str
+) -> None:
+    mutant = Mutant("wrong", function, operation, "It is none.")
+    pattern = f"tests/mutants: mutant wrong: .*{why if chr(92) in why else re.escape(why)}"
+    with pytest.raises(MutantFailed, match=pattern):
+        _ = mutant.mutated
 
 
 def test_the_sources_stay_as_they_are() -> None:
-    mutant = _BY_NAME["gap-accepted"]
+    mutant = BY_NAME["gap-accepted"]
     before = mutant.source.read_text()
     with overlay(mutant) as folder:
         copy = folder / "magnetar_broker" / "transactions" / "producers.py"
-        assert copy.read_text() == mutant.patched() != before
+        assert copy.read_text() == mutant.mutated.text != before
         assert not list(copy.parent.glob("__pycache__/producers.*"))
     assert mutant.source.read_text() == before
     assert not folder.exists()
@@ -85,14 +107,14 @@ def test_long_histories_are_among_the_short_ones() -> None:
 
 
 def test_the_nearest_tests_come_first() -> None:
-    names = [one.name for one in nearest_first(_BY_NAME["first-writer-order-only"])]
+    names = [one.name for one in nearest_first(BY_NAME["first-writer-order-only"])]
     assert names[0] == "test_order.py"
     assert len(names) == len(set(names)) > 10
 
 
 def test_the_simulation_finds_a_gross_mistake(baseline: Baseline) -> None:
     trial = try_mutant(
-        _BY_NAME["counted-discarded"],
+        BY_NAME["counted-discarded"],
         baseline,
         Budget(cpu_seconds=60.0, test_seconds=0),
     )
@@ -105,24 +127,23 @@ def test_the_simulation_finds_a_gross_mistake(baseline: Baseline) -> None:
 def test_what_crashes_at_once_is_told_apart(baseline: Baseline) -> None:
     budget = Budget(cpu_seconds=60.0, test_seconds=0)
     gross = Mutant(
-        name="gross",
-        file="broker/magnetar_broker/topics/topics.py",
-        old="        self.next_serial = 1\n",
-        new="        self.next_serial = 1 // 0\n",
-        mistake="The broker cannot start.",
+        "gross",
+        "magnetar_broker.topics.topics:Topics.__init__",
+        Insert("1 // 0"),
+        "The broker cannot start.",
     )
     trial = try_mutant(gross, baseline, budget)
     assert trial.simulated is not None
     assert trial.simulated.everywhere
     assert "1 of these crash at once" in "\n".join(report([trial], baseline))
-    subtle = try_mutant(_BY_NAME["counted-discarded"], baseline, budget)
+    subtle = try_mutant(BY_NAME["counted-discarded"], baseline, budget)
     assert subtle.simulated is not None
     assert not subtle.simulated.everywhere
 
 
 def test_a_unit_test_finds_what_no_history_comes_to() -> None:
     trial = try_mutant(
-        _BY_NAME["abort-forgets-sequence"], Baseline(), Budget(cpu_seconds=0, test_seconds=300)
+        BY_NAME["abort-forgets-sequence"], Baseline(), Budget(cpu_seconds=0, test_seconds=300)
     )
     assert trial.verdict is Verdict.TESTS
     assert trial.tested is not None
@@ -192,7 +213,7 @@ def test_a_test_that_fails_by_chance_finds_nothing(monkeypatch: pytest.MonkeyPat
         return f"FAILED {name} - AssertionError"
 
     monkeypatch.setattr("tests.mutants.testing._pytest", answer)
-    mutant = _BY_NAME["first-writer-order-only"]
+    mutant = BY_NAME["first-writer-order-only"]
     with overlay(mutant) as folder:
         tested = run_tests(mutant, folder, 60.0)
     assert tested.found == right
@@ -202,7 +223,7 @@ def test_mistakes_are_found_by_tests_that_share_servers_with_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """No test of such folders had run, since they were marked for a plugin that was left out."""
-    mutant = _BY_NAME["leaving-repeats-a-claim"]
+    mutant = BY_NAME["leaving-repeats-a-claim"]
     nearest = ROOT / "tests" / "cluster" / "test_host_state.py"
     monkeypatch.setattr(testing, "nearest_first", lambda _: [nearest])
     with overlay(mutant) as folder:
@@ -212,7 +233,7 @@ def test_mistakes_are_found_by_tests_that_share_servers_with_others(
 def test_what_cannot_run_is_not_taken_for_a_mistake_that_nobody_finds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    mutant = _BY_NAME["leaving-repeats-a-claim"]
+    mutant = BY_NAME["leaving-repeats-a-claim"]
     monkeypatch.setattr(testing, "nearest_first", lambda _: [ROOT / "tests" / "nowhere.py"])
     with overlay(mutant) as folder, pytest.raises(CannotTest, match="status 4"):
         run_tests(mutant, folder, 60)

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 from tests.mutants.baseline import Baseline, Ran
-from tests.mutants.catalogue import CATALOGUE
+from tests.mutants.catalogue import BY_NAME
 from tests.mutants.histories import LONG_EVERY, History, history, share
 from tests.mutants.mutant import Mutant
+from tests.mutants.operations import Compare, Insert, LeaveOut, Operation, Put, ReturnEarly
 from tests.mutants.overlay import overlay
 from tests.mutants.reach import FURTHER_SEEDS_FROM, Reach, changed_lines, further, reach
 from tests.mutants.simulating import simulate
@@ -50,29 +51,31 @@ def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def _mutant(old: str, new: str) -> Mutant:
-    return Mutant(name="example", file=_FILE, old=old, new=new, mistake="It is one.")
+def _mutant(function: str, operation: Operation) -> Mutant:
+    return Mutant("example", f"magnetar_broker.example:{function}", operation, "It is one.")
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "lines"),
+    ("function", "operation", "lines"),
     [
         # A statement over several lines is one.
-        ('"too much"', '"far too much"', {11, 12, 13}),
+        ("Box.put", Put("'far too much'", "'too much'"), {11, 12, 13}),
         # The head of one with a body does not stand for the body.
-        ("thing > LIMIT", "thing >= LIMIT", {10}),
-        ("self.size += thing", "pass", {15}),
-        ("except KeyError", "except LookupError", {21}),
+        ("Box.put", Compare("thing > LIMIT", ">="), {10}),
+        ("Box.put", LeaveOut("self.size += thing"), {15}),
+        ("Box.take", Put("LookupError", "KeyError"), {21}),
         # What is only inserted belongs to the function around it.
-        ("    return thing", "    self.size = 0\n        return thing", set(range(10, 17))),
+        ("Box.put", Insert("self.size = 0", before="return thing"), set(range(10, 17))),
+        ("Box.take", ReturnEarly("0"), set(range(19, 23))),
         # Of a name the functions that speak of it.
-        ("LIMIT = 3", "LIMIT = 4", set(range(10, 17))),
-        ("size: int = 1", "size: int = 2", {*range(10, 17), *range(19, 23)}),
-        ("def take(self)", "def take(self, least: int = 0)", set(range(19, 23))),
+        ("LIMIT", Put("4", "3"), set(range(10, 17))),
+        ("Box.size", Put("2", "1"), {*range(10, 17), *range(19, 23)}),
     ],
 )
-def test_a_patch_touches_lines(example: Path, old: str, new: str, lines: set[int]) -> None:
-    touched = changed_lines(_mutant(old, new))
+def test_an_operation_touches_lines(
+    example: Path, function: str, operation: Operation, lines: set[int]
+) -> None:
+    touched = changed_lines(_mutant(function, operation))
     assert touched is not None
     assert touched.changed == {example: lines}
 
@@ -86,7 +89,7 @@ def _baseline(lines: dict[int, int]) -> Baseline:
 
 
 def test_rare_ways_through_a_function_come_first(example: Path) -> None:
-    mutant = _mutant("thing > LIMIT", "thing >= LIMIT")
+    mutant = _mutant("Box.put", Compare("thing > LIMIT", ">="))
     # All four come to the line; the third alone goes on into the branch.
     assert reach(mutant, _baseline({10: 0b1111, 11: 0b0100})).numbers == [2, 0, 1, 3]
     assert reach(mutant, _baseline({10: 0b0101})).numbers == [0, 2]
@@ -96,7 +99,7 @@ def test_rare_ways_through_a_function_come_first(example: Path) -> None:
 def test_what_imports_execute_concerns_every_history(example: Path) -> None:
     baseline = _baseline({})
     baseline.imported = {_FILE: {10}}
-    assert len(reach(_mutant("thing > LIMIT", "thing >= LIMIT"), baseline).numbers) == 4
+    assert len(reach(_mutant("Box.put", Compare("thing > LIMIT", ">=")), baseline).numbers) == 4
 
 
 def test_further_histories_are_of_the_kinds_that_come_there() -> None:
@@ -143,7 +146,7 @@ def test_a_baseline_is_kept_and_knows_who_was_where(tmp_path: Path) -> None:
 
 
 def test_what_no_history_reaches_costs_nothing() -> None:
-    mutant = next(one for one in CATALOGUE if one.name == "counted-discarded")
+    mutant = BY_NAME["counted-discarded"]
     baseline = Baseline()
     baseline.ran = [Ran(history(number), "", None, 1.0) for number in range(LONG_EVERY)]
     with overlay(mutant) as folder:

@@ -42,14 +42,16 @@ class Tested:
 
 
 def nearest_first(mutant: Mutant) -> list[Path]:
-    """Test files: those that speak most of the changed module come first."""
-    module = Path(mutant.file).stem
+    """Test files: those that find it, or else those that speak most of the changed module."""
+    if mutant.tests:
+        return [ROOT / one for one in mutant.tests]
+    module = mutant.source.stem
     word = re.compile(rf"\b{module}\b|\b{module.title().replace('_', '')}\b")
 
     def distance(path: Path) -> tuple[bool, int, str]:
         return module not in path.stem, -len(word.findall(path.read_text())), path.name
 
-    files = [one for one in mutant.tests.glob("test_*.py") if one.name not in LEFT_OUT]
+    files = [one for one in mutant.tests_folder.rglob("test_*.py") if one.name not in LEFT_OUT]
     return sorted(files, key=distance)
 
 

@@ -70,7 +70,7 @@ class Trial:
         return {
             "name": self.mutant.name,
             "component": self.mutant.component,
-            "file": self.mutant.file,
+            "function": self.mutant.function,
             "mistake": self.mutant.mistake,
             "verdict": self.verdict.value,
             "active": self.is_active,
@@ -96,7 +96,7 @@ class Budget:
 
 
 def try_mutant(mutant: Mutant, baseline: Baseline, budget: Budget) -> Trial:
-    """Raises: PatchFailed, as Mutant.patched."""
+    """Raises: MutantFailed, as Mutant.mutated."""
     with overlay(mutant) as folder:
         simulated: Simulated | None = None
         if budget.cpu_seconds and mutant.is_simulated:

@@ -2,7 +2,8 @@
 
 Each is a mistake that somebody could make in good faith, and that docs/design/0009-owners.md
 forbids. `python -m tests.simulation --short --planted NAME` counts the histories of the scenario
-"owners that change" until it is found.
+"owners that change" until it is found. Most are named mutants. The others are not operations on a
+function of the product: they change the simulated store, or what happens between several functions.
 """
 
 from __future__ import annotations
@@ -10,29 +11,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
+from tests.mutants.planting import planted
 from tests.simulation.owners.fenced_store import FencedDisk
 from tests.simulation.owners.opening import Opening
-from tests.simulation.planted import watermark_not_stored
-from tests.simulation.planted_groups import generation_not_stored
 from tests.simulation.planting import Plant, replaced
 
-from magnetar.link.servers import Servers
 from magnetar_broker.broker import Broker
-from magnetar_broker.transactions import index_rows
 from magnetar_cli.servers import shard_servers
-from magnetar_cluster.cluster_transport import ClusterTransport
-from magnetar_cluster.directory_state import DirectoryState
 from magnetar_cluster.host_state import HostState
-from magnetar_cluster.lease import Lease
-from magnetar_cluster.shard_attempts import ShardAttempts
-from magnetar_cluster.view import ShardName, View
-from magnetar_core.membership.shard_address import ShardPlace
-from magnetar_core.server import leased
-from magnetar_core.server.commands import Conversation
-from magnetar_core.server.doors import Door, Doors
-from magnetar_core.server.leased import LeasedCommands
 from magnetar_storage.group_commit import GroupCommit
 from magnetar_storage.ready_callbacks import guard
 
@@ -43,37 +32,6 @@ def _all(*plants: AbstractContextManager[None]) -> Iterator[None]:
         for plant in plants:
             stack.enter_context(plant)
         yield
-
-
-def claims_outlive_leases() -> AbstractContextManager[None]:
-    """A claim is not bound to its member's lease."""
-
-    def end(self: DirectoryState, lease: int) -> None:
-        del self._leases[lease]
-        members = {name: row for name, row in self._members.items() if row[0] != lease}
-        if len(members) < len(self._members):
-            self._members = members
-            self._changed()
-
-    return replaced(DirectoryState, "_end", end)
-
-
-def answers_unchecked() -> AbstractContextManager[None]:
-    """Nobody looks at the lease where answers leave."""
-
-    def accept(self: LeasedCommands, conversation: Conversation) -> Any:
-        return self._commands.accept(conversation)
-
-    return replaced(LeasedCommands, "accept", accept)
-
-
-def links_unchecked() -> AbstractContextManager[None]:
-    """Nobody looks at the lease where frames to other servers leave."""
-
-    def write(self: Any, frame: Any) -> None:
-        self._link.write(frame)
-
-    return replaced(leased._LeasedLink, "write", write)
 
 
 def handover_before_durable() -> AbstractContextManager[None]:
@@ -97,7 +55,7 @@ def handover_before_durable() -> AbstractContextManager[None]:
 
 def two_owners() -> AbstractContextManager[None]:
     """The store fences nobody, and nobody looks at the lease."""
-    return _all(store_does_not_fence(), lease_ignored())
+    return _all(store_does_not_fence(), planted("lease-ignored"))
 
 
 def store_does_not_fence() -> AbstractContextManager[None]:
@@ -109,28 +67,6 @@ def store_does_not_fence() -> AbstractContextManager[None]:
         self.fences = False
 
     return replaced(FencedDisk, "__init__", init)
-
-
-def lease_ignored() -> AbstractContextManager[None]:
-    """Who opened a shard speaks for it until the directory says otherwise."""
-
-    def speaks(self: HostState, shard: ShardName, epoch: int) -> bool:
-        held = self.slots[shard].held
-        return held is not None and held.epoch == epoch
-
-    return replaced(HostState, "speaks", speaks)
-
-
-def epoch_not_compared() -> AbstractContextManager[None]:
-    """A door lets everybody in who names its shard, in whichever epoch."""
-    original = Doors.enter
-
-    async def enter(self: Doors, place: ShardPlace | None) -> Door:
-        if place is not None and place not in self._doors:
-            place = next((one for one in self._doors if one.shard == place.shard), place)
-        return await original(self, place)
-
-    return replaced(Doors, "enter", enter)
 
 
 def old_manifest() -> AbstractContextManager[None]:
@@ -162,62 +98,12 @@ def old_manifest() -> AbstractContextManager[None]:
     )
 
 
-def settled_ends_forgotten() -> AbstractContextManager[None]:
-    """Who opens a shard reads what is open in it, and not what has ended."""
-    original = index_rows.restore
-
-    def restore(index: Any, txn_id: Any, ordinal: int, value: bytes) -> None:
-        original(index, txn_id, ordinal, value)
-        index.ended.pop(txn_id, None)
-
-    return replaced(index_rows, "restore", restore)
-
-
-def lease_counted_from_answer() -> AbstractContextManager[None]:
-    """A renewed lease counts from when its answer came, not from when it was asked for."""
-
-    def renewed(self: Lease, sent_at_ms: float) -> None:
-        self._sent_at_ms = self._now_ms()
-
-    return replaced(Lease, "renewed", renewed)
-
-
-def abandon_writes() -> AbstractContextManager[None]:
-    """A shard that is abandoned still writes what it has gathered."""
-    return replaced(GroupCommit, "abandon", lambda self: None)
-
-
-def client_stays() -> AbstractContextManager[None]:
-    """A client stays with the owner that it found first."""
-    return replaced(Servers, "_move", lambda self, following, service, address: None)
-
-
-def links_stay() -> AbstractContextManager[None]:
-    """A server stays with former owners of other shards, as long as they are silent."""
-
-    def owners_changed(self: ClusterTransport, view: View) -> None:
-        return
-
-    return replaced(ClusterTransport, "owners_changed", owners_changed)
-
-
 def opening_never_ends() -> AbstractContextManager[None]:
     """An opening goes on when its shard is lost."""
     return _all(
         replaced(HostState, "useless_openings", lambda self: []),
         replaced(shard_servers._ShardServer, "_lose", lambda self: None),
     )
-
-
-def released_while_open() -> AbstractContextManager[None]:
-    """A handover gives the claim back first, and closes the shard then."""
-    original = ShardAttempts._close
-
-    async def close(self: ShardAttempts, action: Any) -> None:
-        await self._directory.release(action.shard, action.epoch)
-        await original(self, action)
-
-    return replaced(ShardAttempts, "_close", close)
 
 
 def first_found(name: str, seeds: Iterable[int]) -> tuple[int, str] | None:
@@ -234,25 +120,29 @@ def first_found(name: str, seeds: Iterable[int]) -> tuple[int, str] | None:
 
 
 PLANTED_OWNERS: dict[str, Plant] = {
+    name: partial(planted, name)
+    for name in (
+        "claims-outlive-leases",
+        "lease-looked-at-when-it-begins",
+        "questions-without-lease",
+        "lease-ignored",
+        "another-epoch-enters",
+        "watermark-not-stored",
+        "generation-not-stored",
+        "settled-ends-forgotten",
+        "lease-counted-from-answer",
+        "abandoned-groups-are-written",
+        "client-stays",
+        "links-stay",
+        "released-while-open",
+    )
+} | {
     plant.__name__.replace("_", "-"): plant
     for plant in (
-        claims_outlive_leases,
-        answers_unchecked,
-        links_unchecked,
         handover_before_durable,
         two_owners,
         store_does_not_fence,
-        lease_ignored,
-        epoch_not_compared,
-        watermark_not_stored,
-        generation_not_stored,
         old_manifest,
-        settled_ends_forgotten,
-        lease_counted_from_answer,
-        abandon_writes,
-        client_stays,
-        links_stay,
         opening_never_ends,
-        released_while_open,
     )
 }

@@ -1,4 +1,4 @@
-"""Puts a bug into the real code, and takes it out again."""
+"""Puts something else into the real code, and takes it out again."""
 
 from __future__ import annotations
 

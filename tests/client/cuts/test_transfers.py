@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from tests.client.cuts.cluster import Cluster, run
-from tests.client.cuts.planted import everything_read, nothing_awaited
 from tests.client.cuts.transfers import Violation, audited
+from tests.mutants.planting import planted
 
 from magnetar import Client
-from magnetar_broker.log.entries import MarkerEntry
-from magnetar_coordinator.metadata_store import TransactionMetadataStore
-from magnetar_core.cuts.hybrid_clock import HybridClock
 
 CUTS = 8
 # One of them notices each planted bug; nearly always the first does.
@@ -45,43 +40,21 @@ def test_sums_never_change_with_many_seeds(seed: int) -> None:
     audit(seed)
 
 
-def _nothing_heard(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(HybridClock, "hear", lambda self, stamp, time_ms: None)
-
-
-def _no_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(TransactionMetadataStore, "reserve_stamps", lambda self, stamp: None)
-
-
-def _no_stamps_stored(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Markers of which only memory knows the stamp."""
-    to_bytes = MarkerEntry.to_bytes
-
-    def forgetful(self: MarkerEntry) -> bytes:
-        copy = MarkerEntry(
-            self.entry_id,
-            self.count,
-            self.append_time_ms,
-            self.txn_id,
-            self.writers,
-            self.stored_bytes,
-        )
-        return to_bytes(copy)
-
-    monkeypatch.setattr(MarkerEntry, "to_bytes", forgetful)
-
-
 @pytest.mark.parametrize(
-    "plant",
-    [_nothing_heard, nothing_awaited, everything_read, _no_bound, _no_stamps_stored],
+    "name",
+    [
+        "stamps-not-heard",
+        "cut-awaits-nothing",
+        "cut-is-not-read",
+        "stamps-without-a-bound",
+        "marker-forgets-its-stamp",
+    ],
 )
-def test_planted_bugs_are_found(
-    plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plant(monkeypatch)
-    for seed in PLANTED_SEEDS:
-        try:
-            audit(seed)
-        except Violation:
-            return
+def test_planted_bugs_are_found(name: str) -> None:
+    with planted(name):
+        for seed in PLANTED_SEEDS:
+            try:
+                audit(seed)
+            except Violation:
+                return
     raise AssertionError("nobody noticed")
