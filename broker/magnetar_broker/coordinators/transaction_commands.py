@@ -44,11 +44,8 @@ ENDED_TOGETHER_MAX = 1_000
 # Checks that the store of a TCID took an incarnation, by its token.
 AdmitStore = Callable[[int, int, str], None]
 
-_EndCommand = (
-    txn_wire.CommandEndTxnOnPartition
-    | txn_wire.CommandEndTxnOnSubscription
-    | txn_wire.CommandEndTxnOnParticipants
-)
+_EndOfOne = txn_wire.CommandEndTxnOnPartition | txn_wire.CommandEndTxnOnSubscription
+_EndCommand = _EndOfOne | txn_wire.CommandEndTxnOnParticipants
 
 
 class TransactionCommands:
@@ -126,7 +123,15 @@ class TransactionCommands:
         count = len(command.partitions) + len(command.subscriptions)
         if count > ENDED_TOGETHER_MAX:
             raise InvalidArgument(f"a command ends {ENDED_TOGETHER_MAX} participants, not {count}")
-        partitions, subscriptions = _ends_of(command)
+        end = _end_maker(command)
+        partitions = [
+            (PartitionName.from_wire(one.partition), end(one.producers))
+            for one in command.partitions
+        ]
+        subscriptions = [
+            (SubscriptionName.from_wire(one.subscription), end(one.consumers))
+            for one in command.subscriptions
+        ]
         txn_id, outcome = TxnID.from_wire(command.txn_id), _outcome_of(command)
         self._check_end(txn_id, command.stamp, reply)
 
@@ -150,12 +155,8 @@ class TransactionCommands:
             reply.session, reply.request_id
         )
 
-    def _end_of(
-        self,
-        command: txn_wire.CommandEndTxnOnPartition | txn_wire.CommandEndTxnOnSubscription,
-        reply: Reply,
-    ) -> End:
-        end = _end_of(command)
+    def _end_of(self, command: _EndOfOne, reply: Reply) -> End:
+        end = _end_maker(command)(command.counts)
         self._check_end(end.txn_id, end.stamp, reply)
         return end
 
@@ -297,57 +298,27 @@ def _outcome_of(command: _EndCommand) -> Outcome:
     return Outcome.COMMITTED if command.txn_action == common.COMMIT else Outcome.ABORTED
 
 
-def _counts_of(counts: Iterable[txn_wire.WriterCount]) -> dict[int, int]:
-    return {one.writer_id: one.count for one in counts}
-
-
-def _end_of(
-    command: txn_wire.CommandEndTxnOnPartition | txn_wire.CommandEndTxnOnSubscription,
-) -> End:
-    return End(
-        txn_id=TxnID.from_wire(command.txn_id),
-        outcome=_outcome_of(command),
-        counts=_counts_of(command.counts) if command.counts_given else None,
-        selection=(frozenset(command.selected_writer_ids) if command.selection_given else None),
-        loss_accepted=command.loss_accepted,
-        hanging=(
-            (command.hanging.start_offset, command.hanging.producer_epoch)
-            if command.HasField("hanging")
-            else None
-        ),
-        stamp=command.stamp,
-    )
-
-
-def _ends_of(
-    command: txn_wire.CommandEndTxnOnParticipants,
-) -> tuple[list[tuple[PartitionName, End]], list[tuple[SubscriptionName, End]]]:
-    """Parse the ends of several participants."""
+def _end_maker(command: _EndCommand) -> Callable[[Iterable[txn_wire.WriterCount]], End]:
+    """Return what makes the end at a participant from its counts; all else is the command's."""
     txn_id, outcome = TxnID.from_wire(command.txn_id), _outcome_of(command)
     selection = frozenset(command.selected_writer_ids) if command.selection_given else None
-    counted, loss_accepted = command.counts_given, command.loss_accepted
-    stamp = command.stamp
+    are_counted, loss_accepted, stamp = command.counts_given, command.loss_accepted, command.stamp
+    hanging: tuple[int, int] | None = None
+    if isinstance(command, _EndOfOne) and command.HasField("hanging"):
+        hanging = command.hanging.start_offset, command.hanging.producer_epoch
 
     def end(counts: Iterable[txn_wire.WriterCount]) -> End:
         return End(
-            txn_id,
-            outcome,
-            _counts_of(counts) if counted else None,
-            selection,
-            loss_accepted,
+            txn_id=txn_id,
+            outcome=outcome,
+            counts={one.writer_id: one.count for one in counts} if are_counted else None,
+            selection=selection,
+            loss_accepted=loss_accepted,
+            hanging=hanging,
             stamp=stamp,
         )
 
-    return (
-        [
-            (PartitionName.from_wire(one.partition), end(one.producers))
-            for one in command.partitions
-        ],
-        [
-            (SubscriptionName.from_wire(one.subscription), end(one.consumers))
-            for one in command.subscriptions
-        ],
-    )
+    return end
 
 
 def _put_unfinished(
