@@ -19,7 +19,7 @@ _WATERMARK = "coordinator/magnetar_coordinator/transactions/watermark.py"
 _STORE = "coordinator/magnetar_coordinator/metadata_store.py"
 _HELD = "coordinator/magnetar_coordinator/transactions/orphans.py"
 _DIRECTORY = "coordinator/magnetar_coordinator/ending/directory.py"
-_ANNOUNCEMENTS = "coordinator/magnetar_coordinator/ending/announcements.py"
+_BROKERS = "coordinator/magnetar_coordinator/ending/brokers.py"
 _COMMANDS = "coordinator/magnetar_coordinator/commands/transaction_commands.py"
 _LOST = "coordinator/magnetar_coordinator/metadata/lost_transactions.py"
 _PAST_ENDS = "coordinator/magnetar_coordinator/ending/past_ends.py"
@@ -35,8 +35,8 @@ MUTANTS = (
     Mutant(
         name="markers-before-decision-durable",
         file=_RUNTIME,
-        old="                self.when_durable(partial(self.finisher.finish, transaction))",
-        new="                self.finisher.finish(transaction)",
+        old="self.when_durable(partial(self.finisher.finish, transaction, self.on_finished))",
+        new="self.finisher.finish(transaction, self.on_finished)",
         mistake="Participants hear of a decision that a crash may undo.",
     ),
     Mutant(
@@ -296,12 +296,8 @@ MUTANTS = (
     Mutant(
         name="watermark-not-repeated",
         file=_PEER,
-        old=(
-            "        if watermark is not None:\n"
-            "            self.watermarks.tell(watermark)\n"
-            "        issued"
-        ),
-        new="        issued",
+        old=("        if watermark is not None:\n            self.watermarks.tell(watermark)\n"),
+        new="",
         mistake="A broker that restarts does not hear the watermark until it moves.",
     ),
     Mutant(
@@ -379,7 +375,7 @@ MUTANTS = (
     ),
     Mutant(
         name="early-txn-id-beyond-the-bound",
-        file=_ANNOUNCEMENTS,
+        file=_BROKERS,
         old="            announce = partial(self._announce, next_counter, counter_bound, answers)",
         new=(
             "            announce = partial(self._announce, next_counter, counter_bound, [])\n"

@@ -10,7 +10,7 @@ _KEEPER = "broker/magnetar_broker/topic_directory/keeper.py"
 _FOLLOWER = "broker/magnetar_broker/topic_directory/follower.py"
 _SERVICE = "broker/magnetar_broker/commands/service.py"
 _PLACES = "coordinator/magnetar_coordinator/ending/directory.py"
-_FINISHER = "coordinator/magnetar_coordinator/ending/finisher.py"
+_BROKERS = "coordinator/magnetar_coordinator/ending/brokers.py"
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
@@ -22,16 +22,16 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="watermark-to-the-first-broker",
-        file=_FINISHER,
-        old="in self._brokers.values():\n            broker.watermarks.tell(",
-        new="in [*self._brokers.values()][:1]:\n            broker.watermarks.tell(",
+        file=_BROKERS,
+        old="in self._peers.values():\n            peer.watermarks.tell(",
+        new="in [*self._peers.values()][:1]:\n            peer.watermarks.tell(",
         mistake="The others never hear what has ended: what late-comers open there stays open.",
     ),
     Mutant(
         name="issued-to-the-first-broker",
-        file=_FINISHER,
-        old="in self._brokers.values():\n            broker.link.send(",
-        new="in [*self._brokers.values()][:1]:\n            broker.link.send(",
+        file=_BROKERS,
+        old="in self._peers.values():\n            peer.link.send(",
+        new="in [*self._peers.values()][:1]:\n            peer.link.send(",
         mistake="The others take new transactions for invented ones.",
     ),
     Mutant(
