@@ -1,6 +1,6 @@
 """A coordinator: its parts, and its life from recovery to the end.
 
-Its work while it serves is in runtime.py, upkeep.py and announcements.py.
+Its work while it serves is in runtime.py, upkeep.py and brokers.py.
 Source: PIP-31, TC Startup; docs/design/0001-protocol.md.
 """
 
@@ -18,13 +18,12 @@ from prometheus_client import CollectorRegistry
 from magnetar_coordinator.broker_question import BrokerQuestion
 from magnetar_coordinator.commands.service import CoordinatorServer
 from magnetar_coordinator.config import CoordinatorConfig
-from magnetar_coordinator.ending.announcements import Announcements
+from magnetar_coordinator.ending.brokers import Brokers
 from magnetar_coordinator.ending.finisher import Finisher
 from magnetar_coordinator.ending.past_ends import PastEnds, open_before_loss, past_ends
 from magnetar_coordinator.ending.transaction_traces import TransactionTraces
 from magnetar_coordinator.incarnation import take_incarnation
 from magnetar_coordinator.metadata.records import FAMILIES, PRODUCER_NUMBER_BITS
-from magnetar_coordinator.metadata.transaction import Participant
 from magnetar_coordinator.metadata_store import (
     TransactionMetadataStore,
     TransactionMetadataStoreProvider,
@@ -33,7 +32,6 @@ from magnetar_coordinator.metrics import CoordinatorMetrics
 from magnetar_coordinator.runtime import Recovered, Runtime
 from magnetar_coordinator.timers import Periodic
 from magnetar_coordinator.transactions.named_sequence_table import NamedSequences
-from magnetar_coordinator.transactions.orphans import OrphanVerdict
 from magnetar_coordinator.transactions.shard import Shard
 from magnetar_coordinator.transactions.transactional_ids import TransactionalIds
 from magnetar_coordinator.upkeep import Upkeep
@@ -93,38 +91,34 @@ class Coordinator:
         self._commits = GroupCommit(
             store, on_failure=self.fail, observe=self.metrics.commits.observe
         )
-        self._finisher = Finisher(
+        self._brokers = Brokers(
             config,
+            self._commits,
             transport,
             clock,
             random,
             self.metrics,
-            on_finished=self._on_finished,
-            judge_orphan=self._judge_orphan,
-            when_durable=lambda call: self._commits.when_durable(self._commits.position(), call),
             on_expelled=self._on_expelled,
             traces=self._traces,
         )
-        self._announcements = Announcements(config, self._commits, self._finisher)
+        finisher = Finisher(self._brokers, clock, self.metrics, self._traces)
         self._runtime = Runtime(
             config,
             self._commits,
-            self._finisher,
-            self._announcements,
+            self._brokers,
+            finisher,
             clock,
             self.metrics,
             DiskReserve(store, clock, floor_bytes=config.free_space_floor_bytes),
             self.fail,
             self._traces,
         )
-        self._upkeep = Upkeep(self._runtime, self._finisher)
+        self._upkeep = Upkeep(self._runtime, finisher)
         constants = config.constants
         self._timers = [
             Periodic(constants.expiry_check_interval_ms, self._upkeep.expire, self.fail),
             Periodic(constants.run_time_persist_interval_ms, self._upkeep.note_time, self.fail),
-            Periodic(
-                constants.watermark_interval_ms, self._announcements.advance_watermark, self.fail
-            ),
+            Periodic(constants.watermark_interval_ms, self._brokers.advance_watermark, self.fail),
         ]
         self._backup = BackupSource(store, self._commits, FAMILIES)
         self.server = CoordinatorServer(self._runtime, self._backup)
@@ -160,19 +154,18 @@ class Coordinator:
             raise cannot_recover(error) from error
         ends = await self._ask_past_ends(recovered.shard)
         self._state = _State.SERVING
-        self._announcements.recovered(recovered.shard, recovered.metadata, recovered.run_time)
         self._runtime.serve(recovered)
         self._upkeep.recovered()
         if self._traces is not None:
             self._traces.restore(recovered.metadata.traceparents)
-        self._finisher.start()
+        self._brokers.start(recovered.shard, recovered.metadata, recovered.run_time)
         self._upkeep.resume()
         for txn_id, end in ends.items():
             self._upkeep.go_on_with(txn_id, end)
         if recovered.metadata.restored is not None:
             self._upkeep.abort_restored(recovered.metadata.restored)
         self._upkeep.expire()
-        self._announcements.advance_watermark()
+        self._brokers.advance_watermark()
         for timer in self._timers:
             timer.start()
 
@@ -233,7 +226,7 @@ class Coordinator:
         was_serving = self.is_serving
         self._stop()
         await self._backup.close()
-        await self._finisher.close()
+        await self._brokers.close()
         await self._runtime.close()
         if was_serving:
             self._metadata.persist_run_time(self._runtime.run_time_ms())
@@ -256,18 +249,11 @@ class Coordinator:
         self._state = _State.STOPPED
         for timer in self._timers:
             timer.stop()
-        self._finisher.stop()
+        self._brokers.stop()
         self._runtime.stop()
 
-    # The finisher is made before its listeners.
-
-    def _on_finished(self, txn_id: TxnID) -> None:
-        self._runtime.on_finished(txn_id)
-
-    def _judge_orphan(self, txn_id: TxnID, participant: Participant) -> OrphanVerdict:
-        return self._announcements.judge_orphan(txn_id, participant)
-
     def _on_expelled(self, txn_ids: list[TxnID]) -> None:
+        # The brokers are made before the upkeep.
         self._upkeep.abort_expelled(txn_ids)
 
     # First use of a store.

@@ -33,9 +33,7 @@ from magnetar_coordinator.metadata.records import (
     METADATA,
     NAMES,
     OUTCOMES,
-    LossAccepted,
     MetadataRecord,
-    ParticipantsAdded,
     Record,
     Restored,
     StatusChanged,
@@ -57,7 +55,7 @@ from magnetar_coordinator.metadata.records import (
 from magnetar_coordinator.metadata.transactional_id import TransactionalIdMetadata
 from magnetar_core.config import InvalidConfig
 from magnetar_core.cuts.hybrid_clock import bound_above
-from magnetar_core.ids import INCARNATION_MAX, PartitionName, TxnID
+from magnetar_core.ids import INCARNATION_MAX, TxnID
 from magnetar_core.invariants import BrokenInvariant
 from magnetar_core.wire.record_pb2 import TransactionMetadataEntry
 from magnetar_storage import store_identity
@@ -129,30 +127,28 @@ class TransactionMetadataStore:
     def append(self, record: Record, sequence: int, traceparent: bytes = b"") -> None:
         """Add a record to the open group.
 
+        These are PIP-31's newTransaction, addProducedPartitionToTxn, addAckedPartitionToTxn and
+        updateTxnStatus. The shard has compared the status.
+
         Args:
             sequence: how many records the transaction has in the log already.
             traceparent: the span that changes the transaction's status; empty: there is none.
         """
+        if isinstance(record, TxnEnded):
+            self._remember_outcome(record, sequence)
+            return
         if isinstance(record, TxnOpened):
-            self.new_transaction(record)
-        elif isinstance(record, ParticipantsAdded):
-            if isinstance(record.participants[0], PartitionName):
-                self.add_produced_partition_to_txn(record, sequence)
-            else:
-                self.add_acked_partition_to_txn(record, sequence)
+            self._reserve_counter(record.txn_id)
         elif isinstance(record, StatusChanged):
-            self.update_txn_status(record, sequence, traceparent)
-        elif isinstance(record, LossAccepted):
-            self._put(record, sequence)
-        else:
-            self.remember_outcome(record, sequence)
+            self.reserve_stamps(record.stamp)
+        key = metadata_key(record.txn_id, sequence)
+        self._commits.batch.put(METADATA, key, encode_metadata(record, traceparent))
 
-    def new_transaction(self, record: TxnOpened) -> None:
-        """Add a transaction, whose TxnID the shard has chosen. PIP-31, newTransaction."""
-        if record.txn_id.counter >= self.counter_bound:
-            self.reserve(record.txn_id.counter)
-        self._next_unopened = record.txn_id.counter + 1
-        self._put(record, 0)
+    def _reserve_counter(self, txn_id: TxnID) -> None:
+        """Keep the bounds above a TxnID, which the shard has chosen."""
+        if txn_id.counter >= self.counter_bound:
+            self.reserve(txn_id.counter)
+        self._next_unopened = txn_id.counter + 1
 
     def reserve(self, next_counter: int) -> None:
         """Keep the bound well ahead of the counter."""
@@ -168,23 +164,7 @@ class TransactionMetadataStore:
             self.stamp_bound = bound
             self._commits.batch.put(META, META_STAMP_BOUND, u64(bound))
 
-    def add_produced_partition_to_txn(self, record: ParticipantsAdded, sequence: int) -> None:
-        """Add partitions to a transaction. PIP-31, addProducedPartitionToTxn."""
-        self._put(record, sequence)
-
-    def add_acked_partition_to_txn(self, record: ParticipantsAdded, sequence: int) -> None:
-        """Add subscriptions to a transaction. PIP-31, addAckedPartitionToTxn."""
-        self._put(record, sequence)
-
-    def update_txn_status(self, record: StatusChanged, sequence: int, traceparent: bytes) -> None:
-        """Change a transaction's status.
-
-        PIP-31, updateTxnStatus; the shard has compared the status.
-        """
-        self.reserve_stamps(record.stamp)
-        self._put(record, sequence, traceparent)
-
-    def remember_outcome(self, record: TxnEnded, record_count: int) -> None:
+    def _remember_outcome(self, record: TxnEnded, record_count: int) -> None:
         """Replace a transaction's records by its outcome. PIP-31, TxnStatus, COMMITTED."""
         batch = self._commits.batch
         prefix = record.txn_id.to_bytes()
@@ -230,10 +210,6 @@ class TransactionMetadataStore:
     def delete_name(self, name: str) -> None:
         """Delete a named sequence."""
         self._commits.batch.delete(NAMES, name.encode())
-
-    def _put(self, record: MetadataRecord, sequence: int, traceparent: bytes = b"") -> None:
-        key = metadata_key(record.txn_id, sequence)
-        self._commits.batch.put(METADATA, key, encode_metadata(record, traceparent))
 
     def _put_counts(self, batch: WriteBatch) -> None:
         # Both change only together with rows of the same group, so they need no group of their own.

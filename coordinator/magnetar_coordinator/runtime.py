@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from magnetar_coordinator.config import CoordinatorConfig
-from magnetar_coordinator.ending.announcements import Announcements
+from magnetar_coordinator.ending.brokers import Brokers
 from magnetar_coordinator.ending.cut_closings import CutClosings
 from magnetar_coordinator.ending.finisher import Finisher
 from magnetar_coordinator.ending.transaction_traces import TransactionTraces
@@ -86,8 +86,8 @@ class Runtime:
         self,
         config: CoordinatorConfig,
         commits: GroupCommit,
+        brokers: Brokers,
         finisher: Finisher,
-        announcements: Announcements,
         clock: Clock,
         metrics: CoordinatorMetrics,
         disk_reserve: DiskReserve,
@@ -95,8 +95,8 @@ class Runtime:
         traces: TransactionTraces | None = None,
     ) -> None:
         self.config = config
+        self.brokers = brokers
         self.finisher = finisher
-        self.announcements = announcements
         self.metrics = metrics
         self.disk_reserve = disk_reserve
         self.fail = fail
@@ -201,7 +201,7 @@ class Runtime:
                     for follower in self._followers:
                         follower.fixed(record, run_time_ms=run_time_ms)
                 elif type(record) is TxnOpened:
-                    self.announcements.tell_issued_soon()
+                    self.brokers.tell_issued_soon()
                 elif type(record) is TxnEnded:
                     self.transactional_ids.completed(record.txn_id)
         except Exception as error:
@@ -209,7 +209,7 @@ class Runtime:
             raise
         if decision.fixed and transaction is not None:
             if transaction.unfinished:
-                self.when_durable(partial(self.finisher.finish, transaction))
+                self.when_durable(partial(self.finisher.finish, transaction, self.on_finished))
             else:
                 # Without participants the transaction ends in the same group.
                 self._on_participants_ended(transaction.txn_id)
@@ -289,7 +289,7 @@ class Runtime:
         if self._commits.seconds_under_way() > _SLOW_GROUP_SECONDS:
             self.answer_opened(reply, body)
         else:
-            self.announcements.when_told(partial(self._tell, reply, body))
+            self.brokers.when_told(partial(self._tell, reply, body))
 
     def _tell(self, reply: Reply, body: Any) -> None:
         self.metrics.opened.inc()

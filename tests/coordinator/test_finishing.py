@@ -11,7 +11,6 @@ from tests.coordinator.fakes import P0, P1, S0, SILENCE, World, end_command
 from tests.core.envelope import command
 from tests.virtual_time import run
 
-from magnetar_coordinator.ending.finisher import Finisher
 from magnetar_core.errors import Gone, LogUnavailable, TxnIncomplete
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import common_pb2 as common
@@ -506,9 +505,8 @@ def test_the_finisher_forgets_what_has_ended() -> None:
         for _ in range(20):
             await world.client.end(await world.client.new(P0, P1), wait_finished=True)
         await world.settle(6)
-        finisher: Finisher = world.coordinator._finisher
-        assert not finisher._transactions
-        for broker in finisher._brokers.values():
+        assert not world.coordinator._runtime.finisher._transactions
+        for broker in world.coordinator._brokers._peers.values():
             assert not broker.ends._ends
             assert not broker.ends._first
             assert not broker.ends._later

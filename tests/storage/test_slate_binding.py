@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
+import fnmatch
 import inspect
+import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,15 +22,62 @@ generated: Any = uniffi._generated
 values = st.binary(max_size=40) | st.just(b"large" * 1_000)
 
 
-def test_this_version_of_the_binding_is_one_that_is_known() -> None:
-    assert binding.IS_FAST, (
-        f"slatedb {binding.VERSION} is not in TESTED_VERSIONS: when the other tests of this file"
-        " pass with it, add it"
-    )
+# The private names of the binding that are used, and no others: whoever takes another version of
+# slatedb looks at these.
+PRIVATE = {
+    "_UniffiFfiConverterTypeDbIterator",
+    "_UniffiFfiConverterTypeError",
+    "_UniffiFfiConverterTypeScanOptions",
+    "_UniffiForeignBytes",
+    "_UniffiLib",
+    "_uniffi_rust_call",
+    "_uniffi_rust_call_async",
+    "_uniffi_rust_call_with_error",
+    "ffi_slatedb_uniffi_rust_future_complete_*",
+    "ffi_slatedb_uniffi_rust_future_free_*",
+    "ffi_slatedb_uniffi_rust_future_poll_*",
+    "ffi_slatedb_uniffi_rustbuffer_from_bytes",
+    "uniffi_slatedb_uniffi_fn_method_*_*",
+    "uniffi_slatedb_uniffi_fn_method_dbiterator_next_batch",
+    "uniffi_slatedb_uniffi_fn_method_dbiterator_seek",
+    "uniffi_slatedb_uniffi_fn_method_slatedbwaliterator_next",
+    "uniffi_slatedb_uniffi_fn_method_writebatch_delete",
+    "uniffi_slatedb_uniffi_fn_method_writebatch_put",
+}
+PRIVATE_OF_OBJECTS = {"_uniffi_clone_handle"}
+
+
+def used_names() -> set[str]:
+    """The private names of the binding in the source; `*` stands for what is formatted in."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(inspect.getsource(binding))):
+        if isinstance(node, ast.Attribute) and "niffi" in node.attr:
+            names.add(node.attr)
+        elif isinstance(node, ast.JoinedStr) and "uniffi" in ast.unparse(node):
+            parts = [one.value if isinstance(one, ast.Constant) else "*" for one in node.values]
+            names.add("".join(map(str, parts)))
+    return names
+
+
+def test_these_private_names_of_the_binding_are_used() -> None:
+    """All of them are there, and no other module knows any."""
+    assert used_names() == PRIVATE | PRIVATE_OF_OBJECTS
+    known = [*dir(generated), *vars(generated._UniffiLib)]
+    for name in PRIVATE:
+        assert fnmatch.filter(known, name), name
+    room = Path(inspect.getfile(binding)).parent
+    knowing = {one.name for one in room.glob("*.py") if "_generated" in one.read_text()}
+    assert knowing == {"binding.py"}
+
+
+def test_the_tested_version_is_the_one_that_is_asked_for() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
+    extras = project["project"]["optional-dependencies"]
+    assert f"slatedb=={binding.TESTED_VERSION}" in extras["object-store"]
 
 
 def test_the_binding_still_moves_bytes_one_by_one() -> None:
-    """Else slate_binding has nothing left to do: remove it, and call the binding."""
+    """Otherwise binding.py has nothing left to do: remove it, and call the binding."""
     assert "for i, byte in enumerate(value)" in inspect.getsource(
         generated._UniffiRustBufferBuilder.write
     )
@@ -94,14 +145,7 @@ def test_the_newest_row_of_a_log_object_is_that_which_the_binding_unpacks(
     assert binding.newest_from(converter.lower(found)) == newest
 
 
-@pytest.mark.parametrize("is_fast", [True, False])
-def test_all_calls_work_with_and_without_the_knowledge_of_inner_names(
-    is_fast: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(binding, "IS_FAST", is_fast)
-    binding.say_if_slow()
-    assert ("moves bytes slowly" in caplog.text) == (not is_fast)
-
+def test_all_calls_work() -> None:
     async def scenario() -> None:
         objects = uniffi.ObjectStore.resolve("memory:///")
         database = await uniffi.DbBuilder("rows", objects).build()

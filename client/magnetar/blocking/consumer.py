@@ -149,7 +149,7 @@ class Consumer(Facade[AsyncConsumer]):
             IllegalGeneration: as ack.
         """
         self._loop.check()
-        if txn not in (None, NOT_GIVEN) or not self.inner.extend_acks(messages):
+        if txn not in (None, NOT_GIVEN) or not self.inner.lane.acknowledge(messages):
             self._loop.call(lambda: self.inner.ack_nowait(messages, txn=inner_if_given(txn)))
 
     def ack_cumulative(
@@ -205,7 +205,7 @@ class Consumer(Facade[AsyncConsumer]):
             MagnetarError: the subscription or topic was deleted, or a batch is damaged.
         """
         self._loop.check()
-        message = self.inner.receive_lent()
+        message = self.inner.lane.receive()
         return self._loop.wait(self.inner.receive(timeout_s)) if message is None else message
 
     def receive_batch(

@@ -24,8 +24,8 @@ from magnetar.link.runtime import Runtime
 from magnetar.message import Message, MessageColumns
 from magnetar.messaging.consumer_base import Acknowledged, ConsumerBase
 from magnetar.messaging.dead_letters import DeadLetters
+from magnetar.messaging.fast_lane import NOTHING_LENT, LentMessages
 from magnetar.messaging.interval_set import IntervalSet, Range
-from magnetar.messaging.lent_messages import NOTHING_LENT, LentMessages
 from magnetar.messaging.partition_ownership import Ownership
 from magnetar.messaging.partition_receiver import PartitionReceiver
 from magnetar.messaging.permits import PrefetchBudget
@@ -333,13 +333,13 @@ class GroupConsumer(ConsumerBase):
         if self._memberships.has_revoked:
             return
         super()._lend(columns)
-        lent = self._lent
+        lent = self.lane.lent
         if lent is not NOTHING_LENT:
             loan_ms = min(LOAN_MS_MAX, self._settings.max_poll_interval_s * 100)
             self._runtime.call_later(self.fail, loan_ms, self._end_loan_of, lent)
 
     def _end_loan_of(self, lent: LentMessages) -> None:
-        if lent is self._lent:
+        if lent is self.lane.lent:
             self._end_loan()
         if lent.received_count:
             self._memberships.received()

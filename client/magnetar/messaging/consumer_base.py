@@ -111,12 +111,12 @@ class ConsumerBase(MessageSource):
                 require_outside(self._runtime, "ack")
             txn = None
         if txn is None and isinstance(messages, Message):
-            run = self._ack_run
+            run = self.lane.run
             if messages.batch is run.batch and messages.place == run.next_place < run.stop_place:
                 run.next_place += 1
             else:
                 receiver, _, _ = self._place(messages)
-                self._ack_run = receiver.ack_one_nowait(messages)
+                self.lane.run = receiver.ack_one_nowait(messages)
             return
         if isinstance(messages, Message | MessageId):
             messages = (messages,)
@@ -131,16 +131,6 @@ class ConsumerBase(MessageSource):
         except BaseException as error:
             self._fail(txn, error, messages)
             raise
-
-    def extend_acks(self, message: object) -> bool:
-        """Acknowledge a message if no event loop is needed for it; any thread may call this.
-
-        Returns:
-            Whether it was acknowledged.
-        """
-        if self._runtime.open_blocks or not isinstance(message, Message):
-            return False
-        return self._ack_run.extend(message)
 
     async def ack_cumulative(
         self, message: Acknowledged, *, txn: Transaction | NotGiven | None = NOT_GIVEN

@@ -11,9 +11,8 @@ from magnetar.errors import ClientClosed
 from magnetar.link.in_flight import copy_error
 from magnetar.link.runtime import Runtime
 from magnetar.message import Message, MessageColumns
-from magnetar.messaging.ack_run import NO_RUN
 from magnetar.messaging.dead_letters import DeadLetters
-from magnetar.messaging.lent_messages import NOTHING_LENT
+from magnetar.messaging.fast_lane import NOTHING_LENT, FastLane
 from magnetar.messaging.partition_receiver import PartitionReceiver
 from magnetar.transactions.transaction import Transaction
 from magnetar_core.errors import MagnetarError
@@ -46,11 +45,9 @@ class MessageSource:
         # Whose turn it is: partitions take turns, a batch each.
         self._turn = 0
         self._order: list[PartitionReceiver] = []
-        # Short ways of receive and ack_nowait, while nothing has changed since the long way: the
-        # messages behind the last one received, and the acks behind the last one acknowledged.
-        self._lent = NOTHING_LENT
+        # Whose messages are received in the lane; None: nobody's.
         self._lender: PartitionReceiver | None = None
-        self._ack_run = NO_RUN
+        self.lane = FastLane(runtime.open_blocks)
         # Messages that left queues since the event loop had its turn, roughly.
         self._left_count = 0
 
@@ -69,16 +66,12 @@ class MessageSource:
             ClientClosed: the consumer is closed.
             MagnetarError: the subscription or topic was deleted, or a batch is damaged.
         """
-        lent = self._lent
+        lent = self.lane.lent
         for place in lent.places:
             return Message(lent.batch, place)
         columns = await self._next(1, timeout_s)
         self._lend(columns)
         return Message(columns.batch, columns.start)
-
-    def receive_lent(self) -> Message | None:
-        """Return the next message if no event loop is needed for it; any thread may call this."""
-        return self._lent.next()
 
     async def receive_batch(
         self, max_messages: int = 1_000, timeout_s: float | None = None
@@ -123,7 +116,7 @@ class MessageSource:
 
     async def __anext__(self) -> Message:
         # As receive, which would be a coroutine more for each message.
-        lent = self._lent
+        lent = self.lane.lent
         for place in lent.places:
             return Message(lent.batch, place)
         try:
@@ -211,16 +204,16 @@ class MessageSource:
     def _lend(self, columns: MessageColumns) -> None:
         """Let what follows these messages in their batch be received the short way."""
         if self._lender is not None:
-            self._lent = self._lender.queue.lend(columns.batch)
-            self._left_count += self._lent.count
+            self.lane.lent = self._lender.queue.lend(columns.batch)
+            self._left_count += self.lane.lent.count
 
     def _take_the_long_way(self) -> None:
         """Have the next receive and the next ack look at everything again."""
+        self.lane.close()
         self._end_loan()
-        self._ack_run = NO_RUN
 
     def _end_loan(self) -> None:
-        self._lent = NOTHING_LENT
+        self.lane.lent = NOTHING_LENT
         if self._lender is not None:
             self._lender.queue.take_back()
             self._lender = None

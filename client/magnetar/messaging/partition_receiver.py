@@ -20,10 +20,10 @@ from magnetar.link.session import LinkSession, Push, Result
 from magnetar.link.shard_connection import ShardConnection
 from magnetar.link.topic_route import TopicRoute
 from magnetar.message import Message
-from magnetar.messaging.ack_run import AckRun
 from magnetar.messaging.acks import PlainAcks
 from magnetar.messaging.acks_in_transactions import AcksInTransactions
 from magnetar.messaging.delayed_nacks import DelayedNacks
+from magnetar.messaging.fast_lane import AckRun
 from magnetar.messaging.interval_set import Range
 from magnetar.messaging.nack_requests import NackRequests
 from magnetar.messaging.partition_ownership import LOSSES, Ownership, Settling

@@ -15,8 +15,8 @@ from magnetar.config import ConsumerConfig
 from magnetar.message import AssembledBatch, MessageColumns, ReceivedBatch
 from magnetar.messaging.assembly import Assembly
 from magnetar.messaging.batch_cursor import BatchCursor
+from magnetar.messaging.fast_lane import NOTHING_LENT, LentMessages
 from magnetar.messaging.interval_set import IntervalSet, Range
-from magnetar.messaging.lent_messages import NOTHING_LENT, LentMessages
 from magnetar.messaging.permits import Permits, PrefetchBudget
 from magnetar.messaging.unacked_tracker import UnackedTracker
 from magnetar_core.batch import part_of

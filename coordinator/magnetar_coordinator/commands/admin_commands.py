@@ -62,10 +62,10 @@ class AdminCommands:
         """
         runtime = self._runtime
         txn_id = txn_id_of(request)
-        runtime.announcements.pass_over(txn_id)
+        runtime.brokers.pass_over(txn_id)
         runtime.shard.require_fenced(txn_id)
         (partition,) = partitions_of([request.partition])
-        runtime.finisher.directory.require_placed([partition])
+        runtime.brokers.directory.require_placed([partition])
         hanging = pb.HangingTxn(
             start_offset=request.start_offset, producer_epoch=request.producer_epoch
         )
@@ -93,5 +93,5 @@ class AdminCommands:
             "an administrator aborts %s on %s", txn_id, participant, extra={"txn_id": txn_id}
         )
         # The broker is asked only when it is durable that the transaction is not open here.
-        ask = partial(runtime.finisher.abort_hanging, participant, body, on_answer)
+        ask = partial(runtime.brokers.abort_hanging, participant, body, on_answer)
         runtime.when_durable(ask)

@@ -49,7 +49,7 @@ class TransactionCommands:
                 *partitions_of(request.partitions),
                 *subscriptions_of(request.subscriptions),
             )
-            self._runtime.finisher.directory.require_placed(participants)
+            self._runtime.brokers.directory.require_placed(participants)
         if request.HasField("identity") or request.HasField("named_sequence"):
             self._transactional_id_commands.new_txn(request, participants, reply)
             return
@@ -83,7 +83,7 @@ class TransactionCommands:
         self, txn_id: TxnID, participants: Sequence[Participant], reply: Reply, body: Any
     ) -> None:
         runtime = self._runtime
-        runtime.finisher.directory.require_placed(participants)
+        runtime.brokers.directory.require_placed(participants)
         runtime.carry_out(
             runtime.shard.add_participants(txn_id, participants, time_ms=runtime.time_ms())
         )

@@ -10,16 +10,15 @@ import logging
 from collections.abc import Callable, Iterable
 from functools import partial
 from random import Random
-from typing import Any, Protocol
+from typing import Any
 
 from magnetar_coordinator.config import CoordinatorConfig
-from magnetar_coordinator.ending.end_command_sender import GONE_CODES, EndCommandSender, EndListener
+from magnetar_coordinator.ending.end_command_sender import GONE_CODES, EndCommandSender
 from magnetar_coordinator.ending.end_commands import WIRE_ACTION
 from magnetar_coordinator.ending.transaction_traces import TransactionTraces
 from magnetar_coordinator.ending.watermark_sender import WatermarkSender
 from magnetar_coordinator.metadata.transaction import Participant, TxnAction
 from magnetar_coordinator.metrics import CoordinatorMetrics
-from magnetar_coordinator.transactions.orphans import OrphanVerdict
 from magnetar_core.clock import Clock
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 from magnetar_core.link.broker_link import BrokerLink
@@ -30,40 +29,41 @@ from magnetar_core.wire import transaction_pb2 as pb
 log = logging.getLogger(__name__)
 
 
-class PeerOwner(EndListener, Protocol):
-    """Owner of a broker's peer: it provides announcements, and listens to the broker."""
+class Words:
+    """What every broker is told: the latest low watermark and issued range; None: none yet."""
 
-    def watermark_now(self) -> pb.CommandLowWatermark | None:
-        """Return the latest low watermark, if any."""
+    __slots__ = ("issued", "watermark")
 
-    def issued_now(self) -> pb.CommandTxnsIssued | None:
-        """Return the latest range of issued TxnIDs, if any."""
-
-    def judge_orphan(self, txn_id: TxnID, participant: Participant, /) -> OrphanVerdict:
-        """Decide about a transaction that the broker holds open at a participant."""
-
-    def when_durable(self, call: Callable[[], None], /) -> None:
-        """Call back when all decisions so far are durable."""
-
-    def expelled(self, word: pb.CommandAbortExpelled) -> None:
-        """Take a broker's request to abort transactions of expelled group members."""
+    def __init__(self) -> None:
+        self.watermark: pb.CommandLowWatermark | None = None
+        self.issued: pb.CommandTxnsIssued | None = None
 
 
 class BrokerPeer:
-    """Coordinator's side of its conversation with a broker."""
+    """Coordinator's side of its conversation with a broker.
+
+    Args:
+        words: what the broker is told whenever the link comes up.
+        on_held: called with this peer, and the transactions that the broker holds open.
+        on_expelled: called when the broker asks to abort transactions of expelled group members.
+    """
 
     def __init__(
         self,
         address: str,
-        owner: PeerOwner,
+        words: Words,
         config: CoordinatorConfig,
         transport: Transport,
         clock: Clock,
         random: Random,
         metrics: CoordinatorMetrics,
-        traces: TransactionTraces | None = None,
+        traces: TransactionTraces | None,
+        *,
+        on_held: Callable[[BrokerPeer, Iterable[pb.OrphanedParticipant]], None],
+        on_expelled: Callable[[list[TxnID]], None],
     ) -> None:
-        self._owner = owner
+        self._words = words
+        self._on_expelled = on_expelled
         self.link = BrokerLink(
             address,
             transport,
@@ -73,8 +73,8 @@ class BrokerPeer:
             on_answer=self._on_answer,
             on_down=self._on_down,
         )
-        self.ends = EndCommandSender(self.link, owner, config, clock, random, metrics, traces)
-        self.watermarks = WatermarkSender(self.link, self._judge_all)
+        self.ends = EndCommandSender(self.link, config, clock, random, metrics, traces)
+        self.watermarks = WatermarkSender(self.link, partial(on_held, self))
         self._orphan_ids: dict[int, None] = {}
         # Of administrators.
         self.questions = LinkQuestions(self.link, f"the broker at {address}")
@@ -85,10 +85,9 @@ class BrokerPeer:
         self.ends.stop()
 
     def _on_up(self) -> None:
-        watermark = self._owner.watermark_now()
+        watermark, issued = self._words.watermark, self._words.issued
         if watermark is not None:
             self.watermarks.tell(watermark)
-        issued = self._owner.issued_now()
         if issued is not None:
             self.link.send(issued, 0)
         self.ends.link_is_up()
@@ -103,7 +102,7 @@ class BrokerPeer:
         if self.ends.on_answer(request_id, name, body):
             return
         if name == "abort_expelled":
-            self._owner.expelled(body)
+            self._on_expelled([TxnID.from_wire(one) for one in body.txn_ids])
             return
         if self.watermarks.on_answer(request_id, name, body):
             return
@@ -116,23 +115,13 @@ class BrokerPeer:
             # The broker will ask again.
             log.warning("%s does not abort an orphan: %s", self.link.address, body.message)
 
-    def _judge_all(self, held: Iterable[pb.OrphanedParticipant]) -> None:
-        """End the orphans among these; tell the broker which transactions are known here."""
-        known: list[pb.OrphanedParticipant] = []
-        ended: list[pb.OrphanedParticipant] = []
-        for one in held:
-            verdict = self._owner.judge_orphan(TxnID.from_wire(one.txn_id), _participant(one))
-            if verdict is OrphanVerdict.KNOWN:
-                known.append(one)
-            elif verdict is OrphanVerdict.END:
-                ended.append(one)
-        if known or ended:
-            # The records that the verdicts rest on may not be durable yet.
-            self._owner.when_durable(partial(self._tell_verdicts, known, ended))
-
-    def _tell_verdicts(
+    def tell_verdicts(
         self, known: list[pb.OrphanedParticipant], ended: list[pb.OrphanedParticipant]
     ) -> None:
+        """Tell the broker which transactions are known here, and to end the others.
+
+        All that this rests on is durable.
+        """
         self.watermarks.add_known(known)
         for one in ended:
             txn_id = TxnID.from_wire(one.txn_id)
@@ -142,13 +131,14 @@ class BrokerPeer:
             self.link.send(_abort_of(one), request_id)
 
 
-def _participant(wire: pb.OrphanedParticipant) -> Participant:
+def participant_held(wire: pb.OrphanedParticipant) -> Participant:
+    """Return the participant that holds a transaction open."""
     partition = PartitionName.from_wire(wire.partition)
     return SubscriptionName(*partition, wire.subscription) if wire.subscription else partition
 
 
 def _abort_of(held: pb.OrphanedParticipant) -> Any:
-    participant = _participant(held)
+    participant = participant_held(held)
     if isinstance(participant, SubscriptionName):
         return pb.CommandEndTxnOnSubscription(
             txn_id=held.txn_id,

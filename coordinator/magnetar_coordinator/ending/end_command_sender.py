@@ -15,11 +15,11 @@ import logging
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from random import Random
-from typing import Any, Protocol
+from typing import Any
 
 from magnetar_coordinator.config import CoordinatorConfig
 from magnetar_coordinator.ending.end_commands import end_command, participant_of
-from magnetar_coordinator.ending.end_state import EndEvent, EndState, PendingEnd
+from magnetar_coordinator.ending.end_state import EndEvent, EndState, OnEnded, OnRefused, PendingEnd
 from magnetar_coordinator.ending.transaction_traces import TransactionTraces
 from magnetar_coordinator.metadata.transaction import Participant, Transaction
 from magnetar_coordinator.metrics import CoordinatorMetrics
@@ -49,26 +49,12 @@ GONE_CODES = frozenset({common.GONE, common.TOPIC_NOT_FOUND, common.SUBSCRIPTION
 _REFUSAL_CODES = frozenset(error.code for error in END_REFUSALS)
 
 
-class EndListener(Protocol):
-    """Listener that hears the outcome of each end command."""
-
-    def ended(self, end: PendingEnd, participants: Sequence[Participant]) -> None:
-        """Note that participants have ended their parts of a transaction, or no longer exist.
-
-        Those that are left are in `end.participants`.
-        """
-
-    def refused(self, end: PendingEnd, participant: Participant, error: common.ServerError) -> None:
-        """Note that a participant refuses: the transaction waits for an administrator."""
-
-
 class EndCommandSender:
     """Sends end commands to a broker, until each is answered."""
 
     def __init__(
         self,
         link: BrokerLink,
-        listener: EndListener,
         config: CoordinatorConfig,
         clock: Clock,
         random: Random,
@@ -76,7 +62,6 @@ class EndCommandSender:
         traces: TransactionTraces | None = None,
     ) -> None:
         self._link = link
-        self._listener = listener
         self._constants = config.constants
         self._clock = clock
         self._random = random
@@ -99,10 +84,17 @@ class EndCommandSender:
             self._sweep_timer = None
 
     def begin(
-        self, transaction: Transaction, participants: Sequence[Participant], now_ms: float
+        self,
+        transaction: Transaction,
+        participants: Sequence[Participant],
+        now_ms: float,
+        *,
+        on_ended: OnEnded,
+        on_refused: OnRefused,
     ) -> PendingEnd:
         """Send an end command to participants, now or when the link comes back."""
-        end = PendingEnd(transaction, participants, self._link.next_request_id())
+        request_id = self._link.next_request_id()
+        end = PendingEnd(transaction, participants, request_id, on_ended, on_refused)
         self._ends[end.request_id] = end
         if self._traces is not None:
             span = self._traces.ending(transaction, participants)
@@ -184,7 +176,7 @@ class EndCommandSender:
             self._leave(end, list(errors))
         end.participants = tuple(errors)
         if ended:
-            self._listener.ended(end, ended)
+            end.on_ended(end, ended)
         if errors:
             self._on_errors(end, errors)
 
@@ -217,7 +209,7 @@ class EndCommandSender:
             self._note(end, participant, error)
             if error.code in _REFUSAL_CODES:
                 is_refused = True
-                self._listener.refused(end, participant, error)
+                end.on_refused(end, participant, error)
             else:
                 passes = True
         now_ms = self._clock.monotonic_ms()

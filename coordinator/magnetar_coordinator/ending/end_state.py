@@ -7,12 +7,13 @@ Source: docs/design/0001-protocol.md, Ends at a participant.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, unique
 from typing import Final
 
 from magnetar_coordinator.metadata.transaction import Participant, Transaction
 from magnetar_core.transitions import step
+from magnetar_core.wire.common_pb2 import ServerError
 
 
 @unique
@@ -64,15 +65,33 @@ class PendingEnd:
     """End command that some of its participants, all at a broker, have not answered yet.
 
     Attributes:
+        on_ended: called with participants that have ended their parts, or no longer exist.
+        on_refused: called when a participant refuses: the transaction waits for an administrator.
         participants: those that have not; the command is sent again for these only.
         due_ms: when the command is sent again; meaningless in AWAY and ANSWERED.
     """
 
-    __slots__ = ("attempts", "due_ms", "participants", "request_id", "state", "transaction")
+    __slots__ = (
+        "attempts",
+        "due_ms",
+        "on_ended",
+        "on_refused",
+        "participants",
+        "request_id",
+        "state",
+        "transaction",
+    )
 
     def __init__(
-        self, transaction: Transaction, participants: Sequence[Participant], request_id: int
+        self,
+        transaction: Transaction,
+        participants: Sequence[Participant],
+        request_id: int,
+        on_ended: OnEnded,
+        on_refused: OnRefused,
     ) -> None:
+        self.on_ended = on_ended
+        self.on_refused = on_refused
         self.transaction = transaction
         self.participants = participants
         # All attempts have the same id, so that any answer serves.
@@ -88,3 +107,7 @@ class PendingEnd:
     def is_due(self, now_ms: float) -> bool:
         """Return whether it is time to send the command again."""
         return self.state in (EndState.SENT, EndState.DUE) and self.due_ms <= now_ms
+
+
+OnEnded = Callable[[PendingEnd, Sequence[Participant]], None]
+OnRefused = Callable[[PendingEnd, Participant, ServerError], None]

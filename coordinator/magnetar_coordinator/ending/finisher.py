@@ -11,25 +11,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
-from random import Random
-from typing import Any
 
-from magnetar_coordinator.config import CoordinatorConfig
 from magnetar_coordinator.ending.broker_peer import BrokerPeer
-from magnetar_coordinator.ending.directory import BrokerDirectory
+from magnetar_coordinator.ending.brokers import Brokers
 from magnetar_coordinator.ending.end_commands import portions
 from magnetar_coordinator.ending.end_state import PendingEnd
 from magnetar_coordinator.ending.transaction_traces import TransactionTraces
 from magnetar_coordinator.metadata.transaction import Participant, Transaction, TxnStatus
 from magnetar_coordinator.metrics import CoordinatorMetrics
-from magnetar_coordinator.transactions.orphans import OrphanVerdict
 from magnetar_core.clock import Clock
 from magnetar_core.errors import code_name
 from magnetar_core.ids import SubscriptionName, TxnID
-from magnetar_core.link.link_questions import OnAnswer
-from magnetar_core.transport.transport import Transport
 from magnetar_core.wire import common_pb2 as common
-from magnetar_core.wire import transaction_pb2 as pb
 
 log = logging.getLogger(__name__)
 
@@ -40,12 +33,16 @@ class _Finishing:
     Attributes:
         ends: end commands without an answer, and the brokers that get them.
         later: participants that are told when these have answered.
+        then: called when every participant has answered.
     """
 
-    __slots__ = ("ends", "later", "refused", "started_ms")
+    __slots__ = ("ends", "later", "refused", "started_ms", "then")
 
-    def __init__(self, started_ms: float, later: list[Participant]) -> None:
+    def __init__(
+        self, started_ms: float, later: list[Participant], then: Callable[[TxnID], None]
+    ) -> None:
         self.started_ms = started_ms
+        self.then = then
         self.ends: dict[PendingEnd, BrokerPeer] = {}
         self.later = later
         self.refused = False
@@ -55,77 +52,41 @@ class Finisher:
     """All transactions that are being ended.
 
     Args:
-        on_finished: called when every participant of a transaction has answered.
-        judge_orphan: decides about a transaction that a broker holds open.
-        when_durable: calls back when all decisions so far are durable.
-        on_expelled: called when a broker asks to abort transactions of expelled group members.
         traces: makes the spans of ends; None: there are none.
     """
 
     def __init__(
         self,
-        config: CoordinatorConfig,
-        transport: Transport,
+        brokers: Brokers,
         clock: Clock,
-        random: Random,
         metrics: CoordinatorMetrics,
-        *,
-        on_finished: Callable[[TxnID], None],
-        judge_orphan: Callable[[TxnID, Participant], OrphanVerdict],
-        when_durable: Callable[[Callable[[], None]], None],
-        on_expelled: Callable[[list[TxnID]], None],
         traces: TransactionTraces | None = None,
     ) -> None:
-        self._config = config
-        self._transport = transport
+        self._brokers = brokers
         self._clock = clock
-        self._random = random
-        self.directory = BrokerDirectory(config.broker_addresses)
         self._metrics = metrics
-        self._on_finished = on_finished
-        self.judge_orphan = judge_orphan
-        self.when_durable = when_durable
-        self._on_expelled = on_expelled
         self._traces = traces
-        self._watermark: pb.CommandLowWatermark | None = None
-        self._issued: pb.CommandTxnsIssued | None = None
-        self._brokers: dict[str, BrokerPeer] = {}
         self._transactions: dict[TxnID, _Finishing] = {}
         self._refused_count = 0
-        self._stopped = False
 
-    def start(self) -> None:
-        """Connect to all brokers."""
-        for address in self.directory.addresses():
-            self._broker(address)
-
-    def stop(self) -> None:
-        """Break every link. No callback runs afterwards."""
-        self._stopped = True
-        for broker in self._brokers.values():
-            broker.stop()
-
-    async def close(self) -> None:
-        """Stop, and wait until all links have ended."""
-        self.stop()
-        for broker in self._brokers.values():
-            await broker.link.close()
-
-    def finish(self, transaction: Transaction) -> None:
+    def finish(self, transaction: Transaction, then: Callable[[TxnID], None]) -> None:
         """Tell the participants of a transaction whose decision is durable.
 
         Subscriptions hear of a commit after partitions: the next owner of a group's partition then
         writes behind the committed messages. A broker that has all of them keeps this order itself.
+
+        Args:
+            then: called when every participant has answered.
         Source: PIP-31, TC Startup, the steps of committing; docs/design/0003-groups.md.
         """
-        if self._stopped:
+        if self._brokers.is_stopped:
             return
         later: list[Participant] = []
         commands = self._portions(transaction, transaction.unfinished)
         if transaction.status is TxnStatus.COMMITTING and len(commands) > 1:
             first, later = _in_order(transaction.unfinished)
             commands = self._portions(transaction, first)
-        finishing = _Finishing(self._clock.monotonic_ms(), later)
+        finishing = _Finishing(self._clock.monotonic_ms(), later, then)
         self._transactions[transaction.txn_id] = finishing
         if self._traces is not None:
             self._traces.finishing(transaction)
@@ -140,11 +101,11 @@ class Finisher:
         """Divide participants into those that share an end command."""
         by_address: dict[str, list[Participant]] = {}
         for participant in participants:
-            address = self.directory.address_of(participant)
+            address = self._brokers.directory.address_of(participant)
             by_address.setdefault(address, []).append(participant)
         found: list[tuple[BrokerPeer, Sequence[Participant]]] = []
         for address, some in by_address.items():
-            broker = self._broker(address)
+            broker = self._brokers[address]
             found += [(broker, one) for one in portions(transaction, some)]
         return found
 
@@ -156,50 +117,23 @@ class Finisher:
     ) -> None:
         now_ms = self._clock.monotonic_ms()
         for broker, participants in commands:
-            end = broker.ends.begin(transaction, participants, now_ms)
+            end = broker.ends.begin(
+                transaction,
+                participants,
+                now_ms,
+                on_ended=self.ended,
+                on_refused=self.refused,
+            )
             finishing.ends[end] = broker
 
     def retry(self, txn_id: TxnID) -> None:
         """Send the end commands of a transaction again at once: a refusal has become unlikely."""
         finishing = self._transactions.get(txn_id)
-        if finishing is None or self._stopped:
+        if finishing is None or self._brokers.is_stopped:
             return
         now_ms = self._clock.monotonic_ms()
         for end, broker in finishing.ends.items():
             broker.ends.send_again(end, now_ms)
-
-    def abort_hanging(self, participant: Participant, body: Any, on_answer: OnAnswer) -> None:
-        """Ask a broker to abort a hanging transaction, on behalf of an administrator.
-
-        Args:
-            on_answer: called once with the answer's name and body; "error" when there is none.
-        """
-        broker = self._broker(self.directory.address_of(participant))
-        broker.questions.ask(body, on_answer)
-
-    def tell_watermark(self, watermark: pb.CommandLowWatermark) -> None:
-        """Tell every broker that does not know this low watermark yet. It must be durable."""
-        self._watermark = watermark
-        for broker in self._brokers.values():
-            broker.watermarks.tell(watermark)
-
-    def tell_issued(self, issued: pb.CommandTxnsIssued, counter_bound: int) -> None:
-        """Tell every broker which TxnIDs are issued.
-
-        Args:
-            counter_bound: no counter beyond it is issued; this is durable.
-        """
-        self._issued = issued
-        if self._watermark is not None and self._watermark.counter_bound < counter_bound:
-            # A broker that comes back hears this first, and drops transactions beyond the bound.
-            word = pb.CommandLowWatermark()
-            word.CopyFrom(self._watermark)
-            word.counter_bound = counter_bound
-            self._watermark = word
-        for broker in self._brokers.values():
-            broker.link.send(issued, 0)
-
-    # PeerOwner.
 
     def ended(self, end: PendingEnd, participants: Sequence[Participant]) -> None:
         """Note that participants have ended their parts of a transaction, or no longer exist."""
@@ -245,18 +179,6 @@ class Finisher:
         oldest = next(iter(self._transactions.values()), None)
         return 0.0 if oldest is None else self._clock.monotonic_ms() - oldest.started_ms
 
-    def issued_now(self) -> pb.CommandTxnsIssued | None:
-        """Return the latest range of issued TxnIDs, if any."""
-        return self._issued
-
-    def watermark_now(self) -> pb.CommandLowWatermark | None:
-        """Return the latest low watermark, if any."""
-        return self._watermark
-
-    def expelled(self, word: pb.CommandAbortExpelled) -> None:
-        """Take a broker's request to abort transactions of expelled group members."""
-        self._on_expelled([TxnID.from_wire(one) for one in word.txn_ids])
-
     def _finished(self, transaction: Transaction, finishing: _Finishing) -> None:
         del self._transactions[transaction.txn_id]
         if self._traces is not None:
@@ -266,24 +188,7 @@ class Finisher:
             self._metrics.incomplete.set(self._refused_count)
         seconds = (self._clock.monotonic_ms() - finishing.started_ms) / 1_000
         self._metrics.finishing_seconds.observe(seconds)
-        self._on_finished(transaction.txn_id)
-
-    def _broker(self, address: str) -> BrokerPeer:
-        broker = self._brokers.get(address)
-        if broker is None:
-            broker = BrokerPeer(
-                address,
-                self,
-                self._config,
-                self._transport,
-                self._clock,
-                self._random,
-                self._metrics,
-                self._traces,
-            )
-            self._brokers[address] = broker
-            broker.link.start()
-        return broker
+        finishing.then(transaction.txn_id)
 
 
 def _in_order(

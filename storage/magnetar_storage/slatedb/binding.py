@@ -3,27 +3,27 @@
 The binding is generated, and moves every byte that goes to SlateDB in a loop of Python: four
 megabytes a second, while the event loop stands still. It also unpacks each number of each row that
 comes back on its own. The functions here make the same calls with the same content, but pack and
-unpack it as a whole. They know the binding's inner names, so they are used with the versions that
-they were tested with only; with any other version, the binding does its work itself, slowly.
+unpack it as a whole. They know the binding's inner names, so they work with the version that they
+were tested with only. tests/storage/test_slate_binding.py lists these names.
 """
 
 from __future__ import annotations
 
 import ctypes
-import logging
 import struct
 from importlib.metadata import version
 from typing import Any, Final
 
 from slatedb import uniffi
 
-log = logging.getLogger(__name__)
-
 Row = tuple[bytes, bytes]
 
-TESTED_VERSIONS: Final = ("0.17.0",)
-VERSION: Final = version("slatedb")
-IS_FAST: Final = VERSION in TESTED_VERSIONS
+TESTED_VERSION: Final = "0.17.0"
+if version("slatedb") != TESTED_VERSION:
+    raise ImportError(
+        f"slatedb {version('slatedb')} is installed, and Magnetar works with {TESTED_VERSION} only:"
+        f" pip install slatedb=={TESTED_VERSION}"
+    )
 
 _generated: Any = uniffi._generated
 _LENGTH: Final = struct.Struct(">i")
@@ -36,21 +36,8 @@ _BYTES: Final = ctypes.POINTER(ctypes.c_char)
 _KINDS: Final = {uniffi.DbSnapshot: "dbsnapshot", uniffi.DbReader: "dbreader"}
 
 
-def say_if_slow() -> None:
-    """Log that this version of the binding moves bytes slowly, if so."""
-    if not IS_FAST:
-        log.warning(
-            "slatedb %s moves bytes slowly from Python: install one of %s",
-            VERSION,
-            ", ".join(TESTED_VERSIONS),
-        )
-
-
 def put(batch: Any, key: bytes, value: bytes) -> None:
     """Add a row to a batch of SlateDB."""
-    if not IS_FAST:
-        batch.put(key, value)
-        return
     _call(
         _generated._UniffiLib.uniffi_slatedb_uniffi_fn_method_writebatch_put,
         batch._uniffi_clone_handle(),
@@ -61,9 +48,6 @@ def put(batch: Any, key: bytes, value: bytes) -> None:
 
 def delete(batch: Any, key: bytes) -> None:
     """Add the deletion of a row to a batch of SlateDB."""
-    if not IS_FAST:
-        batch.delete(key)
-        return
     _call(
         _generated._UniffiLib.uniffi_slatedb_uniffi_fn_method_writebatch_delete,
         batch._uniffi_clone_handle(),
@@ -73,9 +57,6 @@ def delete(batch: Any, key: bytes) -> None:
 
 async def get(reader: Any, key: bytes) -> bytes | None:
     """Return a row's value, from the database, a snapshot or a reader of it."""
-    if not IS_FAST:
-        found: bytes | None = await reader.get(key)
-        return found
     value: bytes | None = await _call_async(
         _method(reader, "get")(reader._uniffi_clone_handle(), buffer_of(packed(key))),
         "rust_buffer",
@@ -93,14 +74,11 @@ class ScanPlan:
         self.options = options
         self.is_reverse = is_reverse
         lower = _generated._UniffiFfiConverterTypeScanOptions.lower
-        self.packed = content_of(lower(options)) if IS_FAST else b""
+        self.packed = content_of(lower(options))
 
 
 async def scan(reader: Any, start: bytes, end: bytes, plan: ScanPlan) -> Any:
     """Return an iterator over the rows with start <= key < end."""
-    if not IS_FAST:
-        bounds = uniffi.KeyRange(start=start, start_inclusive=True, end=end, end_inclusive=False)
-        return await reader.scan_with_options(bounds, plan.options)
     return await _call_async(
         _method(reader, "scan_with_options")(
             reader._uniffi_clone_handle(),
@@ -114,8 +92,6 @@ async def scan(reader: Any, start: bytes, end: bytes, plan: ScanPlan) -> Any:
 
 async def next_rows(iterator: Any, count: int) -> list[Row]:
     """Return the next rows of an iterator; fewer than count: there are no more."""
-    if not IS_FAST:
-        return [(row.key, row.value) for row in await iterator.next_batch(count)]
     rows: list[Row] = await _call_async(
         _generated._UniffiLib.uniffi_slatedb_uniffi_fn_method_dbiterator_next_batch(
             iterator._uniffi_clone_handle(), count
@@ -128,9 +104,6 @@ async def next_rows(iterator: Any, count: int) -> list[Row]:
 
 async def seek(iterator: Any, key: bytes) -> None:
     """Move an iterator forward to a key, or to the first key after it."""
-    if not IS_FAST:
-        await iterator.seek(key)
-        return
     await _call_async(
         _generated._UniffiLib.uniffi_slatedb_uniffi_fn_method_dbiterator_seek(
             iterator._uniffi_clone_handle(), buffer_of(packed(key))
@@ -146,9 +119,6 @@ async def newest_in_log_object(iterator: Any) -> int:
     Args:
         iterator: of the binding's SlateDbWalReader, in front of an object that exists.
     """
-    if not IS_FAST:
-        found = await iterator.next()
-        return max((row.seq for row in found.rows), default=0) if found else 0
     newest: int = await _call_async(
         _generated._UniffiLib.uniffi_slatedb_uniffi_fn_method_slatedbwaliterator_next(
             iterator._uniffi_clone_handle()

@@ -143,7 +143,6 @@ class SlateStore:
         if not url.path:
             raise BrokenInvariant("a store has a prefix of its own")
         config = config or StoreConfig()
-        slate_binding.say_if_slow()
         async with told_when_slow(f"opening {url}"):
             generation = await check_object_store(
                 url, engine=ENGINE, mark_place=mark_place, generation=generation

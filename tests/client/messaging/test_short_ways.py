@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import random
+import sys
 from itertools import pairwise
 
 import pytest
 
 from magnetar.config import ConsumerConfig
 from magnetar.message import Message, ReceivedBatch
-from magnetar.messaging.ack_run import AckRun
+from magnetar.messaging.fast_lane import NOTHING_LENT, AckRun, require_gil
 from magnetar.messaging.interval_set import IntervalSet, Range
-from magnetar.messaging.lent_messages import NOTHING_LENT
 from magnetar.messaging.permits import PrefetchBudget
 from magnetar.messaging.receive_queue import ReceiveQueue
 from magnetar.messaging.unacked_tracker import UnackedTracker
@@ -298,3 +298,23 @@ def test_the_messages_of_a_loan_come_once_each_in_order() -> None:
     offsets += [message.offset for message in iter(way.receive, None) if message is not None]
     assert offsets == list(range(100))
     assert all(after == before + 1 for before, after in pairwise(offsets))
+
+
+@pytest.mark.parametrize("is_enabled", [None, True, False])
+def test_an_interpreter_without_a_global_lock_is_refused(
+    is_enabled: bool | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two threads could take the same step of an iterator, and receive one message twice."""
+    if is_enabled is None:
+        monkeypatch.delattr(sys, "_is_gil_enabled", raising=False)
+    else:
+        monkeypatch.setattr(sys, "_is_gil_enabled", lambda: is_enabled, raising=False)
+    if is_enabled is False:
+        with pytest.raises(ImportError, match="PYTHON_GIL=1"):
+            require_gil()
+    else:
+        require_gil()
+
+
+def test_the_interpreter_of_this_test_has_a_global_lock() -> None:
+    assert getattr(sys, "_is_gil_enabled", lambda: True)()
