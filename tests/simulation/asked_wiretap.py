@@ -103,6 +103,8 @@ class AskedWiretap:
         self._settled: dict[Consumer, dict[int, float]] = {}
         # Plain acks without an answer, by request.
         self._acking: dict[Consumer, dict[tuple[int, int], _Acking]] = {}
+        # Offsets that were given back, with the redelivery counts that were named.
+        self._given_back: dict[Consumer, set[tuple[int, int]]] = {}
 
     def of(self, txn: Txn) -> _Transaction:
         return self._transactions.setdefault(txn, _Transaction())
@@ -231,8 +233,14 @@ class AskedWiretap:
                 self._violation("6", text)
 
     def _nack(self, asked: Asked) -> None:
-        """What an ack is under way of was done with before it was given back."""
-        offsets = _offsets(asked.body)
+        """What an ack is under way of was done with before it was given back.
+
+        A nack may be said again whose answer was lost: it belongs to an earlier delivery.
+        """
+        given_back = self._given_back.setdefault(_consumer(asked), set())
+        named = {(offset, asked.body.redelivery_count) for offset in _offsets(asked.body)}
+        offsets = {offset for offset, _ in named - given_back}
+        given_back |= named
         for acking in self._acking.get(_consumer(asked), {}).values():
             both = acking.offsets & offsets
             if both and asked.at - acking.asked_at < PATIENCE_SECONDS_MIN:

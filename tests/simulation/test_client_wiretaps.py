@@ -485,6 +485,17 @@ def test_what_is_being_acknowledged_is_given_back(answered: bool) -> None:
         client.gives_back(3, 4)
 
 
+def test_a_nack_without_an_answer_is_said_again() -> None:
+    """It belongs to an earlier delivery than the ack."""
+    client = Client()
+    client.gives_back(3, 4)
+    client.reconnects()
+    client.acks(0, 3)
+    client.gives_back(3, 4)
+    with pytest.raises(Seen, match=r"\[2\] are given back"):
+        client.gives_back(2, 3)
+
+
 def test_an_ack_on_a_lost_link_is_under_way_no_more() -> None:
     client = Client()
     client.acks(0, 3)
