@@ -50,7 +50,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "read-goes-on-behind-gap",
-        "magnetar_broker.log.log_reader:LogReader._batches_of",
+        "magnetar_broker.log.transaction_messages:TransactionMessages._in_sidecar",
         Compare("at != expected", "<"),
         "A reader passes over batches that are missing, in silence.",
     ),
@@ -100,7 +100,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "settled-before-durable",
         "magnetar_broker.dispatch.key_shared:KeySharedDispatcher.acknowledged",
         Put(
-            "self._count_settled(gone.intersection(self._unsettled))", "self._settling.update(...)"
+            "self._move(delivered, DELIVERED, OUTSIDE)",
+            "self._move(delivered, DELIVERED, ACK_UNSYNCED)",
         ),
         "A key is free to move when its last ack is applied, not when it is durable.",
     ),
@@ -113,7 +114,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "keys-of-pending-acks-not-learned",
         "magnetar_broker.dispatch.key_shared:KeySharedDispatcher.__init__",
-        Put("OffsetSet", "cursor.pending.copy"),
+        Insert("self._unplaced = OffsetSet()", after="self._unplaced = ..."),
         "After a restart nobody asks which keys wait for transactions.",
     ),
     Mutant(
@@ -179,8 +180,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "pending-acks-hold-no-key",
         "magnetar_broker.dispatch.key_shared:KeySharedDispatcher.pend",
         Insert(
-            "self._count_settled(OffsetSet(ranges).intersection(self._unsettled))",
-            after="if others: ...",
+            "self._move(self._ack_pending.within(ranges), ACK_PENDING, OUTSIDE)",
+            after="self._move(others, ...)",
         ),
         "A key moves although its last message waits for the end of a transaction (rule q).",
     ),

@@ -50,8 +50,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "watermark-to-the-first-broker",
-        "magnetar_coordinator.ending.finisher:Finisher.tell_watermark",
-        Put("[*self._brokers.values()][:1]", "self._brokers.values(...)"),
+        "magnetar_coordinator.ending.brokers:Brokers._tell_watermark",
+        Put("[*self._peers.values()][:1]", "self._peers.values(...)"),
         "The others never hear what has ended: what late-comers open there stays open.",
     ),
     Mutant(

@@ -92,7 +92,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "large-frames-taken",
         "magnetar_core.transport.frame_stream:FrameStream._begin",
-        Never("length > self.frame_bytes_max"),
+        Never("length > self._frame_bytes_max"),
         "A client takes as much of a server's memory as it likes.",
     ),
     Mutant(

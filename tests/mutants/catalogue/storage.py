@@ -32,7 +32,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "torn-change-replayed",
-        "magnetar_storage.rocksdb.engine:RocksStore.open",
+        "magnetar_storage.rocksdb.opening:recover_directory",
         LeaveOut("cut(...)"),
         "After a loss of power, a change whose values are missing comes back.",
     ),
