@@ -148,7 +148,7 @@ async def measure(
 ) -> Measured:
     async with await servers.connect() as client:
         topics = await fill(client, partitions)
-        producers = [await client.create_producer(one, linger_ms=0) for one in topics]
+        producers = [await client.create_producer(topic, linger_ms=0) for topic in topics]
         writers = Writers(client, producers)
         async with taker(servers.address, topics) as one:
             await one.take()

@@ -100,7 +100,7 @@ async def measure(
         count = 0
         began_s = time.perf_counter()
         claiming = asyncio.create_task(measured("claim", claims, AT_ONCE))
-        while len(view.owners) < len(claims):
+        while len(view.shard_owners) < len(claims):
             view = await anext(views)
             count += 1
         await claiming
@@ -109,7 +109,7 @@ async def measure(
         for _ in range(LISTS):
             began_s = time.perf_counter()
             async with aclosing(other.watch()) as again:
-                assert len((await anext(again)).owners) == len(claims)
+                assert len((await anext(again)).shard_owners) == len(claims)
             took_ms.append(since_ms(began_s))
         took_ms.sort()
         print(
@@ -118,7 +118,7 @@ async def measure(
         )
         began_s = time.perf_counter()
         await directory.revoke(cluster.lease)
-        while view.owners or view.members:
+        while view.shard_owners or view.members:
             view = await anext(views)
         print(f"a watch saw the lease's end, with all rows, within {since_ms(began_s):.0f} ms")
 

@@ -59,7 +59,7 @@ async def _write(
     txn = await client.begin_transaction(timeout_s=TIMEOUT_S)
     partitions = [(number + step) % topic_partitions for step in range(PARTITIONS_WRITTEN)]
     await asyncio.gather(
-        *(producer.send(VALUE, partition=one, txn=txn) for one in partitions),
+        *(producer.send(VALUE, partition=partition, txn=txn) for partition in partitions),
         inputs.consumer.ack_many(inputs.take(1), txn=txn),
     )
     return txn

@@ -162,7 +162,7 @@ def _show(results: dict[str, list[Result]], counts: Counts) -> None:
             median(value for name, at, value in counts if (name, at) == (title, place))
             for place in (NEAR, FAR)
         ]
-        print(f"| {title} | | {' | '.join(f'{one:,.0f}' for one in numbers)} |")
+        print(f"| {title} | | {' | '.join(f'{number:,.0f}' for number in numbers)} |")
 
 
 @click.command(context_settings={"show_default": True})

@@ -43,7 +43,9 @@ def _draw_transactions(axes: Axes, lines: Sequence[Line]) -> bool:
         ("bare transactions", "bare conversation", CEILING),
         ("transactions", "Magnetar", OURS),
     ):
-        chosen = [one for one in lines if _is(one, workload) and one.median("per_s") is not None]
+        chosen = [
+            line for line in lines if _is(line, workload) and line.median("per_s") is not None
+        ]
         _curve(axes, chosen, "per_s", label, colour)
     _label_concurrency(axes, lines, "transactions")
     axes.set_ylabel("transactions/s")
@@ -53,7 +55,7 @@ def _draw_transactions(axes: Axes, lines: Sequence[Line]) -> bool:
 
 def _draw_latency(axes: Axes, lines: Sequence[Line]) -> bool:
     for latency_of, colour in (("commit()", OURS), ("commit to visible", SECOND)):
-        chosen = [one for one in lines if _is(one, "transactions", latency_of)]
+        chosen = [line for line in lines if _is(line, "transactions", latency_of)]
         _curve(axes, chosen, "p50_ms", f"{latency_of}, p50", colour)
         _curve(axes, chosen, "p99_ms", f"{latency_of}, p99", colour, dashed=True)
     _label_concurrency(axes, lines, "transactions")
@@ -97,9 +99,9 @@ def _draw_recovery(axes: Axes, lines: Sequence[Line]) -> bool:
     for kind, colour in (("broker", OURS), ("coordinator", SECOND)):
         for latency_of, dashed in (("reading the store", False), ("kill to answer", True)):
             chosen = [
-                one
-                for one in lines
-                if _is(one, "recovery", latency_of) and one.first.variant.startswith(kind)
+                line
+                for line in lines
+                if _is(line, "recovery", latency_of) and line.first.variant.startswith(kind)
             ]
             _curve(axes, chosen, "p50_ms", f"{kind}, {latency_of}", colour, dashed=dashed)
     axes.set_xscale("log")
@@ -137,7 +139,7 @@ def _curve(
 ) -> None:
     """Medians over the lines' scale; lines without one are left out."""
     points = sorted(
-        ((one.first.scale, one) for one in lines if one.first.scale is not None),
+        ((line.first.scale, line) for line in lines if line.first.scale is not None),
         key=lambda point: point[0],
     )
     if not points:
@@ -164,7 +166,7 @@ def _median(line: Line, attribute: str) -> float:
 
 def _whiskers(lines: Sequence[Line], attribute: str) -> list[list[float]]:
     """From each median down to the least, and up to the greatest; of two rows."""
-    values = [(one.values(attribute), _median(one, attribute)) for one in lines]
+    values = [(line.values(attribute), _median(line, attribute)) for line in lines]
     return [
         [middle - min(found) for found, middle in values],
         [max(found) - middle for found, middle in values],
@@ -172,7 +174,7 @@ def _whiskers(lines: Sequence[Line], attribute: str) -> list[list[float]]:
 
 
 def _label_concurrency(axes: Axes, lines: Sequence[Line], workload: str) -> None:
-    found = {one.first.scale for one in lines if _is(one, workload)}
+    found = {line.first.scale for line in lines if _is(line, workload)}
     scales = sorted(one for one in found if one is not None)
     axes.set_xscale("log", base=2)
     axes.set_xticks(scales, [str(one) for one in scales])

@@ -77,8 +77,8 @@ class Line:
 def gathered(results: Sequence[Result]) -> list[Line]:
     """The repetitions of each line, in the order in which lines were first measured."""
     lines: dict[tuple[str, str | None], list[Result]] = {}
-    for one in results:
-        lines.setdefault((one.name, one.latency_of), []).append(one)
+    for result in results:
+        lines.setdefault((result.name, result.latency_of), []).append(result)
     return [Line(tuple(repetitions)) for repetitions in lines.values()]
 
 
@@ -128,7 +128,7 @@ def print_table(results: Sequence[Result]) -> None:
 
 def to_json(results: Sequence[Result]) -> str:
     """Every repetition of every line, in the order of measurement."""
-    return json.dumps([asdict(one) for one in results], indent=2)
+    return json.dumps([asdict(result) for result in results], indent=2)
 
 
 def from_json(text: str) -> list[Result]:

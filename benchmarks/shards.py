@@ -119,7 +119,7 @@ def main(shards: tuple[int, ...], partitions: tuple[int, ...]) -> None:
             with tempfile.TemporaryDirectory(prefix="magnetar-shards-") as directory:
                 found = asyncio.run(measure(Path(directory), count, count * each))
             sizes = (found.idle_bytes, found.resident_bytes, found.opened_bytes)
-            row = [*(f"{one / 1e6:,.0f}" for one in sizes), f"{found.opening_s:.1f}"]
+            row = [*(f"{size / 1e6:,.0f}" for size in sizes), f"{found.opening_s:.1f}"]
             click.echo(f"{count} x {each}: " + "  ".join(row))
             table.add_row(str(count), f"{each:,}", *row)
     Console().print(table)

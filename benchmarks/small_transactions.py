@@ -95,7 +95,10 @@ class Load:
             ]
             if shape.await_sends:
                 await asyncio.gather(
-                    *(producer.send(value, partition=one, txn=txn) for one in partitions),
+                    *(
+                        producer.send(value, partition=partition, txn=txn)
+                        for partition in partitions
+                    ),
                     consumer.ack_many(inputs, txn=txn),
                 )
             else:

@@ -26,5 +26,5 @@ def batches_of(writer: Any, count: int, *, endless: bool) -> list[Any]:
 
 def rows_and_seconds(batches: list[Any]) -> tuple[int, float]:
     """Return how many rows batches had, and how long they took."""
-    rows = sum(one.numInputRows for one in batches)
-    return rows, sum(one.durationMs["triggerExecution"] for one in batches) / 1000
+    rows = sum(batch.numInputRows for batch in batches)
+    return rows, sum(batch.durationMs["triggerExecution"] for batch in batches) / 1000

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from benchmarks.results import quantile
 from magnetar_cli.cluster.local.local_cluster import CLUSTER_ID, Plan, Running
-from magnetar_cluster.directory import DirectoryUnavailable
+from magnetar_cluster.cluster_directory import ClusterDirectoryUnavailable
 from magnetar_cluster.etcd_directory import EtcdDirectory
 from magnetar_cluster.etcd_settings import EtcdSettings
 from magnetar_cluster.view import BROKER, MemberName, ShardName, View
@@ -52,8 +52,8 @@ class Watch:
         ended_s = await self.until(lambda view: name not in view.members)
 
         def claimed(view: View) -> bool:
-            owners = [view.owners.get(shard) for shard in lost]
-            return all(one is not None and one.member != victim.name for one in owners)
+            owners = [view.shard_owners.get(shard) for shard in lost]
+            return all(owner is not None and owner.member != victim.name for owner in owners)
 
         return ended_s, await self.until(claimed)
 
@@ -77,7 +77,7 @@ class Watch:
 
     async def _follow(self) -> None:
         while True:
-            with suppress(DirectoryUnavailable):
+            with suppress(ClusterDirectoryUnavailable):
                 async for view in self._directory.watch():
                     self.view = view
                     self._changed.set()
@@ -88,7 +88,7 @@ def shares(view: View, kind: str) -> dict[str, list[ShardName]]:
     found: dict[str, list[ShardName]] = {
         name.name: [] for name in view.members if name.kind == kind
     }
-    for shard, owner in view.owners.items():
+    for shard, owner in view.shard_owners.items():
         if shard.kind == kind and owner.member in found:
             found[owner.member].append(shard)
     return found

@@ -24,7 +24,7 @@ from rich.table import Table
 
 from benchmarks.servers import started
 from magnetar import blocking
-from magnetar_spark.jobs.session import session
+from magnetar_spark.jobs.spark_session import spark_session
 from magnetar_spark.jobs.transform import Report, Request, transform
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def orders(payload_format: str, count: int) -> tuple[str | None, list[bytes]]:
         schema = (
             "id BIGINT NOT NULL, item STRING, amount DOUBLE" if payload_format == "json" else None
         )
-        return schema, [json.dumps(one).encode() for one in records]
+        return schema, [json.dumps(record).encode() for record in records]
     parsed = parse_schema(AVRO)
     values = []
     for one in records:
@@ -108,7 +108,7 @@ def measure(
 @click.option("--format", "formats", multiple=True, type=str, default=("json", "avro", "text"))
 def main(batches: int, rows: tuple[int, ...], formats: tuple[str, ...]) -> None:
     """Measure the transform of topics."""
-    spark = session("benchmark", "local[2]")
+    spark = spark_session("benchmark", "local[2]")
     table = Table("format", "rows of a batch", "first batch s", "others s", "rows/s of these")
     for payload_format in formats:
         for count in rows:

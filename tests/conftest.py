@@ -101,7 +101,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     collect_seldom()
     if session.config.getoption("loadgroup", False):
         # Else every worker would start Spark, and what a file's tests share, for itself.
-        marked = [one for one in session.items if one.get_closest_marker("xdist_group")]
+        marked = [item for item in session.items if item.get_closest_marker("xdist_group")]
         if any("@" not in one.nodeid for one in marked):
             raise pytest.UsageError("this pytest-xdist does not group tests under this pytest")
 

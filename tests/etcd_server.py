@@ -179,9 +179,9 @@ def positions(status: str) -> list[Position]:
 
 def differing(members: Sequence[Position]) -> str:
     """Say how members differ that have read the same log equally far; empty if they do not."""
-    if len({one.revision for one in members}) == 1:
+    if len({member.revision for member in members}) == 1:
         return ""
-    revisions = ", ".join(f"{one.endpoint} has revision {one.revision}" for one in members)
+    revisions = ", ".join(f"{member.endpoint} has revision {member.revision}" for member in members)
     return f"members of etcd differ at entry {members[0].applied} of their log: {revisions}"
 
 

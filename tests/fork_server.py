@@ -42,7 +42,7 @@ IMPORTED_EARLY = (
     "magnetar_cli.servers.open_store",
     "magnetar_cli.servers.server_process",
     "magnetar_cli.servers.shard_servers",
-    "magnetar_cli.session",
+    "magnetar_cli.with_client",
     "magnetar_coordinator.coordinator",
     "magnetar_core.process.settings",
     "magnetar_storage.rocksdb.engine",
@@ -87,7 +87,7 @@ class ForkedProcess:
                 stdout or into_pipe,
                 stderr or sys.__stderr__,
             )
-            descriptors = [one.fileno() for one in files if one is not None]
+            descriptors = [file.fileno() for file in files if file is not None]
             self.pid = _fork_server().fork(
                 command, os.environ if environ is None else environ, descriptors, closed
             )

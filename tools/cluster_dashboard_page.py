@@ -15,7 +15,8 @@ ROWS = (
             ),
             tile(
                 "Shards without an owner",
-                "Their partitions or transactions wait. A few seconds after a server died are as designed.",
+                "Their partitions or transactions wait. A few seconds after a "
+                "server died are as designed.",
                 f"max({MEMBER}_shards_unowned)",
                 warn_above=1,
             ),
@@ -55,7 +56,8 @@ ROWS = (
             ),
             Panel(
                 title="Shards that move",
-                meaning="Opened, handed over in order, lost with a lease, and ended by themselves: fenced by another owner, or with a failed store.",
+                meaning="Opened, handed over in order, lost with a lease, and ended by "
+                "themselves: fenced by another owner, or with a failed store.",
                 unit="ops",
                 queries={
                     "opened": rate(f"{MEMBER}_openings_total"),
@@ -112,7 +114,8 @@ ROWS = (
         panels=(
             Panel(
                 title="Messages in",
-                meaning="Messages accepted; more at one shard than at others: few keys, or few partitions.",
+                meaning="Messages accepted; more at one shard than at others: few keys, "
+                "or few partitions.",
                 unit="ops",
                 queries={"broker-{{shard}}": rate(f"{BROKER}_messages_in_total", "shard")},
             ),
@@ -123,7 +126,8 @@ ROWS = (
             ),
             Panel(
                 title="Group commit, p99",
-                meaning="From the write of a group until it is durable: a put to the object store, and what waits before it.",
+                meaning="From the write of a group until it is durable: a put to the "
+                "object store, and what waits before it.",
                 unit="s",
                 queries={
                     "broker-{{shard}}": quantile(0.99, f"{BROKER}_group_commit_seconds", "shard"),

@@ -39,7 +39,7 @@ def page() -> str:
         parts.append(f"\n## {title}\n\n")
         parts.append("| error | kind | what happened | what to do | code | gRPC status |\n")
         parts.append("|---|---|---|---|---|---|\n")
-        parts += [_row(one) for one in errors]
+        parts += [_row(error) for error in errors]
     return "".join(parts)
 
 

@@ -62,8 +62,9 @@ def page() -> str:
         parts += [row(metric) for metric in metrics_of(registry)]
     parts.append(MEMBERS)
     parts += [
-        f"| `{one.name}{'_total' if one.kind == 'counter' else ''}` | {one.kind} | {one.meaning} |\n"
-        for one in sorted(HOST_METRICS)
+        f"| `{metric.name}{'_total' if metric.kind == 'counter' else ''}` | {metric.kind} "
+        f"| {metric.meaning} |\n"
+        for metric in sorted(HOST_METRICS)
     ]
     return "".join([*parts, ALERTS])
 
@@ -85,7 +86,7 @@ def registries() -> Iterable[tuple[str, CollectorRegistry]]:
 
 
 def metrics_of(registry: CollectorRegistry) -> list[MetricWrapperBase]:
-    found = [one for one in registry._collector_to_names if isinstance(one, MetricWrapperBase)]
+    found = [name for name in registry._collector_to_names if isinstance(name, MetricWrapperBase)]
     return sorted(found, key=lambda metric: metric._name)
 
 

@@ -67,17 +67,17 @@ class Ending(NamedTuple):
     def state_from(self, start: producer_state.ProducerState) -> producer_state.ProducerState:
         """The state after this way."""
         for event in self.events:
-            start = producer_state.next_state(start, event, "it")
+            start = producer_state.MACHINE.next(start, event, "it")
         return start
 
 
 _Status = transaction.TxnStatus
-_Phase = transaction_state.Phase
+_Phase = transaction_state.TransactionPhase
 _Producer = producer_state.ProducerState
 _End = end_state.EndState
-_Member = member_phase.Phase
+_Member = member_phase.MemberPhase
 _Holding = holding.Holding
-_Shard = shard_phase.Phase
+_Shard = shard_phase.ShardPhase
 
 MACHINES = (
     Machine(
@@ -107,8 +107,8 @@ MACHINES = (
         transaction_state,
         "Transaction",
         "_phase",
-        transaction_state.Phase,
-        transaction_state.Event,
+        transaction_state.TransactionPhase,
+        transaction_state.TransactionEvent,
         transaction_state.TRANSITIONS,
         (_Phase.OPEN,),
         (_Phase.COMMITTED, _Phase.ABORTED, _Phase.LEFT),
@@ -129,8 +129,8 @@ MACHINES = (
         member_phase,
         "MemberState",
         "phase",
-        member_phase.Phase,
-        member_phase.PhaseEvent,
+        member_phase.MemberPhase,
+        member_phase.MemberEvent,
         member_phase.TRANSITIONS,
         (_Member.JOINING,),
         (_Member.ENDED,),
@@ -151,8 +151,8 @@ MACHINES = (
         shard_phase,
         "HeldShard",
         "phase",
-        shard_phase.Phase,
-        shard_phase.PhaseEvent,
+        shard_phase.ShardPhase,
+        shard_phase.ShardEvent,
         shard_phase.TRANSITIONS,
         (_Shard.CLAIMING, _Shard.RELEASING),
         (_Shard.GONE,),
@@ -358,7 +358,7 @@ def section(machine: Machine) -> str:
     lines.append("```")
     for title, members in (("state", machine.states), ("event", machine.events)):
         # Some say what they mean, others have a number.
-        if all(isinstance(one.value, str) for one in members):
+        if all(isinstance(member.value, str) for member in members):
             lines += [f"\n| {title} | meaning |", "|---|---|"]
-            lines += [f"| {one.name} | {one.value} |" for one in members]
+            lines += [f"| {member.name} | {member.value} |" for member in members]
     return "\n".join(lines) + "\n"

@@ -30,7 +30,7 @@ def measure(
     """
     for _ in range(plan.repeat):
         for system in systems:
-            for tasks in _groups(plan, [one for one in rows if system.measures(one)]):
+            for tasks in _groups(plan, [row for row in rows if system.measures(row)]):
                 yield from _measure_system(plan, system, tasks)
 
 

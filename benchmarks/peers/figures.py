@@ -109,8 +109,8 @@ class Line:
 def gathered(figures: Sequence[Figure]) -> list[Line]:
     """Lines with their rounds: those of a row and variant together, in the order of measurement."""
     lines: dict[tuple[str, str, str, str, str], list[Figure]] = {}
-    for one in figures:
-        lines.setdefault(one.line, []).append(one)
+    for figure in figures:
+        lines.setdefault(figure.line, []).append(figure)
     places = {line[:2]: number for number, line in reversed(list(enumerate(lines)))}
     rows = {line[0]: number for number, line in reversed(list(enumerate(lines)))}
     ordered = sorted(lines, key=lambda line: (rows[line[0]], places[line[:2]]))
@@ -119,7 +119,7 @@ def gathered(figures: Sequence[Figure]) -> list[Line]:
 
 def to_json(figures: Sequence[Figure]) -> str:
     """Every round, in the order of measurement."""
-    return json.dumps([asdict(one) for one in figures], indent=2)
+    return json.dumps([asdict(figure) for figure in figures], indent=2)
 
 
 def from_json(text: str) -> list[Figure]:

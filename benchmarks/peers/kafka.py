@@ -83,16 +83,16 @@ class _Nodes(Running):
         return {"address": ",".join(f"127.0.0.1:{port}" for port in self._ports)}
 
     def pids(self) -> Sequence[int]:
-        return [one.pid for one in self._processes]
+        return [process.pid for process in self._processes]
 
     def kill(self) -> None:
-        for one in self._processes:
-            one.kill()
+        for process in self._processes:
+            process.kill()
         self.launch()
 
     def check(self) -> None:
-        for one in self._processes:
-            one.check()
+        for process in self._processes:
+            process.check()
 
     def launch(self) -> None:
         self._processes = [
@@ -108,8 +108,8 @@ class _Nodes(Running):
             process.wait_until(partial(listens, port), START_WITHIN_S)
 
     def stop(self) -> None:
-        for one in self._processes:
-            one.stop()
+        for process in self._processes:
+            process.stop()
 
 
 @contextmanager

@@ -112,7 +112,9 @@ def _curves(lines: Sequence[Line]) -> Drawing:
     row = lines[0].first.row
     drawing = Drawing(figsize=(WIDTH_INCHES, 4.5), layout="constrained")
     axes: Axes = drawing.subplots()
-    series = dict.fromkeys((one.first.system, one.first.durability, one.first.way) for one in lines)
+    series = dict.fromkeys(
+        (line.first.system, line.first.durability, line.first.way) for line in lines
+    )
     for system, durability, way in series:
         points = [
             (line.first.scale or 0, line)

@@ -147,7 +147,7 @@ def _floor(key: Key, *figures: Figures) -> float:
     """What a figure of a process has to reach; 0 for others."""
     if key.measure not in PROCESSES:
         return 0.0
-    totals = [one.rows.get(Key(key.workload, ALL)) for one in figures]
+    totals = [figure.rows.get(Key(key.workload, ALL)) for figure in figures]
     return max((PART_MIN * median(total) for total in totals if total), default=0.0)
 
 

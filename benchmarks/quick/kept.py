@@ -105,6 +105,6 @@ def from_json(text: str) -> Figures:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Unusable(f"is damaged: {error!r}") from error
     for key, values in rows.items():
-        if not values or not all(math.isfinite(one) and one >= 0 for one in values):
+        if not values or not all(math.isfinite(value) and value >= 0 for value in values):
             raise Unusable(f"is damaged: {key.workload}, {key.measure}: {list(values)}")
     return figures

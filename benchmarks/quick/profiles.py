@@ -85,7 +85,7 @@ def profile(names: Sequence[str], directory: Path, *, share: float, data_dir: Pa
                 arguments += ["--data-dir", str(data_dir.absolute())]
             with closing(lines_of("benchmarks.quick.recording", *arguments)) as lines:
                 parts = json.loads("".join(lines))
-            stacks = {one: stacks_file(directory, name, one).read_text() for one in parts}
+            stacks = {part: stacks_file(directory, name, part).read_text() for part in parts}
             sections.append(section(name, parts, stacks))
         progress.show(len(names), len(names))
     page = "\n".join(sections)

@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry
 
 from magnetar_broker import keys
 from magnetar_broker.ages import Ages, Jump
-from magnetar_broker.budgets.memory import Memory
+from magnetar_broker.budgets.memory_budget import MemoryBudget
 from magnetar_broker.budgets.open_bytes import OpenBytes
 from magnetar_broker.commands.service import BrokerServer
 from magnetar_broker.commands.views import overview
@@ -29,8 +29,8 @@ from magnetar_broker.environment import Environment
 from magnetar_broker.groups.groups import Groups
 from magnetar_broker.metrics import BrokerMetrics
 from magnetar_broker.recovery import Recovery
-from magnetar_broker.topic_directory.follower import DirectoryFollower
-from magnetar_broker.topic_directory.keeper import DirectoryKeeper
+from magnetar_broker.topic_directory.follower import TopicDirectoryFollower
+from magnetar_broker.topic_directory.keeper import TopicDirectoryKeeper
 from magnetar_broker.topics.accepted_losses import go_on_without
 from magnetar_broker.topics.retention import trim_partition
 from magnetar_broker.topics.topics import Topics
@@ -86,7 +86,7 @@ class Broker:
         on_fatal: Callable[[BaseException], None],
         registry: CollectorRegistry | None = None,
         addresses: AddressBook | None = None,
-        memory: Memory | None = None,
+        memory: MemoryBudget | None = None,
     ) -> None:
         self._on_fatal = on_fatal
         self._is_fatal = False
@@ -96,7 +96,7 @@ class Broker:
         self._closing = False
         self._noted_run_time_ms = 0
         self._noted_jumps: tuple[Jump, ...] = ()
-        self._memory = memory or Memory(
+        self._memory_budget = memory or MemoryBudget(
             memory_bytes=config.memory_bytes, tails_bytes_max=config.tails_bytes_max
         )
         self.metrics = BrokerMetrics(registry)
@@ -108,7 +108,7 @@ class Broker:
             watermarks,
             clock,
             [one.tcid for one in config.coordinators],
-            lambda tcid: self.directory.may_have_incarnation(tcid),
+            lambda tcid: self.topic_directory.may_have_incarnation(tcid),
         )
         self.environment = Environment(
             config=config,
@@ -127,8 +127,8 @@ class Broker:
                 total_max=config.open_txn_bytes_max,
                 session_max=config.session_open_txn_bytes_max,
             ),
-            tails=self._memory.tails,
-            recent_messages=RecentMessages(self._memory.tails),
+            tails=self._memory_budget.tails,
+            recent_messages=RecentMessages(self._memory_budget.tails),
             run_time=RunTime(clock, start_ms=0, jump_ms_min=CLOCK_JUMP_MS_MIN),
             ages=Ages(clock, jump_ms_min=CLOCK_JUMP_MS_MIN),
         )
@@ -137,13 +137,13 @@ class Broker:
         self.coordinators = CoordinatorSessions()
         self._orphan_resolver = OrphanResolver(self.environment)
         self.groups = Groups(self.environment, self.topics, self.coordinators)
-        self.directory: DirectoryKeeper | DirectoryFollower
+        self.topic_directory: TopicDirectoryKeeper | TopicDirectoryFollower
         if config.shard:
-            self.directory = DirectoryFollower(
+            self.topic_directory = TopicDirectoryFollower(
                 self.environment, self.topics, self.groups, transport, random
             )
         else:
-            self.directory = DirectoryKeeper(
+            self.topic_directory = TopicDirectoryKeeper(
                 self.environment,
                 self.topics,
                 self.groups,
@@ -159,9 +159,9 @@ class Broker:
             self.groups,
             self.coordinators,
             self._orphan_resolver,
-            self.directory,
-            self.directory.guard,
-            self.directory.admit_store,
+            self.topic_directory,
+            self.topic_directory.guard,
+            self.topic_directory.admit_store,
             random,
             self._backup,
         )
@@ -193,7 +193,7 @@ class Broker:
         self._show()
         await self.environment.commits.start()
         self.groups.start()
-        self.directory.start()
+        self.topic_directory.start()
         self._schedule_retention()
         self._watch_memory()
 
@@ -206,7 +206,7 @@ class Broker:
             member=config.name,
             membership_version=config.membership_version,
             cluster_hash=config.cluster_hash,
-            brokers=[one.name for one in config.brokers],
+            brokers=[broker.name for broker in config.brokers],
         )
         if row is not None:
             self.environment.commits.batch.put(keys.META, store_identity.KEY, row)
@@ -228,7 +228,7 @@ class Broker:
         self.incarnations.go_on_after(losses, wall_ms=environment.clock.wall_ms())
         await recovery.run()
         await go_on_without(environment, self.topics, all_losses)
-        await self.directory.recover(losses)
+        await self.topic_directory.recover(losses)
         self.metrics.recovery_seconds.set(loop.time() - began_s)
         if config.late_syncs:
             log.warning(
@@ -243,7 +243,7 @@ class Broker:
         self._stop_timers()
         try:
             await self._backup.close()
-            await self.directory.close()
+            await self.topic_directory.close()
             for task in list(self._tasks):
                 task.cancel()
             if self._tasks:
@@ -256,7 +256,7 @@ class Broker:
         """Drop everything at once, as a crash would; the store must not be used afterwards."""
         self._closing = self._is_fatal = True
         self._stop_timers()
-        self.directory.stop()
+        self.topic_directory.stop()
         for task in list(self._tasks):
             task.cancel()
         self.environment.commits.abandon()
@@ -325,11 +325,11 @@ class Broker:
                 timer.cancel()
 
     def _watch_memory(self) -> None:
-        if self._closing or not self._memory.is_watched:
+        if self._closing or not self._memory_budget.is_watched:
             return
         loop = asyncio.get_running_loop()
-        delay_s = self._memory.look(loop.time())
-        self.metrics.resident_bytes.set(self._memory.resident_bytes)
+        delay_s = self._memory_budget.look(loop.time())
+        self.metrics.resident_bytes.set(self._memory_budget.resident_bytes)
         self._memory_timer = loop.call_later(delay_s, self._watch_memory)
 
     def _forget_tails(self) -> None:
@@ -354,7 +354,7 @@ class Broker:
             partitions_shown_max=config.constants.open_txn_gauges_max,
             lags_shown_max=config.constants.group_lag_gauges_max,
         )
-        self.metrics.directory_current.set(self.directory.is_current)
+        self.metrics.directory_current.set(self.topic_directory.is_current)
         self.metrics.tails_bytes.set(self.environment.tails.byte_count)
         self.metrics.unsynced_seconds.set(self.environment.commits.seconds_unsynced())
         self.metrics.show(shown, free_bytes=self.environment.disk_reserve.look())

@@ -165,7 +165,7 @@ class BrokerConfig:
         shortest_ms = self.constants.group_session_timeout_ms_min
         if self.group_session_timeout_ms_max < shortest_ms:
             raise InvalidConfig(f"group_session_timeout_ms_max must be at least {shortest_ms}")
-        if self.brokers and self.name not in [one.name for one in self.brokers]:
+        if self.brokers and self.name not in [broker.name for broker in self.brokers]:
             raise InvalidConfig(
                 f"{self.name!r} is not among the brokers of the cluster file: correct the name, or"
                 " add it"

@@ -180,7 +180,7 @@ class Recovery:
                 self._subscriptions[place] = restored
                 self._subscription_indexes[place] = restored.index
                 if record.HasField("owner"):
-                    self._groups.restore_owner(restored, record.owner)
+                    self._groups.restore_partition_owner(restored, record.owner)
 
     async def _read_index(self) -> None:
         for start, end in self._uncovered_ranges():

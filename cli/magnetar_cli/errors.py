@@ -49,9 +49,9 @@ def explain(error: Exception) -> click.ClickException:
         return _failure(_of_magnetar(error, text), error.kind)
     if isinstance(error, InvalidConfig):
         return _failure(text, ErrorKind.FIX)
-    if "DirectoryWentBack" in names:
+    if "ClusterDirectoryWentBack" in names:
         return _failure(text, ErrorKind.RETRY)
-    if "DirectoryUnavailable" in names:
+    if "ClusterDirectoryUnavailable" in names:
         return _failure(f"{text}; is etcd running? --etcd names its members", ErrorKind.RETRY)
     if isinstance(error, OSError) and error.errno == errno.EBADF:
         return _failure(_CLOSED_STREAM, ErrorKind.FIX)

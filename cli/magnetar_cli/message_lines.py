@@ -316,7 +316,7 @@ def encoder_of_keys(separator: bytes) -> Callable[[MessageColumns], bytes]:
 
 def encode_json(columns: MessageColumns) -> bytes:
     """Return each message as a line of JSON."""
-    return "".join(json.dumps(_facts_of(one)) + "\n" for one in columns).encode()
+    return "".join(json.dumps(_facts_of(column)) + "\n" for column in columns).encode()
 
 
 def _facts_of(message: Message) -> dict[str, Any]:

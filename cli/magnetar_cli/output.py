@@ -68,7 +68,7 @@ def print_facts(facts: Sequence[tuple[str, object]]) -> None:
 
 def some(items: Sequence[object], count: int) -> str:
     """Return the first few items, and how many more there are."""
-    shown = [str(one) for one in items[:3]]
+    shown = [str(item) for item in items[:3]]
     if count > len(shown):
         shown.append(f"and {count - len(shown):,} more")
     return " ".join(shown)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import logging
 import os
+import re
 import signal
 import sys
+import textwrap
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -16,9 +20,8 @@ import click
 from magnetar_cli import standard_streams
 from magnetar_cli.event_loop import status_of_signal
 from magnetar_cli.habits import with_advice
-from magnetar_cli.help_texts import with_help
 from magnetar_cli.link_options import link_options, note_links
-from magnetar_cli.service_links import service_links
+from magnetar_core.config import PREFIX
 from magnetar_core.version import VERSION
 
 # "module:attribute" below this package.
@@ -58,6 +61,69 @@ EXIT_STATUS = (
     " 16 data is lost, an administrator decides; 17 a bug; 130 ended by Ctrl-C, 143 by SIGTERM."
     " docs/errors.md says more."
 )
+
+
+# Help texts of commands where Python was told to drop docstrings (`python -OO`).
+# Click makes them of docstrings. Without any, `--help` would name commands and say of none what
+# it does; the sources that are installed still have them.
+
+DOCSTRINGS_ARE_DROPPED = sys.flags.optimize >= 2
+
+
+# Variables that Kubernetes gives to each pod for each Service of its namespace.
+# A Service called `magnetar` makes MAGNETAR_PORT=tcp://10.96.0.7:6650 and others of that name,
+# which look like settings. `enableServiceLinks: false` in a pod leaves them out.
+# Source: Kubernetes, Accessing the Service, Environment variables.
+
+_LINK = re.compile(r"(tcp|udp|sctp)://\S+:\d+", re.IGNORECASE)
+_PORT = "_PORT"
+
+
+def service_links(environ: Mapping[str, str]) -> list[str]:
+    """Return the names of all variables that come from Services whose names look like ours."""
+    services = [
+        name.removesuffix(_PORT)
+        for name, text in environ.items()
+        if name.startswith(PREFIX) and name.endswith(_PORT) and _LINK.fullmatch(text.strip())
+    ]
+    made = re.compile(r"(?:_SERVICE_(?:HOST|PORT(?:_\w+)?)|_PORT(?:_\d+_[A-Z]+(?:_\w+)?)?)")
+    return [
+        name
+        for name in environ
+        if any(
+            name.startswith(service) and made.fullmatch(name[len(service) :])
+            for service in services
+        )
+    ]
+
+
+def with_help(command: click.Command) -> click.Command:
+    """The same command; it and those below it have their help texts again."""
+    if DOCSTRINGS_ARE_DROPPED:
+        _restore(command)
+    return command
+
+
+def _restore(command: click.Command) -> None:
+    if command.help is None and command.callback is not None:
+        command.help = help_in_source(inspect.unwrap(command.callback))
+    if isinstance(command, click.Group):
+        for one in command.commands.values():
+            _restore(one)
+
+
+def help_in_source(function: object) -> str | None:
+    """The docstring that stands in a function's source; None: there is none, or no source."""
+    try:
+        source = inspect.getsource(function)  # type: ignore[arg-type]
+        found = ast.parse(textwrap.dedent(source)).body
+    except (OSError, SyntaxError):
+        return None
+    match found:
+        case [ast.FunctionDef() | ast.AsyncFunctionDef() as definition]:
+            return ast.get_docstring(definition)
+    # From Python 3.13 on, what exec() made is taken for a part of the program of `python -c`.
+    return None
 
 
 class LazyGroup(click.Group):

@@ -69,11 +69,11 @@ class ServerLink:
             self._link.close()
 
     def _on_frame(self, frame: Carried) -> None:
-        for one in frame.commands:
-            answer = self._answers.pop(one.request_id, None)
+        for command in frame.commands:
+            answer = self._answers.pop(command.request_id, None)
             if answer is not None and not answer.done():
-                name = one.WhichOneof("body")
-                answer.set_result((name, getattr(one, name)))
+                name = command.WhichOneof("body")
+                answer.set_result((name, getattr(command, name)))
 
     def _on_closed(self) -> None:
         self._closed = True

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import obstore
 
 from magnetar_cli.cluster.options import open_directory
-from magnetar_cluster.directory import Directory
+from magnetar_cluster.cluster_directory import ClusterDirectory
 from magnetar_cluster.shard_marks import ShardMarkPlace
 from magnetar_cluster.view import ShardName
 from magnetar_core.config import InvalidConfig
@@ -58,7 +58,7 @@ class StoredMarks:
     def __init__(self, etcd: str | None, cluster_id: str) -> None:
         self._etcd = etcd
         self._cluster_id = cluster_id
-        self._directory: Directory | None = None
+        self._directory: ClusterDirectory | None = None
 
     async def place_of(self, url: ObjectStoreUrl) -> MarkPlace:
         """Return where the mark of a store lies.
@@ -66,7 +66,7 @@ class StoredMarks:
         Raises:
             EtcdUnknown: it is in etcd.
             InvalidConfig: the address is not that of a server's store, or etcd is another one.
-            DirectoryUnavailable: etcd does not answer.
+            ClusterDirectoryUnavailable: etcd does not answer.
         """
         store = place_of_store(url)
         if store is None:
@@ -92,7 +92,7 @@ class StoredMarks:
         if self._directory is not None:
             await self._directory.close()
 
-    async def _directory_of(self, cluster: ClusterStamp, store: StorePlace) -> Directory:
+    async def _directory_of(self, cluster: ClusterStamp, store: StorePlace) -> ClusterDirectory:
         if self._etcd is None:
             raise EtcdUnknown(
                 f"how far {store.name} was durable is kept by the etcd of the cluster {cluster}: "

@@ -8,7 +8,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from magnetar_cli.link_options import note_links
-from magnetar_cli.session import with_client
+from magnetar_cli.with_client import with_client
 
 # A shell waits for it.
 COMPLETION_TIMEOUT_MS = 1_000
@@ -28,7 +28,7 @@ class TopicName(click.ParamType[str]):
         except Exception:
             # A shell asks while a line is being typed: nothing may be printed there.
             names = ()
-        return [CompletionItem(one) for one in names if one.startswith(incomplete)]
+        return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
 def _topic_names(root: click.Context) -> Sequence[str]:

@@ -15,7 +15,7 @@ import grpc
 import grpc.aio
 
 from magnetar_cluster.background import CallCancelled, outcome_of
-from magnetar_cluster.directory import DirectoryUnavailable, DirectoryWentBack
+from magnetar_cluster.cluster_directory import ClusterDirectoryUnavailable, ClusterDirectoryWentBack
 from magnetar_cluster.etcd_endpoint import EtcdEndpoint
 from magnetar_cluster.etcd_settings import EtcdSettings
 from magnetar_cluster.etcd_watch import EtcdWatch
@@ -54,7 +54,7 @@ AnswerT = TypeVar("AnswerT", bound=_Answer)
 ResultT = TypeVar("ResultT")
 
 
-class EtcdRefused(DirectoryUnavailable):
+class EtcdRefused(ClusterDirectoryUnavailable):
     """etcd answered, and does not do what it was asked for.
 
     Attributes:
@@ -71,7 +71,7 @@ class _Elsewhere(Exception):
 
 
 class EtcdClient:
-    """Calls to etcd. All raise DirectoryUnavailable when no answer comes in time.
+    """Calls to etcd. All raise ClusterDirectoryUnavailable when no answer comes in time.
 
     Args:
         first: the endpoint to begin with, modulo their number.
@@ -79,7 +79,7 @@ class EtcdClient:
 
     def __init__(self, settings: EtcdSettings, first: int = 0) -> None:
         self._settings = settings
-        self._endpoints = [EtcdEndpoint(one, settings) for one in settings.endpoints]
+        self._endpoints = [EtcdEndpoint(endpoint, settings) for endpoint in settings.endpoints]
         self._present = first % len(self._endpoints)
         self._token = ""
         self._cluster_id = 0
@@ -142,8 +142,8 @@ class EtcdClient:
     async def close(self) -> None:
         """End all calls."""
         self._closed = True
-        for one in self._endpoints:
-            await one.close()
+        for endpoint in self._endpoints:
+            await endpoint.close()
 
     async def _somewhere(self, attempt: Callable[[EtcdEndpoint], Awaitable[ResultT]]) -> ResultT:
         loop = asyncio.get_running_loop()
@@ -154,7 +154,7 @@ class EtcdClient:
         while not self._is_closed() and (left_s := deadline_s - loop.time()) > 0:
             endpoint = self._endpoints[self._present]
             if self._went_back:
-                raise DirectoryWentBack(self._went_back)
+                raise ClusterDirectoryWentBack(self._went_back)
             try:
                 async with asyncio.timeout(min(left_s, self._settings.endpoint_timeout_ms / 1_000)):
                     return await outcome_of(attempt(endpoint))
@@ -169,9 +169,9 @@ class EtcdClient:
             except TimeoutError:
                 # The last attempt may have had little time; what was said before tells more.
                 reasons.setdefault(endpoint.address, "no answer in time")
-            except DirectoryWentBack:
+            except ClusterDirectoryWentBack:
                 raise
-            except (_Elsewhere, DirectoryUnavailable) as reason:
+            except (_Elsewhere, ClusterDirectoryUnavailable) as reason:
                 reasons[endpoint.address] = str(reason)
             except CallCancelled:
                 # Its connection was closed: by close(), or by a call that has found new files.
@@ -182,8 +182,8 @@ class EtcdClient:
             if count % len(self._endpoints) == 0:
                 await asyncio.sleep(min(_PAUSE_S, max(0.0, deadline_s - loop.time())))
         if self._is_closed():
-            raise DirectoryUnavailable("the connection to etcd was closed")
-        raise DirectoryUnavailable(
+            raise ClusterDirectoryUnavailable("the connection to etcd was closed")
+        raise ClusterDirectoryUnavailable(
             f"etcd does not answer within {self._settings.call_timeout_ms} ms: "
             + "; ".join(f"{address}: {reason}" for address, reason in sorted(reasons.items()))
         )
@@ -210,7 +210,7 @@ class EtcdClient:
             return
         log.info("files for etcd have changed: it is connected anew")
         self._settings = found
-        await asyncio.gather(*[one.use(found) for one in self._endpoints])
+        await asyncio.gather(*[endpoint.use(found) for endpoint in self._endpoints])
 
     def _is_closed(self) -> bool:
         return self._closed
@@ -342,9 +342,9 @@ class EtcdClient:
         self._others.pop(endpoint.address, None)
         self._cluster_id = found
 
-    def _back(self, how: str) -> DirectoryWentBack:
+    def _back(self, how: str) -> ClusterDirectoryWentBack:
         self._went_back = (
             f"etcd is not what it was: {how}. If it was restored from a backup, start all servers"
             " of the cluster again"
         )
-        return DirectoryWentBack(self._went_back)
+        return ClusterDirectoryWentBack(self._went_back)

@@ -14,7 +14,7 @@ from zlib import crc32
 
 import grpc
 
-from magnetar_cluster.directory import DirectoryUnavailable, LeaseExpired, LeaseId
+from magnetar_cluster.cluster_directory import ClusterDirectoryUnavailable, LeaseExpired, LeaseId
 from magnetar_cluster.etcd_client import EtcdClient, EtcdRefused
 from magnetar_cluster.etcd_rows import (
     DamagedRow,
@@ -75,7 +75,7 @@ class EtcdDirectory:
         try:
             return read_format(row.value)
         except DamagedRow as damage:
-            raise DirectoryUnavailable(
+            raise ClusterDirectoryUnavailable(
                 f"etcd's row {row.key.decode()} is damaged: {damage}"
             ) from None
 
@@ -84,7 +84,7 @@ class EtcdDirectory:
         ttl_s = -(-duration_ms // 1_000)
         answer = await self._client.grant(ttl_s)
         if answer.error or not answer.ID or ttl_s > answer.TTL:
-            raise DirectoryUnavailable(
+            raise ClusterDirectoryUnavailable(
                 f"etcd granted no lease of {ttl_s} s, but {answer.TTL} s: {answer.error}"
             )
         return answer.ID
@@ -119,7 +119,9 @@ class EtcdDirectory:
                 return True
             else:
                 base = _changed_at(key, row.mod_revision)
-        raise DirectoryUnavailable(f"others change the row of {name.name} all the time; try again")
+        raise ClusterDirectoryUnavailable(
+            f"others change the row of {name.name} all the time; try again"
+        )
 
     async def claim(self, lease: LeaseId, shard: ShardName, member: str) -> int | None:
         """Become the owner of a shard that has none; return the epoch, or None."""
@@ -228,7 +230,7 @@ class EtcdDirectory:
             answer = await self._client.txn(pb.TxnRequest(compare=[base], success=[change, note]))
             if answer.succeeded:
                 return
-        raise DirectoryUnavailable("others change drains and pins all the time; try again")
+        raise ClusterDirectoryUnavailable("others change drains and pins all the time; try again")
 
     async def _views(self) -> AsyncGenerator[View, None]:
         rows, revision = await self._list()
@@ -271,7 +273,7 @@ class EtcdDirectory:
                         self._put(rows, [event.kv])
                 if events:
                     changed.set()
-        except DirectoryUnavailable:
+        except ClusterDirectoryUnavailable:
             self._client.leave(watch.address)
             raise
 

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from typing import Final
 
-from magnetar_cluster.directory import DirectoryUnavailable
+from magnetar_cluster.cluster_directory import ClusterDirectoryUnavailable
 from magnetar_cluster.etcd_directory import EtcdDirectory
 
 log = logging.getLogger(__name__)
@@ -31,6 +31,6 @@ async def watch_history(directory: EtcdDirectory, revisions_max: int = REVISIONS
                     " --auto-compaction-retention 1h",
                     revisions_max,
                 )
-        except DirectoryUnavailable as error:
+        except ClusterDirectoryUnavailable as error:
             log.info("etcd does not say how much history it keeps: %s", error)
         await asyncio.sleep(_INTERVAL_SECONDS)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 
 from magnetar_cluster.etcd_wire import kv_pb2 as kv
-from magnetar_cluster.view import KINDS, Format, Member, MemberName, Owner, ShardName, View
+from magnetar_cluster.view import KINDS, Format, Member, MemberName, ShardName, ShardOwner, View
 
 _NUMBER = re.compile(rb"0|[1-9][0-9]{0,3}")
 
@@ -72,7 +72,7 @@ class Rows:
     def __init__(self, keys: Keys) -> None:
         self._keys = keys
         self._members: dict[MemberName, Member] = {}
-        self._owners: dict[ShardName, Owner] = {}
+        self._owners: dict[ShardName, ShardOwner] = {}
         self._draining: set[MemberName] = set()
         self._pins: dict[ShardName, str] = {}
 
@@ -92,7 +92,7 @@ class Rows:
                 _need_lease(row)
                 if row.version != 1:
                     raise DamagedRow("an ownership was overwritten")
-                owner = Owner(_text(row.value), row.create_revision)
+                owner = ShardOwner(_text(row.value), row.create_revision)
                 self._owners[_shard_name(kind, rest)] = owner
             case "draining":
                 self._draining.add(_member_name(kind, rest))
@@ -120,7 +120,7 @@ class Rows:
         return View(
             revision=revision,
             members=dict(self._members),
-            owners=dict(self._owners),
+            shard_owners=dict(self._owners),
             draining=frozenset(self._draining),
             pins=dict(self._pins),
         )

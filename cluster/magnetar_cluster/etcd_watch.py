@@ -12,7 +12,7 @@ import asyncio
 import grpc
 import grpc.aio
 
-from magnetar_cluster.directory import DirectoryUnavailable
+from magnetar_cluster.cluster_directory import ClusterDirectoryUnavailable
 from magnetar_cluster.etcd_endpoint import WatchCall
 from magnetar_cluster.etcd_wire import kv_pb2 as kv
 from magnetar_cluster.etcd_wire import rpc_pb2 as pb
@@ -40,7 +40,7 @@ class EtcdWatch:
 
         Raises:
             grpc.aio.AioRpcError: the endpoint refuses.
-            DirectoryUnavailable: the watch broke before it began.
+            ClusterDirectoryUnavailable: the watch broke before it began.
         """
         create = pb.WatchCreateRequest(
             key=key, range_end=end, start_revision=self.revision + 1, progress_notify=True
@@ -51,7 +51,7 @@ class EtcdWatch:
             pass  # The call has ended; reading says why.
         response = await self._call.read()
         if not isinstance(response, pb.WatchResponse) or not response.created:
-            raise DirectoryUnavailable(f"{self.address} began no watch")
+            raise ClusterDirectoryUnavailable(f"{self.address} began no watch")
         self._check(response)
         self._asking = asyncio.get_running_loop().create_task(self._ask())
 
@@ -59,24 +59,24 @@ class EtcdWatch:
         """Return the next changes; none: a sign of life.
 
         Raises:
-            DirectoryUnavailable: the watch broke. It does not go on.
+            ClusterDirectoryUnavailable: the watch broke. It does not go on.
         """
         try:
             async with asyncio.timeout(self._silence_ms_max / 1_000):
                 response = await self._call.read()
         except TimeoutError:
-            raise DirectoryUnavailable(
+            raise ClusterDirectoryUnavailable(
                 f"{self.address} was silent for {self._silence_ms_max} ms"
             ) from None
         except grpc.aio.AioRpcError as error:
-            raise DirectoryUnavailable(f"{self.address}: {error.details()}") from None
+            raise ClusterDirectoryUnavailable(f"{self.address}: {error.details()}") from None
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            raise DirectoryUnavailable("the connection to etcd was closed") from None
+            raise ClusterDirectoryUnavailable("the connection to etcd was closed") from None
         if not isinstance(response, pb.WatchResponse):
-            raise DirectoryUnavailable(f"{self.address} ended the watch")
+            raise ClusterDirectoryUnavailable(f"{self.address} ended the watch")
         self._check(response)
         for event in response.events:
             self._follow(event.kv.mod_revision)
@@ -90,18 +90,22 @@ class EtcdWatch:
 
     def _check(self, response: pb.WatchResponse) -> None:
         if response.compact_revision:
-            raise DirectoryUnavailable(
+            raise ClusterDirectoryUnavailable(
                 f"etcd has forgotten what followed revision {self.revision}; watch anew"
             )
         if response.canceled:
-            raise DirectoryUnavailable(f"{self.address} ended the watch: {response.cancel_reason}")
+            raise ClusterDirectoryUnavailable(
+                f"{self.address} ended the watch: {response.cancel_reason}"
+            )
         if response.events and response.events[0].kv.mod_revision <= self.revision:
             # Members of etcd before 3.5.8 do so when they come back after a long time.
-            raise DirectoryUnavailable(f"{self.address} told of revision {self.revision} twice")
+            raise ClusterDirectoryUnavailable(
+                f"{self.address} told of revision {self.revision} twice"
+            )
 
     def _follow(self, revision: int) -> None:
         if revision < self.revision:
-            raise DirectoryUnavailable(f"{self.address} told of changes in no order")
+            raise ClusterDirectoryUnavailable(f"{self.address} told of changes in no order")
         self.revision = revision
 
     async def _ask(self) -> None:

@@ -14,14 +14,14 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from magnetar_cluster.background import Background
-from magnetar_cluster.directory import Directory, DirectoryWentBack
+from magnetar_cluster.cluster_directory import ClusterDirectory, ClusterDirectoryWentBack
 from magnetar_cluster.host_settings import HostSettings
 from magnetar_cluster.host_state import HostState
 from magnetar_cluster.lease import Lease
 from magnetar_cluster.member_lease import MemberLease
 from magnetar_cluster.shard_attempts import HostCounts, ShardAttempts
 from magnetar_cluster.shard_opener import ShardOpener
-from magnetar_cluster.shard_phase import Phase
+from magnetar_cluster.shard_phase import ShardPhase
 from magnetar_cluster.view import Format, Member, MemberName, ShardName, View
 from magnetar_core.backoff import Backoff
 
@@ -39,7 +39,7 @@ class ShardStatus:
         reason: of the last failure; empty: the shard was opened since.
     """
 
-    phase: Phase
+    phase: ShardPhase
     epoch: int
     failures: int
     reason: str
@@ -66,7 +66,7 @@ class Host:
 
     def __init__(
         self,
-        directory: Directory,
+        directory: ClusterDirectory,
         opener: ShardOpener,
         settings: HostSettings,
         *,
@@ -79,7 +79,7 @@ class Host:
         self.on_view: list[Callable[[View], None]] = []
         self.on_speech: list[Callable[[bool], None]] = []
         self.on_change: list[Callable[[], None]] = []
-        self.on_failure: list[Callable[[DirectoryWentBack], None]] = []
+        self.on_failure: list[Callable[[ClusterDirectoryWentBack], None]] = []
         self._directory = directory
         self._settings = settings
         self._name = name
@@ -129,7 +129,7 @@ class Host:
         """The shards that this member has, asks for, or could not have."""
         return {
             shard: ShardStatus(
-                phase=slot.held.phase if slot.held is not None else Phase.GONE,
+                phase=slot.held.phase if slot.held is not None else ShardPhase.GONE,
                 epoch=slot.held.epoch if slot.held is not None else 0,
                 failures=slot.failures,
                 reason=slot.reason,
@@ -162,7 +162,11 @@ class Host:
     def unowned(self) -> int:
         """Number of shards of the member's kind without an owner, as far as it knows."""
         view = self._state.view
-        return sum(shard not in view.owners for shard in self._state.slots) if view.revision else 0
+        return (
+            sum(shard not in view.shard_owners for shard in self._state.slots)
+            if view.revision
+            else 0
+        )
 
     def view_age_ms(self) -> float:
         """Return for how long the view may have been out of date: since its watch broke."""
@@ -253,7 +257,7 @@ class Host:
             self._tell(tell, may_speak)
         self._step()
 
-    def went_back(self, error: DirectoryWentBack) -> None:
+    def went_back(self, error: ClusterDirectoryWentBack) -> None:
         """End all shards: the directory is at an earlier state, and others may have them."""
         if self._failed:
             return
@@ -294,7 +298,7 @@ class Host:
             except (Exception, asyncio.CancelledError) as error:
                 if (task := asyncio.current_task()) is not None and task.cancelling():
                     raise
-                if isinstance(error, DirectoryWentBack):
+                if isinstance(error, ClusterDirectoryWentBack):
                     self.went_back(error)
                     return
                 _LOG.info("the watch of %s broke: %s", self._name.name, error)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from magnetar_cluster.directory import LeaseId
+from magnetar_cluster.cluster_directory import LeaseId
 from magnetar_cluster.view import ShardName
 
 

@@ -11,7 +11,12 @@ from collections.abc import Callable
 from typing import Protocol
 
 from magnetar_cluster.background import Background, outcome_of
-from magnetar_cluster.directory import Directory, DirectoryWentBack, LeaseExpired, LeaseId
+from magnetar_cluster.cluster_directory import (
+    ClusterDirectory,
+    ClusterDirectoryWentBack,
+    LeaseExpired,
+    LeaseId,
+)
 from magnetar_cluster.host_settings import HostSettings
 from magnetar_cluster.lease import Lease
 from magnetar_cluster.view import Member, MemberName
@@ -41,7 +46,7 @@ class LeaseListener(Protocol):
         """The member has to be silent, or may speak again."""
         ...
 
-    def went_back(self, error: DirectoryWentBack) -> None:
+    def went_back(self, error: ClusterDirectoryWentBack) -> None:
         """Forget earlier answers of the directory: it is at an earlier state."""
         ...
 
@@ -60,7 +65,7 @@ class MemberLease:
 
     def __init__(
         self,
-        directory: Directory,
+        directory: ClusterDirectory,
         settings: HostSettings,
         name: MemberName,
         member: Member,
@@ -190,7 +195,7 @@ class MemberLease:
         except LeaseExpired:
             self.renewals_failed += 1
             self.expired(lease.id)
-        except DirectoryWentBack as error:
+        except ClusterDirectoryWentBack as error:
             self.renewals_failed += 1
             self._listener.went_back(error)
         except Exception as error:

@@ -10,10 +10,10 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Protocol, TypeVar
 
-from magnetar_cluster.directory import DirectoryUnavailable, LeaseId
-from magnetar_cluster.directory_state import (
+from magnetar_cluster.cluster_directory import ClusterDirectoryUnavailable, LeaseId
+from magnetar_cluster.cluster_directory_state import (
     Claim,
-    DirectoryState,
+    ClusterDirectoryState,
     Drain,
     FixFormat,
     Grant,
@@ -39,7 +39,7 @@ class Service(Protocol):
         """Return the answer to a request.
 
         Raises:
-            DirectoryUnavailable: no answer came; the request may have had its effect.
+            ClusterDirectoryUnavailable: no answer came; the request may have had its effect.
             LeaseExpired: the request's lease has ended.
         """
         ...
@@ -57,7 +57,7 @@ class MemoryService:
     """
 
     def __init__(self, now_ms: Callable[[], float]) -> None:
-        self.state = DirectoryState()
+        self.state = ClusterDirectoryState()
         self._now_ms = now_ms
         self._shown = self.state.view
         self._changed = asyncio.Event()
@@ -174,4 +174,4 @@ class MemoryDirectory:
 
     def _require_open(self) -> None:
         if self._closed:
-            raise DirectoryUnavailable("the directory was closed here; open another one")
+            raise ClusterDirectoryUnavailable("the directory was closed here; open another one")

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from magnetar_cluster.background import Background, outcome_of
-from magnetar_cluster.directory import Directory, LeaseExpired, LeaseId
+from magnetar_cluster.cluster_directory import ClusterDirectory, LeaseExpired, LeaseId
 from magnetar_cluster.host_actions import Abandon, Action, Claim, Close, Open, Release
 from magnetar_cluster.host_settings import HostSettings
 from magnetar_cluster.host_state import HostState
-from magnetar_cluster.shard_opener import Ownership, RunningShard, ShardOpener
+from magnetar_cluster.shard_opener import RunningShard, ShardOpener, ShardOwnership
 from magnetar_cluster.view import ShardName
 
 _LOG = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class ShardAttempts:
 
     def __init__(
         self,
-        directory: Directory,
+        directory: ClusterDirectory,
         opener: ShardOpener,
         state: HostState,
         settings: HostSettings,
@@ -132,7 +132,7 @@ class ShardAttempts:
 
     async def _open(self, action: Open) -> None:
         shard, epoch = action.shard, action.epoch
-        ownership = Ownership(
+        ownership = ShardOwnership(
             shard=shard,
             epoch=epoch,
             may_speak=lambda: self._state.speaks(shard, epoch),

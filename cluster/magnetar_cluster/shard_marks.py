@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from magnetar_cluster.directory import Directory
+from magnetar_cluster.cluster_directory import ClusterDirectory
 from magnetar_cluster.view import ShardName
 from magnetar_storage.durable_mark import DurableMark
 
@@ -16,7 +16,7 @@ class ShardMarkPlace:
 
     is_required = False
 
-    def __init__(self, directory: Directory, shard: ShardName, epoch: int = 0) -> None:
+    def __init__(self, directory: ClusterDirectory, shard: ShardName, epoch: int = 0) -> None:
         self._directory = directory
         self._shard = shard
         self._epoch = epoch

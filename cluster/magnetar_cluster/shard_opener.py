@@ -33,7 +33,7 @@ class RunningShard(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ownership:
+class ShardOwnership:
     """Ownership of a shard, from a claim until it is lost or given up.
 
     Attributes:
@@ -54,7 +54,7 @@ class Ownership:
 class ShardOpener(Protocol):
     """Opens shards; brokers and coordinators each have one."""
 
-    async def open(self, ownership: Ownership) -> RunningShard:
+    async def open(self, ownership: ShardOwnership) -> RunningShard:
         """Open a shard's store, which fences its previous owner, recover it, and serve it.
 
         Cancelled when the shard is lost meanwhile, or the server ends at once; then nothing of the

@@ -1,6 +1,6 @@
 """The phases of a shard that a member has or asks for, and the one table that moves them. Pure.
 
-Only `next_phase` reads the table, and only `HeldShard.move` stores what it says. The drawing is
+Only `MACHINE` reads the table, and only `HeldShard.move` stores what it says. The drawing is
 docs/protocol/states.md.
 Source: docs/design/0009-owners.md, Placement of shards.
 """
@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from enum import Enum, unique
 from typing import Final
 
-from magnetar_core.transitions import step
+from magnetar_core.transitions import Machine
 
 
 @unique
-class Phase(Enum):
+class ShardPhase(Enum):
     """Phase of a shard at a member, with its meaning."""
 
     CLAIMING = "the claim is under way, or its answer was lost"
@@ -31,7 +31,7 @@ class Phase(Enum):
 
 
 @unique
-class PhaseEvent(Enum):
+class ShardEvent(Enum):
     """Event that changes the phase of a shard."""
 
     GRANTED = "the directory has written the claim"
@@ -49,46 +49,46 @@ class PhaseEvent(Enum):
     TAKEN = "the lease has ended, or the directory says that the claim is gone"
 
 
-TRANSITIONS: Final[Mapping[tuple[Phase, PhaseEvent], Phase]] = {
-    (Phase.CLAIMING, PhaseEvent.GRANTED): Phase.OPENING,
-    (Phase.CLAIMING, PhaseEvent.UNWANTED): Phase.RELEASING,
-    (Phase.CLAIMING, PhaseEvent.REFUSED): Phase.GONE,
-    (Phase.CLAIMING, PhaseEvent.WITHDRAWN): Phase.GONE,
-    (Phase.CLAIMING, PhaseEvent.TAKEN): Phase.GONE,
-    (Phase.OPENING, PhaseEvent.OPENED): Phase.SERVING,
-    (Phase.OPENING, PhaseEvent.NOT_OPENED): Phase.RELEASING,
-    (Phase.OPENING, PhaseEvent.TAKEN): Phase.LOST_OPENING,
-    (Phase.SERVING, PhaseEvent.HAND_OVER): Phase.CLOSING,
-    (Phase.SERVING, PhaseEvent.FAILED): Phase.ENDING,
-    (Phase.SERVING, PhaseEvent.TAKEN): Phase.LOST,
-    (Phase.CLOSING, PhaseEvent.CLOSED): Phase.RELEASING,
-    (Phase.CLOSING, PhaseEvent.NOT_CLOSED): Phase.ENDING,
-    (Phase.CLOSING, PhaseEvent.FAILED): Phase.ENDING,
-    (Phase.CLOSING, PhaseEvent.TAKEN): Phase.LOST,
-    (Phase.ENDING, PhaseEvent.ABANDONED): Phase.RELEASING,
-    (Phase.ENDING, PhaseEvent.TAKEN): Phase.LOST,
-    (Phase.RELEASING, PhaseEvent.RELEASED): Phase.GONE,
-    (Phase.RELEASING, PhaseEvent.TAKEN): Phase.GONE,
-    (Phase.LOST_OPENING, PhaseEvent.OPENED): Phase.LOST,
-    (Phase.LOST_OPENING, PhaseEvent.NOT_OPENED): Phase.GONE,
-    (Phase.LOST, PhaseEvent.ABANDONED): Phase.GONE,
+TRANSITIONS: Final[Mapping[tuple[ShardPhase, ShardEvent], ShardPhase]] = {
+    (ShardPhase.CLAIMING, ShardEvent.GRANTED): ShardPhase.OPENING,
+    (ShardPhase.CLAIMING, ShardEvent.UNWANTED): ShardPhase.RELEASING,
+    (ShardPhase.CLAIMING, ShardEvent.REFUSED): ShardPhase.GONE,
+    (ShardPhase.CLAIMING, ShardEvent.WITHDRAWN): ShardPhase.GONE,
+    (ShardPhase.CLAIMING, ShardEvent.TAKEN): ShardPhase.GONE,
+    (ShardPhase.OPENING, ShardEvent.OPENED): ShardPhase.SERVING,
+    (ShardPhase.OPENING, ShardEvent.NOT_OPENED): ShardPhase.RELEASING,
+    (ShardPhase.OPENING, ShardEvent.TAKEN): ShardPhase.LOST_OPENING,
+    (ShardPhase.SERVING, ShardEvent.HAND_OVER): ShardPhase.CLOSING,
+    (ShardPhase.SERVING, ShardEvent.FAILED): ShardPhase.ENDING,
+    (ShardPhase.SERVING, ShardEvent.TAKEN): ShardPhase.LOST,
+    (ShardPhase.CLOSING, ShardEvent.CLOSED): ShardPhase.RELEASING,
+    (ShardPhase.CLOSING, ShardEvent.NOT_CLOSED): ShardPhase.ENDING,
+    (ShardPhase.CLOSING, ShardEvent.FAILED): ShardPhase.ENDING,
+    (ShardPhase.CLOSING, ShardEvent.TAKEN): ShardPhase.LOST,
+    (ShardPhase.ENDING, ShardEvent.ABANDONED): ShardPhase.RELEASING,
+    (ShardPhase.ENDING, ShardEvent.TAKEN): ShardPhase.LOST,
+    (ShardPhase.RELEASING, ShardEvent.RELEASED): ShardPhase.GONE,
+    (ShardPhase.RELEASING, ShardEvent.TAKEN): ShardPhase.GONE,
+    (ShardPhase.LOST_OPENING, ShardEvent.OPENED): ShardPhase.LOST,
+    (ShardPhase.LOST_OPENING, ShardEvent.NOT_OPENED): ShardPhase.GONE,
+    (ShardPhase.LOST, ShardEvent.ABANDONED): ShardPhase.GONE,
 }
 
 # Phases in which the directory has a row of the shard, as far as the member knows.
 OWNED: Final = frozenset(
-    {Phase.OPENING, Phase.SERVING, Phase.CLOSING, Phase.ENDING, Phase.RELEASING}
+    {
+        ShardPhase.OPENING,
+        ShardPhase.SERVING,
+        ShardPhase.CLOSING,
+        ShardPhase.ENDING,
+        ShardPhase.RELEASING,
+    }
 )
 # Those in whose name frames may leave, while the lease says so.
-SPEAKING: Final = frozenset({Phase.OPENING, Phase.SERVING, Phase.CLOSING})
+SPEAKING: Final = frozenset({ShardPhase.OPENING, ShardPhase.SERVING, ShardPhase.CLOSING})
 
 
-def next_phase(phase: Phase, event: PhaseEvent) -> Phase:
-    """Return the phase after an event.
-
-    Raises:
-        InvalidTxnState: the event cannot happen in this phase. No effect.
-    """
-    return step(TRANSITIONS, phase, event, "a shard of a member")
+MACHINE: Final = Machine(TRANSITIONS, "a shard of a member")
 
 
 @dataclass(slots=True)
@@ -103,18 +103,18 @@ class HeldShard:
         handed_over: it went through CLOSING.
     """
 
-    phase: Phase
+    phase: ShardPhase
     since_ms: float
     epoch: int = 0
     reason: str = ""
     failed_early: bool = False
     handed_over: bool = False
 
-    def move(self, event: PhaseEvent, now_ms: float) -> None:
+    def move(self, event: ShardEvent, now_ms: float) -> None:
         """Change the phase by an event."""
-        self.phase = next_phase(self.phase, event)
+        self.phase = MACHINE.next(self.phase, event)
         self.since_ms = now_ms
 
-    def can(self, event: PhaseEvent) -> bool:
+    def can(self, event: ShardEvent) -> bool:
         """Return whether an event is possible in the present phase."""
-        return (self.phase, event) in TRANSITIONS
+        return MACHINE.can(self.phase, event)

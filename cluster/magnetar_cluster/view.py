@@ -51,7 +51,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class ShardOwner:
     """Owner of a shard.
 
     Attributes:
@@ -88,14 +88,14 @@ class View:
     Attributes:
         revision: a later view of the same directory has a higher one.
         members: those that are alive.
-        owners: shards without an owner are left out.
+        shard_owners: shards without an owner are left out.
         draining: members that should give up their shards; they need not be alive. pins: the member
             that must have a shard, whatever the placement would be.
     """
 
     revision: int = 0
     members: Mapping[MemberName, Member] = field(default_factory=dict)
-    owners: Mapping[ShardName, Owner] = field(default_factory=dict)
+    shard_owners: Mapping[ShardName, ShardOwner] = field(default_factory=dict)
     draining: frozenset[MemberName] = frozenset()
     pins: Mapping[ShardName, str] = field(default_factory=dict)
 

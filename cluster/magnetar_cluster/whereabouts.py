@@ -34,7 +34,7 @@ def shard_named(name: str) -> ShardName | None:
 
 def where_is(view: View, shard: ShardName) -> Whereabouts:
     """Return where a shard is."""
-    owner = view.owners.get(shard)
+    owner = view.shard_owners.get(shard)
     member = view.members.get(MemberName(shard.kind, owner.member)) if owner else None
     if owner is None or member is None:
         return Whereabouts(ShardAddress("", ShardPlace(shard.number, 0)), None)

@@ -22,7 +22,6 @@ from magnetar_coordinator.ending.brokers import Brokers
 from magnetar_coordinator.ending.finisher import Finisher
 from magnetar_coordinator.ending.past_ends import PastEnds, open_before_loss, past_ends
 from magnetar_coordinator.ending.transaction_traces import TransactionTraces
-from magnetar_coordinator.incarnation import take_incarnation
 from magnetar_coordinator.metadata.records import FAMILIES, PRODUCER_NUMBER_BITS
 from magnetar_coordinator.metadata_store import (
     TransactionMetadataStore,
@@ -30,7 +29,6 @@ from magnetar_coordinator.metadata_store import (
 )
 from magnetar_coordinator.metrics import CoordinatorMetrics
 from magnetar_coordinator.runtime import Recovered, Runtime
-from magnetar_coordinator.timers import Periodic
 from magnetar_coordinator.transactions.named_sequence_table import NamedSequences
 from magnetar_coordinator.transactions.shard import Shard
 from magnetar_coordinator.transactions.transactional_ids import TransactionalIds
@@ -40,6 +38,7 @@ from magnetar_core.ids import TxnID
 from magnetar_core.process.run_time import RunTime
 from magnetar_core.traces.spans import ServerTraces
 from magnetar_core.transport.transport import Transport
+from magnetar_core.wire import topic_pb2
 from magnetar_core.wire import transaction_pb2 as pb
 from magnetar_storage.backup_source import BackupSource
 from magnetar_storage.disk_reserve import DiskReserve
@@ -48,6 +47,60 @@ from magnetar_storage.read_metrics import CountedReads
 from magnetar_storage.store import RowsUnreadable, Store, cannot_recover
 
 log = logging.getLogger(__name__)
+
+
+class Periodic:
+    """Calls back at an interval until it is stopped.
+
+    Args:
+        on_failure: called with the callback's exception; the callback then no longer runs.
+    """
+
+    def __init__(
+        self,
+        interval_ms: int,
+        callback: Callable[[], None],
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        self._interval_seconds = interval_ms / 1_000
+        self._callback = callback
+        self._on_failure = on_failure
+        self._handle: asyncio.TimerHandle | None = None
+        self._stopped = False
+
+    def start(self) -> None:
+        """Begin; the first call comes after an interval."""
+        loop = asyncio.get_running_loop()
+        self._handle = loop.call_later(self._interval_seconds, self._run)
+
+    def stop(self) -> None:
+        """Stop calling back."""
+        self._stopped = True
+        if self._handle is not None:
+            self._handle.cancel()
+
+    def _run(self) -> None:
+        if self._stopped:
+            return
+        try:
+            self._callback()
+        except Exception as error:
+            self._on_failure(error)
+            return
+        if not self._stopped:
+            self.start()
+
+
+# Fetch a new store's incarnation from the broker that keeps the cluster's metadata.
+# So no TxnID is ever issued twice, not even after the loss of a coordinator's disk.
+async def take_incarnation(question: BrokerQuestion, tcid: int, store_token: str) -> int:
+    """Ask until the broker answers; asking again with the same token is harmless."""
+    log.info("asking for the incarnation of a new store")
+    request = topic_pb2.CommandTakeIncarnation(tcid=tcid, store_token=store_token)
+    answer: topic_pb2.CommandTakeIncarnationResponse = await question.ask(
+        request, "take_incarnation_response"
+    )
+    return answer.incarnation
 
 
 class _State(Enum):

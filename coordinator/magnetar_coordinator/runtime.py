@@ -21,16 +21,16 @@ from magnetar_coordinator.ending.cut_closings import CutClosings
 from magnetar_coordinator.ending.finisher import Finisher
 from magnetar_coordinator.ending.transaction_traces import TransactionTraces
 from magnetar_coordinator.metadata.records import StatusChanged, TxnEnded, TxnOpened
-from magnetar_coordinator.metadata.transaction import Owner, Participant, Transaction, TxnStatus
+from magnetar_coordinator.metadata.transaction import Participant, Transaction, TxnOwner, TxnStatus
 from magnetar_coordinator.metadata_store import TransactionMetadataStore
 from magnetar_coordinator.metrics import CoordinatorMetrics
-from magnetar_coordinator.transactions import answers
+from magnetar_coordinator.transactions import responses
 from magnetar_coordinator.transactions.decision import Decision, EndTxnRequest, forgotten
 from magnetar_coordinator.transactions.named_sequence_table import NamedSequences
-from magnetar_coordinator.transactions.ownership import recorded
 from magnetar_coordinator.transactions.principal_quota import PrincipalQuota
 from magnetar_coordinator.transactions.session_quota import SessionQuota
 from magnetar_coordinator.transactions.shard import Shard
+from magnetar_coordinator.transactions.transaction_principal import recorded
 from magnetar_coordinator.transactions.transactional_ids import TransactionalIds
 from magnetar_core.clock import Clock
 from magnetar_core.errors import DataLoss, MagnetarError
@@ -220,7 +220,7 @@ class Runtime:
         reply: Reply,
         *,
         timeout_ms: int,
-        owner: Owner | None = None,
+        txn_owner: TxnOwner | None = None,
         expires: bool = True,
         hurried: bool = True,
     ) -> Transaction:
@@ -241,7 +241,7 @@ class Runtime:
             participants,
             run_time_ms=self.run_time_ms(),
             time_ms=self.time_ms(),
-            owner=owner,
+            txn_owner=txn_owner,
             principal=recorded(reply.principal),
             expires=expires,
         )
@@ -275,7 +275,7 @@ class Runtime:
 
     def ended(self, txn_id: TxnID, status: TxnStatus, stamp: int) -> pb.CommandEndTxnResponse:
         """Build the response to EndTxn: with the next pair, if a transactional producer owns it."""
-        return answers.ended(txn_id, status, self.transactional_ids.of_txn(txn_id), stamp)
+        return responses.ended(txn_id, status, self.transactional_ids.of_txn(txn_id), stamp)
 
     def answer_opened(self, reply: Reply, body: Any) -> None:
         """Send a new TxnID when it is durable; its timeout and quota begin then."""

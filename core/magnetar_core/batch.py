@@ -198,8 +198,8 @@ class Columns(NamedTuple):
         The value, the key and the properties count.
         """
         columns = (self.value_offsets, self.key_offsets, self.property_offsets)
-        offsets = [one[first : last + 2] for one in columns if one is not None]
-        sizes = [map(sub, one[1:], one) for one in offsets]
+        offsets = [column[first : last + 2] for column in columns if column is not None]
+        sizes = [map(sub, offset[1:], offset) for offset in offsets]
         return max(map(sum, zip(*sizes, strict=True)))
 
 

@@ -1,10 +1,10 @@
-"""Step of a state machine whose transitions stand in a table. Pure."""
+"""A state machine whose transitions stand in a table. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from magnetar_core.errors import InvalidTxnState
 
@@ -12,26 +12,37 @@ State = TypeVar("State", bound=Enum)
 Event = TypeVar("Event", bound=Enum)
 
 
-def step(
-    transitions: Mapping[tuple[State, Event], State],
-    state: State,
-    event: Event,
-    name: object,
-    **details: object,
-) -> State:
-    """Return the state to which an event leads.
+class Machine(Generic[State, Event]):
+    """The only reader of a table of transitions.
 
     Args:
         transitions: the table.
-        state: the present state.
-        event: the event.
-        name: what is in this state, in words for people: "a transaction". Only an error asks for
-            its text.
-        details: facts for programs, which the error carries.
-    Raises:
-        InvalidTxnState: the event is not possible in this state. No effect.
+        subject: what is in these states, in words for people: "a member".
     """
-    target = transitions.get((state, event))
-    if target is None:
-        raise InvalidTxnState(f"{name} is {state.name}: {event.name} is not possible", **details)
-    return target
+
+    def __init__(self, transitions: Mapping[tuple[State, Event], State], subject: str) -> None:
+        self._transitions = transitions
+        self._subject = subject
+
+    def next(self, state: State, event: Event, named: object = None, **details: object) -> State:
+        """Return the state to which an event leads.
+
+        Args:
+            state: the present state.
+            event: the event.
+            named: what an error calls it; None: the subject. Only an error asks for its text.
+            details: facts for programs, which the error carries.
+        Raises:
+            InvalidTxnState: the event is not possible in this state. No effect.
+        """
+        target = self._transitions.get((state, event))
+        if target is None:
+            subject = self._subject if named is None else named
+            raise InvalidTxnState(
+                f"{subject} is {state.name}: {event.name} is not possible", **details
+            )
+        return target
+
+    def can(self, state: State, event: Event) -> bool:
+        """Return whether an event is possible in a state."""
+        return (state, event) in self._transitions

@@ -243,7 +243,11 @@ def abort_tasks(options: SinkOptions, messages: Sequence[WriterCommitMessage | N
 
     Spark calls this also after a commit that raised, whose outcome may be either.
     """
-    txn_ids = {one.txn_id for one in messages if isinstance(one, TaskMessage) and one.txn_id}
+    txn_ids = {
+        message.txn_id
+        for message in messages
+        if isinstance(message, TaskMessage) and message.txn_id
+    }
     for txn_id in txn_ids:
         try:
             client_of(options.servers, options.links).admin.transactions.end(

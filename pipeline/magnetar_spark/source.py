@@ -106,7 +106,7 @@ def report_loss(options: SourceOptions, what: str, error: Exception | None = Non
 
 def _input_partitions(options: SourceOptions, ranges: Sequence[Range]) -> list[InputPartition]:
     pieces = split(ranges, options.min_partitions, options.max_records or None)
-    return [RangePartition(one) for one in pieces]
+    return [RangePartition(piece) for piece in pieces]
 
 
 class BatchReader(DataSourceReader):

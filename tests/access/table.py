@@ -259,7 +259,7 @@ TABLE += [
 
 def give_roles(path: Path, others: Mapping[str, list[str]]) -> AccessConfig:
     """Write an access file by which each principal has the role of its name, and others theirs."""
-    roles = {one: [one] if one != "nobody" else [] for one in PRINCIPALS}
+    roles = {principal: [principal] if principal != "nobody" else [] for principal in PRINCIPALS}
     return write_access(path, {**roles, **others}, ROLES)
 
 

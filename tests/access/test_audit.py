@@ -59,14 +59,14 @@ def test_who_did_what_to_what_from_where_and_what_came_of_it(form: str, tmp_path
 
     asyncio.run(run())
     lines = [one for one in lines_of(path) if one["action"] != "take_incarnation"]
-    assert [(one["principal"], one["action"], one["outcome"]) for one in lines] == [
+    assert [(line["principal"], line["action"], line["outcome"]) for line in lines] == [
         ("alice", "create_topic", "DONE"),
         ("alice", "create_topic", "TOPIC_EXISTS"),
         ("eve", "create_topic", "AUTHORIZATION_FAILED"),
         ("eve", "delete_topic", "AUTHORIZATION_FAILED"),
         ("alice", "end_txn", "DONE"),
     ]
-    assert {one["origin"] for one in lines} == {"ipv4:127.0.0.1"}
+    assert {line["origin"] for line in lines} == {"ipv4:127.0.0.1"}
     assert lines[0]["resources"] == ["topic:topic"]
     assert lines[0]["time"] == TIME
     assert len(lines[3]["resources"][0]) == NAME_CHARACTERS_MAX

@@ -83,7 +83,7 @@ def _value(random: Random, field: FieldDescriptor, depth: int) -> Any:
     if field.type == FieldDescriptor.TYPE_BOOL:
         return random.random() < 0.5
     if field.enum_type is not None:
-        return random.choice([one.number for one in field.enum_type.values])
+        return random.choice([value.number for value in field.enum_type.values])
     small = (FieldDescriptor.CPPTYPE_INT32, FieldDescriptor.CPPTYPE_UINT32)
     bits = 31 if field.cpp_type in small else 63
     return random.choice([0, 1, 2, (1 << bits) - 1, random.getrandbits(bits)])

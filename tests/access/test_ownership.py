@@ -68,7 +68,9 @@ def scenario(
 
     async def run() -> None:
         async with world(access, tmp_path) as servers:
-            clients = {one: RawClient(servers, COORDINATOR, one) for one in PRINCIPALS}
+            clients = {
+                principal: RawClient(servers, COORDINATOR, principal) for principal in PRINCIPALS
+            }
             try:
                 await steps(Scene(servers, path, clients))
             finally:

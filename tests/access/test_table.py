@@ -21,7 +21,7 @@ def requests() -> set[str]:
     """The commands of the envelope that ask for something."""
     fields = service_pb2.Command.DESCRIPTOR.oneofs_by_name["body"].fields
     names = {field.name for field in fields}
-    return {one for one in names if not one.endswith("_response")} - {"error"} - PUSHED
+    return {name for name in names if not name.endswith("_response")} - {"error"} - PUSHED
 
 
 def test_every_command_has_a_rule() -> None:

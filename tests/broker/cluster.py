@@ -139,7 +139,7 @@ class Cluster:
 
     async def start(self, *numbers: int) -> None:
         """Start these brokers, or all of them."""
-        chosen = [self.nodes[one] for one in numbers] or self.nodes
+        chosen = [self.nodes[number] for number in numbers] or self.nodes
         for node in chosen:
             node.start()
         for node in chosen:
@@ -210,7 +210,7 @@ class Cluster:
 
     def has_met(self, number: int) -> bool:
         """Whether a broker knows all that the first one knows."""
-        return self.broker(number).directory.is_current
+        return self.broker(number).topic_directory.is_current
 
     def names(self, number: int) -> list[str]:
         """Names of the topics that a broker knows."""

@@ -151,7 +151,9 @@ class Client:
     def parts(self) -> list[int]:
         """Offsets of the batches pushed, opened or not, in order."""
         return [
-            one.entry_id + one.first_index for deliver in self.delivered for one in deliver.batches
+            batch.entry_id + batch.first_index
+            for deliver in self.delivered
+            for batch in deliver.batches
         ]
 
     def offsets(self) -> list[int]:

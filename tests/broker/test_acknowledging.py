@@ -226,7 +226,9 @@ def test_the_watermark_forgets_ends_of_acks_and_reports_orphans() -> None:
         await client.ask(ack((1, 1), in_txn=T2))
         await client.ask(end(T1, on="s"))
         answer = await client.ask(watermark(3))
-        assert [(one.txn_id.least_bits, one.subscription) for one in answer.orphans] == [(2, "s")]
+        assert [(orphan.txn_id.least_bits, orphan.subscription) for orphan in answer.orphans] == [
+            (2, "s")
+        ]
         await world.restart()
         client = world.client
         await refused(client, ack((5, 5), in_txn=T1), InvalidTxnState)
@@ -616,7 +618,9 @@ def test_what_comes_again_keeps_its_order_whatever_its_redelivery_counts(kind: i
         again.tell(flow())
         await world.settle()
         assert again.offsets() == list(range(6))
-        counts = [one.redelivery_count for deliver in again.delivered for one in deliver.batches]
+        counts = [
+            batch.redelivery_count for deliver in again.delivered for batch in deliver.batches
+        ]
         assert counts == [1, 0, 1, 0, 1]
 
     run(scenario)

@@ -17,7 +17,7 @@ def partitions(count: int, topic_id: int = 1) -> list[PartitionName]:
 
 
 def loads(target: dict[PartitionName, str], members: list[str]) -> list[int]:
-    return sorted(sum(taker == one for taker in target.values()) for one in members)
+    return sorted(sum(taker == member for taker in target.values()) for member in members)
 
 
 def test_spreads_evenly() -> None:
@@ -82,5 +82,5 @@ def test_no_move_makes_it_more_even(
         if takers:
             owner = target[partition]
             assert owner in takers
-            assert load[owner] - min(load[one] for one in takers) < 2
+            assert load[owner] - min(load[taker] for taker in takers) < 2
     assert assign(everything, wanted, target) == target, "what is even stays as it is"

@@ -42,7 +42,9 @@ async def damage(world: World, family: str, place: int) -> bytes:
 async def read_from(world: World, start: int) -> tuple[list[bytes], int]:
     """Values of one answer, and where the next begins."""
     answer = await world.client.ask(wire.CommandRead(partition=partition(), start_offset=start))
-    return [value for one in answer.batches for _, value in messages_of(one)], answer.next_offset
+    return [
+        value for batch in answer.batches for _, value in messages_of(batch)
+    ], answer.next_offset
 
 
 async def skip(world: World, *, dry_run: bool = False) -> list[tuple[int, int]]:
@@ -321,7 +323,7 @@ def test_a_time_is_found_beside_what_is_damaged() -> None:
             await world.client.ask(send(b"%d" % number, sequence=number))
             world.clock.advance(1000)
         await damage(world, keys.LOG, 4)
-        found = [await world.partition().reader.first_offset_at_time(one) for one in times]
+        found = [await world.partition().reader.first_offset_at_time(time) for time in times]
         # Rather too early than too late: the damaged one may be as old as the one behind it.
         assert found == [0, 1, 2, 3, 4, 4, 6, 7, 8]
 

@@ -276,7 +276,7 @@ class Program:
         for values in self.committed.values():
             at = found.index(values[0])
             assert found[at : at + len(values)] == values
-            assert all(found.count(one) == 1 for one in values)
+            assert all(found.count(value) == 1 for value in values)
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -82,17 +82,17 @@ def test_acks_are_held_against_owner_and_generation() -> None:
     beat(group, "a")
     moved = next(iter(group.assigned("b")))
     stayed = next(iter(group.assigned("a")))
-    group.check_owner(stayed, MemberName("a", generation=1))
-    group.check_owner(moved, MemberName("b", generation=2))
+    group.check_partition_owner(stayed, MemberName("a", generation=1))
+    group.check_partition_owner(moved, MemberName("b", generation=2))
     with pytest.raises(IllegalGeneration):
-        group.check_owner(moved, MemberName("a", generation=1))
+        group.check_partition_owner(moved, MemberName("a", generation=1))
     with pytest.raises(IllegalGeneration):
         # Whoever knows the generation is not the owner for that.
-        group.check_owner(moved, MemberName("a", generation=2))
+        group.check_partition_owner(moved, MemberName("a", generation=2))
     with pytest.raises(IllegalGeneration):
-        group.check_owner(moved, MemberName("b", generation=1))
+        group.check_partition_owner(moved, MemberName("b", generation=1))
     with pytest.raises(UnknownMember):
-        group.check_owner(moved, MemberName("c", generation=9))
+        group.check_partition_owner(moved, MemberName("c", generation=9))
 
 
 def test_a_heartbeat_that_came_before_is_late_whatever_came_since() -> None:
@@ -120,7 +120,7 @@ def test_who_is_silent_is_expelled_and_may_come_again() -> None:
     beat(group, "b", 11_000)
     regained = next(iter(group.assigned("a")))
     with pytest.raises(IllegalGeneration):
-        group.check_owner(regained, MemberName("a", generation=1))
+        group.check_partition_owner(regained, MemberName("a", generation=1))
 
 
 def test_who_does_not_release_is_expelled() -> None:
@@ -154,15 +154,15 @@ def test_a_restarted_instance_keeps_its_partitions_and_fences_its_former_self() 
     joined(group, "a1", instance_id="worker-a")
     joined(group, "b1", instance_id="worker-b")
     beat(group, "a1")
-    before = dict(group.owners)
+    before = dict(group.partition_owners)
     change = joined(group, "a2", instance_id="worker-a")
     assert change.gone == ["a1"]
     for partition, owner in before.items():
-        now = group.owners[partition]
+        now = group.partition_owners[partition]
         assert now.member_id == ("a2" if owner.member_id == "a1" else "b1")
         assert (now.generation > owner.generation) == (owner.member_id == "a1")
     with pytest.raises(FencedInstance):
-        group.check_owner(next(iter(before)), MemberName("a1", "worker-a", 9))
+        group.check_partition_owner(next(iter(before)), MemberName("a1", "worker-a", 9))
     with pytest.raises(FencedInstance):
         group.heartbeat(MemberName("a1", "worker-a"), {}, 0)
 
@@ -187,7 +187,7 @@ def test_a_topic_that_is_deleted_takes_its_partitions_along() -> None:
     joined(group, "b")
     beat(group, "a")
     change = group.topics_changed(interest("a", "b", partitions=()), 0)
-    assert not group.owners
+    assert not group.partition_owners
     assert set(change.to_notify) == {"a", "b"}
     assert group.members["a"].asked_back_ms is None
     assert not group.topics_changed(interest("a", "b", partitions=()), 0).reassigned
@@ -218,7 +218,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.history: dict[tuple[PartitionName, int], str] = {}
 
     def interest(self, members: list[str]) -> Interest:
-        left = tuple(one for one in PARTITIONS if one not in self.deleted)
+        left = tuple(partition for partition in PARTITIONS if partition not in self.deleted)
         return interest(*members, partitions=left)
 
     def apply(self, change: Change) -> None:
@@ -239,7 +239,7 @@ class GroupMachine(RuleBasedStateMachine):
         """A static member's next self."""
         member_id, instance_id = f"{name}{number}", f"instance-{name}"
         if self.group.members.get(member_id) is None:
-            others = [one.member_id for one in self.group.members.values()]
+            others = [member.member_id for member in self.group.members.values()]
             members = [one for one in others if self.group.members[one].instance_id != instance_id]
             self.apply(
                 self.group.join(
@@ -274,7 +274,7 @@ class GroupMachine(RuleBasedStateMachine):
     def pass_time(self, by_ms: int) -> None:
         self.now_ms += by_ms
         overdue = self.group.overdue(self.now_ms)
-        left = [one for one in self.group.members.values() if one not in overdue]
+        left = [member for member in self.group.members.values() if member not in overdue]
         ids = [one.member_id for one in left]
         if overdue:
             self.apply(self.group.expel(overdue, self.interest(ids), self.now_ms))
@@ -292,7 +292,7 @@ class GroupMachine(RuleBasedStateMachine):
     @invariant()
     def everything_is_owned_while_somebody_is_there(self) -> None:
         if self.group.members:
-            assert set(self.group.owners) == set(PARTITIONS) - self.deleted
+            assert set(self.group.partition_owners) == set(PARTITIONS) - self.deleted
 
     @invariant()
     def ends_when_all_obey(self) -> None:

@@ -168,7 +168,7 @@ def test_what_people_are_shown() -> None:
         shown = await world.client.ask(group_wire.CommandDescribeGroup(group=GROUP))
         assert [TxnID.from_wire(one) for one in shown.partitions[0].awaited_txns] == [txn(1)]
         listed = await world.client.ask(group_wire.CommandListGroups())
-        assert [(one.group, one.generation) for one in listed.groups] == [(GROUP, 3)]
+        assert [(group.group, group.generation) for group in listed.groups] == [(GROUP, 3)]
 
     run(scenario)
 

@@ -98,7 +98,7 @@ def test_what_all_brokers_assign_is_one_even_target(
         assert (partition in target) == bool(takers), "wanted, and nobody assigns it"
         if takers:
             assert target[partition] in takers
-            assert load[target[partition]] - min(load[one] for one in takers) < 2
+            assert load[target[partition]] - min(load[taker] for taker in takers) < 2
 
 
 @given(
@@ -114,7 +114,7 @@ def test_who_is_preferred_depends_on_names_alone(
         for topic_id, count in zip(TOPIC_IDS, counts, strict=False)
         for one in partitions(count, topic_id)
     ]
-    wants = {one: data.draw(st.frozensets(st.sampled_from(TOPIC_IDS))) for one in names}
+    wants = {name: data.draw(st.frozensets(st.sampled_from(TOPIC_IDS))) for name in names}
     found = preferred(everything, wants)
     again = preferred(
         data.draw(st.permutations(everything)),
@@ -122,7 +122,7 @@ def test_who_is_preferred_depends_on_names_alone(
     )
     assert found == again
     for partition in everything:
-        takers = [one for one in names if partition.topic_id in wants[one]]
+        takers = [name for name in names if partition.topic_id in wants[name]]
         assert (partition in found) == bool(takers)
         # Who goes leaves its own, and nothing else moves.
         for gone in names:

@@ -319,9 +319,13 @@ def test_state_survives_a_restart() -> None:
         await b.join()
         await a.beat_twice()
         await b.beat()
-        before = [(one.name, one.generation, one.owners) for one in world.broker.groups.all()]
+        before = [
+            (one.name, one.generation, one.partition_owners) for one in world.broker.groups.all()
+        ]
         await world.restart()
-        after = [(one.name, one.generation, one.owners) for one in world.broker.groups.all()]
+        after = [
+            (one.name, one.generation, one.partition_owners) for one in world.broker.groups.all()
+        ]
         assert before == after
         a.client, b.client = Client(world), Client(world)
         await a.beat()
@@ -383,6 +387,6 @@ def test_recovery_after_a_power_failure_keeps_what_members_were_told() -> None:
             await world.restart(losing=Random(seed))
             group = world.broker.groups.get(GROUP)
             for one, generation in told.items():
-                assert group.owners[one] == (member.member, generation)
+                assert group.partition_owners[one] == (member.member, generation)
 
     run(scenario)

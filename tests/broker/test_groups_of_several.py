@@ -38,7 +38,7 @@ def hosted(world: World) -> list[PartitionName]:
 
 def share(world: World, *members: str) -> dict[PartitionName, str]:
     """What the broker is to assign, as every other broker computes it."""
-    places = {f"member {one}": one for one in members}
+    places = {f"member {member}": member for member in members}
     wanted = dict.fromkeys(places, frozenset({names(world)[0].topic_id}))
     everything = names(world)
     target = assign(everything, wanted, preferred(everything, wanted))
@@ -93,7 +93,7 @@ def test_a_late_copy_of_a_heartbeat_gives_nothing_back() -> None:
         a, b = Worker(world, "a"), Worker(world, "b")
         await join_all(world, a, b)
         state = world.broker.groups.get(GROUP)
-        before = dict(state.owners)
+        before = dict(state.partition_owners)
         for number in (5, 3):
             answer = await a.client.ask(
                 group_wire.CommandGroupHeartbeat(
@@ -107,7 +107,7 @@ def test_a_late_copy_of_a_heartbeat_gives_nothing_back() -> None:
                 )
             )
         assert len(answer.assigned) == len(a.held)
-        assert state.owners == before
+        assert state.partition_owners == before
 
     run(scenario, **FOUR)
 

@@ -37,8 +37,8 @@ def keyed(
 def key_of(owner: int, *consumers: int) -> bytes:
     """A key that belongs to one of the consumers when all of them are there, by id."""
     targets = Targets()
-    for one in consumers:
-        targets.add(one, "")
+    for consumer in consumers:
+        targets.add(consumer, "")
     return next(
         key
         for key in (b"key %d" % number for number in range(1000))
@@ -95,7 +95,7 @@ def test_who_leaves_gives_its_keys_up_in_order() -> None:
         await first.close()
         await world.settle()
         assert second.values() == [b"0", b"1", b"2", b"3"]
-        counts = [one.redelivery_count for d in second.delivered for one in d.batches]
+        counts = [batch.redelivery_count for d in second.delivered for batch in d.batches]
         assert counts == [1, 1, 0, 0]
 
     run(scenario)

@@ -58,7 +58,7 @@ class Log:
             self.add(part, [slot_of(key)])
 
     def holding(self, offset: int) -> StoredBatch:
-        return next(one for one in self.batches if one.first_offset <= offset < one.end)
+        return next(batch for batch in self.batches if batch.first_offset <= offset < batch.end)
 
 
 def mixed_log(random: Random, batches: int = 14) -> Log:
@@ -370,7 +370,7 @@ class KeySharedMachine(RuleBasedStateMachine):
         world = self.world
         world.durable()
         if change == "trim":
-            starts = [one.first_offset for one in world.log.batches if one.first_offset <= to]
+            starts = [batch.first_offset for batch in world.log.batches if batch.first_offset <= to]
             to = world.first_offset = max(world.first_offset, *starts)
             world.cursor.skip_to(to)
             world.dispatcher.skip_to(to)

@@ -57,8 +57,8 @@ def test_the_longest_open_transaction_of_each_partition() -> None:
                 for one in world.broker.metrics.registry.collect()
                 if one.name == "magnetar_broker_partition_oldest_open_txn_seconds"
             ]
-            assert {one.labels["topic"] for one in family.samples} <= {"t"}
-            return {one.labels["partition"]: one.value for one in family.samples}
+            assert {sample.labels["topic"] for sample in family.samples} <= {"t"}
+            return {sample.labels["partition"]: sample.value for sample in family.samples}
 
         assert shown() == {}
         await world.client.ask(send(b"0", in_txn=T1))

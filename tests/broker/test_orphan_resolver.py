@@ -300,7 +300,7 @@ def test_what_is_covered_and_open_is_named_a_part_at_a_time(
             for _ in range(4):
                 answer = await world.client.ask(watermark(5))
                 assert len(answer.orphans) <= 3
-                named += [one.txn_id.least_bits for one in answer.orphans]
+                named += [orphan.txn_id.least_bits for orphan in answer.orphans]
             assert sorted(set(named)) == list(range(5))
 
     run(scenario)

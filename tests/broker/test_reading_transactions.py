@@ -76,7 +76,7 @@ def test_a_read_of_few_messages_reads_no_more_transactions_than_these(
         answer = await world.client.ask(
             wire.CommandRead(partition=partition(), start_offset=20, messages_max=messages_max)
         )
-        assert [one.entry_id for one in answer.batches] == list(range(20, 20 + messages_max))
+        assert [batch.entry_id for batch in answer.batches] == list(range(20, 20 + messages_max))
         assert answer.next_offset == 20 + messages_max
         keys_read = {key for rows in scans for key, _ in rows}
         assert messages_max <= len(keys_read) <= messages_max + 2
@@ -102,7 +102,7 @@ def test_a_read_of_few_messages_of_a_long_transaction_reads_no_more_of_it(
             answer = await world.client.ask(
                 wire.CommandRead(partition=partition(), start_offset=len(seen), messages_max=7)
             )
-            offsets = [offset for one in answer.batches for offset, _ in messages_of(one)]
+            offsets = [offset for batch in answer.batches for offset, _ in messages_of(batch)]
             assert offsets == list(range(len(seen), min(len(seen) + 7, 61)))
             seen += offsets
             assert answer.next_offset == len(seen)
@@ -194,7 +194,7 @@ def test_transactions_side_by_side_are_read_together(scans: list[list[Row]]) -> 
         # As much as a single read may return, and no more.
         del scans[:]
         few = await read_from(world, 0, 400)
-        assert [one.batch for one in few] == [one.batch for one in batches[: len(few)]]
+        assert [one.batch for one in few] == [batch.batch for batch in batches[: len(few)]]
         assert len(scans) == 1
         assert len(scans[0]) < 20
 

@@ -67,7 +67,7 @@ def describe(topic: str) -> topic_wire.CommandDescribeTopic:
 
 async def read(cluster: Cluster, number: int, name: PartitionName) -> int:
     answer = await cluster.ask(number, wire.CommandRead(partition=name.to_wire()))
-    return sum(one.num_messages for one in answer.batches)
+    return sum(batch.num_messages for batch in answer.batches)
 
 
 @pytest.mark.parametrize("where", [0, 1, 2])
@@ -318,7 +318,7 @@ def test_what_was_opened_in_between_is_aborted_with_the_partition() -> None:
         assert not waiting_commit.done()
         assert not parked_send.done()
 
-        keeper: Any = cluster.broker(0).directory
+        keeper: Any = cluster.broker(0).topic_directory
         cluster.broker(0).topics.delete(topic)
         keeper._directory.deleted(topic_id)
         await cluster.create(0, "u")
@@ -409,7 +409,7 @@ def test_an_older_store_of_a_follower_is_refused_after_a_newer_one_was_accepted(
         cluster.nodes[1].disk = old
         await cluster.start(1)
         # It was accepted before, so it serves until the first broker has told it.
-        guard = cluster.broker(1).directory.guard
+        guard = cluster.broker(1).topic_directory.guard
         await cluster.until(lambda: not guard.is_accepted)  # type: ignore[union-attr]
         # Then it remembers that, also while nobody could tell it.
         cluster.crash(0)
@@ -633,7 +633,7 @@ def test_a_name_that_is_used_again_is_the_new_topic_everywhere() -> None:
         # The follower is away while the topic is deleted and made again.
         cluster.crash(2)
         cluster.network.partition("b-0", "b-1", 30.0)
-        keeper: Any = cluster.broker(0).directory
+        keeper: Any = cluster.broker(0).topic_directory
         cluster.broker(0).topics.delete(cluster.broker(0).topics.get("t"))
         keeper._directory.deleted(first)
         second = await cluster.create(0, "t")

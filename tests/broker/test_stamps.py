@@ -50,7 +50,7 @@ async def commit(world: World, txn_id: TxnID, stamp: int, *values: bytes) -> Non
 async def stamps(world: World, number: int = 0) -> list[int]:
     """The stamp of each stored batch, in order."""
     answer = await world.client.ask(wire.CommandRead(partition=partition(number)))
-    return [one.stamp for one in answer.batches]
+    return [batch.stamp for batch in answer.batches]
 
 
 async def highest(world: World) -> list[int]:
@@ -77,7 +77,7 @@ def test_messages_of_a_transaction_tell_the_stamp_of_its_commit(how: str) -> Non
         await ask(subscribe(consumer=1))
         world.client.tell(flow())
         await world.settle()
-        delivered = [one for each in world.client.delivered for one in each.batches]
+        delivered = [batch for each in world.client.delivered for batch in each.batches]
         assert [one.stamp for one in delivered] == expected
         assert [one.HasField("txn_id") for one in delivered] == [False, True, True, False]
         peeked = await ask(wire.CommandPeek(partition=partition()))

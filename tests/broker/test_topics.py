@@ -122,7 +122,7 @@ def test_a_topic_is_described_with_the_partitions_that_lie_here() -> None:
             assert topic.partition_names == tuple(
                 PartitionName("t", number, topic.topic_id) for number in range(2)
             )
-            assert [world.broker.topics.hosts(one) for one in topic.partition_names] == [
+            assert [world.broker.topics.hosts(name) for name in topic.partition_names] == [
                 here == 0,
                 here == 1,
             ]
@@ -141,7 +141,7 @@ def test_a_topic_is_described_with_the_partitions_that_lie_here() -> None:
                 addresses[shard_of(topic.topic_id, number)] for number in range(2)
             ]
             info = await ask(topic_wire.CommandGetClusterInfo())
-            assert [one.name for one in info.brokers] == ["broker-0", "broker-1"]
+            assert [broker.name for broker in info.brokers] == ["broker-0", "broker-1"]
             await world.restart()
 
     run(scenario, **TWO)

@@ -389,7 +389,7 @@ def test_orphans_are_reported_until_they_are_ended_and_take_no_more() -> None:
         await ask(send(b"live", in_txn=T2))
         for low in (5, 5, 6):
             answer = await ask(watermark(low, (2, 2)))
-            assert [one.txn_id.least_bits for one in answer.orphans] == [1]
+            assert [orphan.txn_id.least_bits for orphan in answer.orphans] == [1]
             assert answer.orphans[0].partition.topic_id == 1
         late = send(b"more", in_txn=T1, sequence=1)
         await refused(world.client, late, InvalidTxnState)
@@ -397,7 +397,7 @@ def test_orphans_are_reported_until_they_are_ended_and_take_no_more() -> None:
         await refused(world.client, late, InvalidTxnState)
         ask = world.client.ask
         answer = await ask(watermark(6, (2, 2)))
-        assert [one.txn_id.least_bits for one in answer.orphans] == [1]
+        assert [orphan.txn_id.least_bits for orphan in answer.orphans] == [1]
         await ask(end(T1, common.ABORT))
         assert not (await ask(watermark(6, (2, 2)))).orphans
         await ask(end(T2))

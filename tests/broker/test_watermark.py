@@ -17,7 +17,9 @@ words = st.tuples(st.integers(0, 20), live_ranges)
 
 
 def covered_by(watermark: Watermark, incarnation: int = 1) -> set[int]:
-    return {one for one in COUNTERS if watermark.covers(txn(one, incarnation=incarnation))}
+    return {
+        counter for counter in COUNTERS if watermark.covers(txn(counter, incarnation=incarnation))
+    }
 
 
 def meant_by(low_watermark: int, live: list[tuple[int, int]]) -> set[int]:

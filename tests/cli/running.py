@@ -50,12 +50,12 @@ def stop(processes: list[psutil.Process]) -> None:
     """Stop processes where they stand."""
     for process in processes:
         process.suspend()
-    wait_until(lambda: all(one.status() == psutil.STATUS_STOPPED for one in processes))
+    wait_until(lambda: all(process.status() == psutil.STATUS_STOPPED for process in processes))
 
 
 def wait_until_gone(processes: list[psutil.Process], seconds: float = 30) -> None:
     """Wait for processes that are nobody's children any more."""
-    wait_until(lambda: not any(_is_running(one) for one in processes), seconds)
+    wait_until(lambda: not any(_is_running(process) for process in processes), seconds)
 
 
 def _is_running(process: psutil.Process) -> bool:

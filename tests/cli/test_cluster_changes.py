@@ -15,7 +15,7 @@ from magnetar.link.members import Member as Listed
 from magnetar_cli.cluster import changes
 from magnetar_cli.cluster.picture import MemberPicture, Picture, of_info, of_view, wishes
 from magnetar_cli.errors import explain
-from magnetar_cluster.directory import DirectoryUnavailable, DirectoryWentBack
+from magnetar_cluster.cluster_directory import ClusterDirectoryUnavailable, ClusterDirectoryWentBack
 from magnetar_cluster.memory_directory import MemoryDirectory, MemoryService
 from magnetar_cluster.view import BROKER, COORDINATOR, Format, Member, MemberName, ShardName, View
 
@@ -62,7 +62,7 @@ class World:
             assert await self.directory.claim(self.leases[name], shard, name.name)
 
     async def hand_over(self, shard: ShardName, to: MemberName) -> None:
-        await self.directory.release(shard, self.view.owners[shard].epoch)
+        await self.directory.release(shard, self.view.shard_owners[shard].epoch)
         await self.claim(to, shard)
 
     @property
@@ -102,7 +102,10 @@ def test_a_picture_shows_what_moves() -> None:
             ("coordinator-0", "", "a", ""),
         ]
         first = found.shards[0]
-        assert (first.address, first.epoch) == ("127.0.0.1:0", world.view.owners[SHARDS[0]].epoch)
+        assert (first.address, first.epoch) == (
+            "127.0.0.1:0",
+            world.view.shard_owners[SHARDS[0]].epoch,
+        )
         assert found.shards[-1].epoch is None
         await world.join(B, "127.0.0.1:1", leaving=True)
         found = of_view(world.view, FIXED)
@@ -254,7 +257,7 @@ def test_a_rebalance_takes_pins_back_and_waits_for_every_shard() -> None:
         for shard in SHARDS:
             await time_passes(60)
             assert not waiting.done()
-            await world.directory.release(shard, world.view.owners[shard].epoch)
+            await world.directory.release(shard, world.view.shard_owners[shard].epoch)
         for shard in SHARDS:
             await time_passes(60)
             assert not waiting.done()
@@ -287,12 +290,12 @@ def test_whoever_waits_goes_on_when_the_directory_is_back() -> None:
                 nonlocal attempts
                 attempts += 1
                 if attempts < 4:
-                    raise DirectoryUnavailable("no answer")
+                    raise ClusterDirectoryUnavailable("no answer")
                 async with aclosing(watch()) as views:
                     async for view in views:
                         yield view
                         if attempts < 6:
-                            raise DirectoryUnavailable("the watch broke")
+                            raise ClusterDirectoryUnavailable("the watch broke")
 
         waiting = asyncio.create_task(
             changes.until_drained(Away(world.service), B, world.on_progress)
@@ -335,12 +338,12 @@ def test_whoever_waits_hears_that_the_directory_went_back() -> None:
     class Restored(MemoryDirectory):
         async def watch(self) -> AsyncGenerator[View, None]:
             yield View()
-            raise DirectoryWentBack("restored")
+            raise ClusterDirectoryWentBack("restored")
 
     async def scenario(world: World) -> None:
         restored = Restored(world.service)
         async with asyncio.timeout(60):
-            with pytest.raises(DirectoryWentBack) as raised:
+            with pytest.raises(ClusterDirectoryWentBack) as raised:
                 await changes.until(restored, lambda view: False)
         explained = explain(raised.value)
         assert (explained.message, explained.exit_code) == ("restored", 10)

@@ -62,7 +62,7 @@ class EtcdCluster:
         assert self.ask(lambda directory: directory.claim(lease, shard, name.name))
 
     def hand_over(self, shard: ShardName, to: MemberName) -> None:
-        epoch = self.view().owners[shard].epoch
+        epoch = self.view().shard_owners[shard].epoch
         self.ask(lambda directory: directory.release(shard, epoch))
         self.claim(to, shard)
 
@@ -121,7 +121,7 @@ def test_members_and_shards_are_listed(cluster: EtcdCluster) -> None:
         ("broker-1", "b", "127.0.0.1:2"),
         ("coordinator-0", "", ""),
     ]
-    assert found[0]["epoch"] == cluster.view().owners[FIRST].epoch
+    assert found[0]["epoch"] == cluster.view().shard_owners[FIRST].epoch
     # It would be for ever if somebody waited for the shard that nobody can have.
     cluster.join(MemberName(COORDINATOR, "c"), "127.0.0.1:3")
     cluster.claim(MemberName(COORDINATOR, "c"), ShardName(COORDINATOR, 0))
@@ -223,12 +223,12 @@ def test_settings_of_etcd_come_from_the_environment(
 
 def test_a_cluster_with_a_list_of_members_is_shown_without_etcd(standalone: Standalone) -> None:
     members = standalone.json("cluster", "members")
-    assert [(one["kind"], one["name"], one["shards"]) for one in members] == [
+    assert [(member["kind"], member["name"], member["shards"]) for member in members] == [
         ("broker", "broker-0", ["broker-0"]),
         ("coordinator", "coordinator-0", ["coordinator-0"]),
     ]
     shards = standalone.json("cluster", "shards")
-    assert [(one["name"], one["owner"], one["epoch"]) for one in shards] == [
+    assert [(shard["name"], shard["owner"], shard["epoch"]) for shard in shards] == [
         ("broker-0", "broker-0", None),
         ("coordinator-0", "coordinator-0", None),
     ]

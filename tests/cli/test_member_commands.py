@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.core.envelope import parsed
 
-from magnetar_broker.commands.cluster_answers import ClusterAnswers
+from magnetar_broker.commands.cluster_responses import ClusterResponses
 from magnetar_broker.config import BrokerConfig
 from magnetar_cli.servers.member_commands import MemberCommands
 from magnetar_core.errors import (
@@ -44,7 +44,7 @@ class Owners:
 def ask(body: Any) -> service_pb2.Command:
     async def scenario() -> service_pb2.Command:
         frames: list[service_pb2.Frame] = []
-        session = MemberCommands(ClusterAnswers(CONFIG, Owners(), "member-a")).accept(
+        session = MemberCommands(ClusterResponses(CONFIG, Owners(), "member-a")).accept(
             Conversation(write=parsed(frames.append))
         )
         request = service_pb2.Command(request_id=1)
@@ -87,7 +87,7 @@ def test_strangers_are_refused(hello: common_pb2.CommandHello, error: type[Excep
 )
 def test_it_knows_where_all_shards_are(reached_at: str, host: str) -> None:
     info = ask(topic_pb2.CommandGetClusterInfo(reached_at=reached_at)).get_cluster_info_response
-    assert [(one.name, one.address) for one in info.brokers] == [
+    assert [(broker.name, broker.address) for broker in info.brokers] == [
         ("broker-0", f"{host}:2#0.17"),
         ("broker-1", f"{host}:2#1.17"),
     ]

@@ -12,8 +12,7 @@ import click
 import pytest
 from tests.cli.running import MAGNETAR, Standalone, running_standalone
 
-from magnetar_cli.help_texts import help_in_source
-from magnetar_cli.program import cli
+from magnetar_cli.program import cli, help_in_source
 
 PROGRAM = """
 import asyncio, sys

@@ -136,8 +136,8 @@ def test_the_identity_of_a_cluster_is_its_id_and_its_shards() -> None:
     }
     assert len(hashes) == 4
     brokers, coordinators = servers_of(FIXED)
-    assert [one.address for one in brokers[:2]] == ["broker-0", "broker-1"]
-    assert [(one.name, one.tcid) for one in coordinators] == [
+    assert [broker.address for broker in brokers[:2]] == ["broker-0", "broker-1"]
+    assert [(coordinator.name, coordinator.tcid) for coordinator in coordinators] == [
         ("coordinator-0", 0),
         ("coordinator-1", 1),
     ]

@@ -7,7 +7,7 @@ import subprocess
 import tomllib
 from pathlib import Path
 
-from magnetar_core.gates.proof_keys_file import proof_keys_file
+from magnetar_core.gates.gates import proof_keys_file
 
 PAGE = (Path(__file__).parents[2] / "docs" / "security.md").read_text()
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner
 
-from magnetar_cli.program import cli
-from magnetar_cli.service_links import service_links
+from magnetar_cli.program import cli, service_links
 
 OF_MAGNETAR = {
     "MAGNETAR_SERVICE_HOST": "10.96.0.7",

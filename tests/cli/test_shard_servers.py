@@ -22,7 +22,7 @@ from magnetar_cli.servers.server_process import Component, World
 from magnetar_cli.servers.shard_metrics import ShardMetrics
 from magnetar_cli.servers.shard_servers import ShardKind, ShardServers
 from magnetar_cluster.owners_book import OwnersBook
-from magnetar_cluster.shard_opener import Ownership, RunningShard
+from magnetar_cluster.shard_opener import RunningShard, ShardOwnership
 from magnetar_cluster.view import BROKER, Format, ShardName
 from magnetar_core.clock import SystemClock
 from magnetar_core.config import ListenConfig
@@ -72,8 +72,8 @@ class Process:
         kind = ShardKind(rows=self._rows, build=lambda shard, world: self._build(shard, world))
         self.shards = ShardServers(kind, self.doors, self.metrics, SystemClock(), "127.0.0.1:1")
 
-    def own(self, epoch: int, shard: ShardName = ZERO) -> Ownership:
-        return Ownership(
+    def own(self, epoch: int, shard: ShardName = ZERO) -> ShardOwnership:
+        return ShardOwnership(
             shard=shard, epoch=epoch, may_speak=lambda: self.speaks, on_end=self.ends.append
         )
 
@@ -329,7 +329,7 @@ def test_shards_of_one_process_have_metrics_of_their_own(tmp_path: Path) -> None
         assert told.count("# TYPE magnetar_broker_recovery_seconds gauge") == 1
         for number in range(2):
             assert f'magnetar_broker_recovery_seconds{{shard="{number}"}}' in told
-        for one in shards:
-            await one.close()
+        for shard in shards:
+            await shard.close()
 
     play(tmp_path, scenario)

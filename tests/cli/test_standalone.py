@@ -60,10 +60,10 @@ def test_transactional_lines_become_visible_together(standalone: Standalone) -> 
         json.loads(line)
         for line in standalone.lines("consume", "orders", "--until-end", "--format", "json")
     ]
-    assert sorted(int(one["value"]) for one in messages) == list(range(100))
-    assert all(one["key"] == f"key-{one['value']}" for one in messages)
-    assert len({one["partition"] for one in messages}) == 3
-    assert len({one["txn_id"] for one in messages}) == 4
+    assert sorted(int(message["value"]) for message in messages) == list(range(100))
+    assert all(message["key"] == f"key-{message['value']}" for message in messages)
+    assert len({message["partition"] for message in messages}) == 3
+    assert len({message["txn_id"] for message in messages}) == 4
     printed = standalone.lines("consume", "orders", "--until-end", "--key-separator", ":")
     assert sorted(printed) == sorted(lines.decode().splitlines())
 
@@ -196,7 +196,7 @@ def test_both_servers_recover_from_a_kill(standalone: Standalone) -> None:
 def warnings(directory: Path) -> list[str]:
     """Return the messages above INFO in the log of a standalone."""
     lines = map(json.loads, (directory / "log").read_text().splitlines())
-    return [one["message"] for one in lines if one["level"] not in ("debug", "info")]
+    return [line["message"] for line in lines if line["level"] not in ("debug", "info")]
 
 
 def test_a_cluster_starts_with_several_of_each_and_grows(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def test_the_version_rises_as_a_cluster_grows(tmp_path: Path) -> None:
     ]
     assert versions == [1, 1, 2, 2, 3, 4, 4]
     grown = members(tmp_path, 5, 4)
-    assert [one.name for one in grown.brokers] == [f"broker-{number}" for number in range(5)]
+    assert [broker.name for broker in grown.brokers] == [f"broker-{number}" for number in range(5)]
     assert [one.tcid for one in grown.coordinators] == [0, 1, 2, 3]
     assert members(tmp_path / "other", 3, 2).version == 1
     assert members(tmp_path / "other", 4, 2).version == 2
@@ -156,7 +156,7 @@ def test_the_id_of_data_in_an_object_store_outlives_the_data_directory(tmp_path:
 def test_no_connection_gets_a_port_that_was_chosen_for_a_server(host: str) -> None:
     ports = list(free_ports(host, 200))
     assert len(set(ports)) == 200
-    assert all(FIRST <= one < max(FIRST + 10_000, first_outgoing()) for one in ports)
+    assert all(FIRST <= port < max(FIRST + 10_000, first_outgoing()) for port in ports)
 
 
 def test_a_port_with_a_listener_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:

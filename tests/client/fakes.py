@@ -172,7 +172,7 @@ class FakeCluster(FakeGroups):
 
     def on_delete_topic(self, link: FakeLink, body: Any) -> Any:
         _, partitions = self.find(body.topic)
-        if any(one.pending for one in partitions):
+        if any(partition.pending for partition in partitions):
             raise ResourceInUse()
         del self.topics[body.topic]
         return topic_pb2.CommandDeleteTopicResponse()
@@ -223,11 +223,13 @@ class FakeCluster(FakeGroups):
 
     def on_read(self, link: FakeLink, body: Any) -> Any:
         partition = self.find(body.partition.topic)[1][body.partition.partition]
-        batches = [one for one in partition.batches if one[0] + one[1] > body.start_offset][:2]
+        batches = [batch for batch in partition.batches if batch[0] + batch[1] > body.start_offset][
+            :2
+        ]
         end = len(partition.messages)
         return broker_pb2.CommandReadResponse(
             ledger_id=1,
-            batches=[deliverable(one, range(0)) for one in batches],
+            batches=[deliverable(batch, range(0)) for batch in batches],
             next_offset=batches[-1][0] + batches[-1][1] if batches else end,
             end_offset=end,
         )

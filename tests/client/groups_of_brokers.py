@@ -59,7 +59,7 @@ class GroupsOfBroker(FakeGroups):
 
     def on_list_groups(self, link: FakeLink, body: Any) -> Any:
         return group_pb2.CommandListGroupsResponse(
-            groups=[self.summary(one) for one in self.groups]
+            groups=[self.summary(group) for group in self.groups]
         )
 
     def on_describe_group(self, link: FakeLink, body: Any) -> Any:

@@ -211,7 +211,7 @@ class Owners(GroupBrokers):
     def links_to(self, kind: str, number: int) -> list[FakeLink]:
         """The links to all owners of a shard, of now and before, that are not closed."""
         mark = f"#{number}."
-        return [one for one in self.net.links if mark in one.address and one.service == kind]
+        return [link for link in self.net.links if mark in link.address and link.service == kind]
 
     def tcid_asked(self, name: str) -> int:
         """The coordinator that was asked this last."""

@@ -104,9 +104,11 @@ def plain_types(hint: Any) -> Iterator[tuple[type, bool]]:
 def good_arguments(method: Any) -> dict[str, object]:
     """What is given for the arguments without a default."""
     return {
-        one.name: TopicPartition("t", 0) if one.annotation == "TopicPartition" else GOOD[one.name]
-        for one in inspect.signature(method).parameters.values()
-        if one.default is one.empty and one.kind is not one.VAR_KEYWORD
+        parameter.name: TopicPartition("t", 0)
+        if parameter.annotation == "TopicPartition"
+        else GOOD[parameter.name]
+        for parameter in inspect.signature(method).parameters.values()
+        if parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD
     }
 
 

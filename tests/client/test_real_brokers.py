@@ -80,7 +80,9 @@ def test_each_partition_is_where_its_shard_is() -> None:
         assert [await read(client, number) for number in range(6)] == [
             [b"%d" % number] for number in range(6)
         ]
-        assert [one.name for one in (await client.admin.cluster_info()).brokers] == list(NAMES)
+        assert [broker.name for broker in (await client.admin.cluster_info()).brokers] == list(
+            NAMES
+        )
 
     run(test)
 

@@ -12,7 +12,7 @@ from typing import Protocol
 from tests.etcd_server import EtcdServer
 from tests.waiting import PATIENCE_S
 
-from magnetar_cluster.directory import Directory
+from magnetar_cluster.cluster_directory import ClusterDirectory
 from magnetar_cluster.etcd_directory import EtcdDirectory
 from magnetar_cluster.etcd_settings import EtcdSettings
 from magnetar_cluster.memory_directory import MemoryDirectory, MemoryService
@@ -33,7 +33,7 @@ _numbers = itertools.count()
 class Cluster(Protocol):
     """A new cluster, whose members come one by one."""
 
-    def member(self) -> Directory:
+    def member(self) -> ClusterDirectory:
         """The directory, as another member sees it."""
         ...
 
@@ -100,7 +100,7 @@ def run_in_time(work: Coroutine[None, None, None]) -> None:
 class Watcher:
     """Keeps all views that a member saw."""
 
-    def __init__(self, directory: Directory, patience_s: float = 30) -> None:
+    def __init__(self, directory: ClusterDirectory, patience_s: float = 30) -> None:
         self.views: list[View] = []
         self._patience_s = patience_s
         self._views = directory.watch()
@@ -133,7 +133,7 @@ class Watcher:
             self._come.set()
 
 
-async def present(directory: Directory) -> View:
+async def present(directory: ClusterDirectory) -> View:
     """The view of now."""
     async with aclosing(directory.watch()) as views:
         return await anext(views)

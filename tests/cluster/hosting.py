@@ -18,13 +18,13 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from tests.virtual_loop import Incarnation, SimulationFailure, VirtualLoop
 from tests.virtual_time import time_passes
 
-from magnetar_cluster.directory import DirectoryUnavailable
-from magnetar_cluster.directory_state import Claim, DirectoryState, Release, Request
+from magnetar_cluster.cluster_directory import ClusterDirectoryUnavailable
+from magnetar_cluster.cluster_directory_state import Claim, ClusterDirectoryState, Release, Request
 from magnetar_cluster.host import Host
 from magnetar_cluster.host_settings import HostSettings
 from magnetar_cluster.memory_directory import MemoryDirectory, MemoryService
-from magnetar_cluster.shard_opener import Ownership, RunningShard
-from magnetar_cluster.view import BROKER, Format, Member, MemberName, Owner, ShardName, View
+from magnetar_cluster.shard_opener import RunningShard, ShardOwnership
+from magnetar_cluster.view import BROKER, Format, Member, MemberName, ShardName, ShardOwner, View
 
 Answer = TypeVar("Answer")
 Given = ParamSpec("Given")
@@ -64,7 +64,7 @@ class Troubles:
     closing_fails: float = 0.0
 
 
-def delete_row(state: DirectoryState, name: MemberName) -> None:
+def delete_row(state: ClusterDirectoryState, name: MemberName) -> None:
     """Delete a member's row by hand."""
     del state._members[name]
     state._changed()
@@ -89,11 +89,11 @@ class Judge:
             assert isinstance(loop, VirtualLoop)
             loop.fail(SimulationFailure(f"at {loop.time():.3f} s: {complaint}"))
 
-    def owner(self, shard: ShardName) -> Owner | None:
+    def owner(self, shard: ShardName) -> ShardOwner | None:
         self.service.state.expire(now_ms())
-        return self.service.state.view.owners.get(shard)
+        return self.service.state.view.shard_owners.get(shard)
 
-    def opening(self, member: str, ownership: Ownership) -> None:
+    def opening(self, member: str, ownership: ShardOwnership) -> None:
         epochs = [epoch for _, _, epoch in self.openings]
         self.require(ownership.epoch not in epochs, "one epoch is opened twice")
         self.openings.append((member, ownership.shard, ownership.epoch))
@@ -118,7 +118,7 @@ class Judge:
                 epoch = shard.ownership.epoch
                 owner = self.owner(shard.ownership.shard)
                 self.require(
-                    owner == Owner(shard.member, epoch),
+                    owner == ShardOwner(shard.member, epoch),
                     f"{shard.member} speaks for {shard.ownership.shard} in epoch {epoch},"
                     f" which belongs to {owner}",
                 )
@@ -136,7 +136,7 @@ class Judge:
 class Shard:
     """A shard that is open at a member."""
 
-    def __init__(self, judge: Judge, node: Node, ownership: Ownership) -> None:
+    def __init__(self, judge: Judge, node: Node, ownership: ShardOwnership) -> None:
         self.member = node.name
         self.ownership = ownership
         self.calls: list[str] = []
@@ -221,12 +221,12 @@ class Link:
                 if self.raises is not None:
                     raise self.raises
                 if self.troubles.cut or self.random.random() < self.troubles.watch_breaks:
-                    raise DirectoryUnavailable("the watch broke")
+                    raise ClusterDirectoryUnavailable("the watch broke")
                 yield view
 
-    async def _silence(self) -> DirectoryUnavailable:
+    async def _silence(self) -> ClusterDirectoryUnavailable:
         await time_passes(self.timeout_s)
-        return DirectoryUnavailable("no answer in time")
+        return ClusterDirectoryUnavailable("no answer in time")
 
     def _arrive_late(self, request: Request[Answer]) -> None:
         self.judge.arrives(request)
@@ -269,7 +269,7 @@ class Node:
         )
         self.host.on_speech.append(self.speech.append)
 
-    async def open(self, ownership: Ownership) -> RunningShard:
+    async def open(self, ownership: ShardOwnership) -> RunningShard:
         self._cluster.judge.opening(self.name, ownership)
         self.openings += 1
         await time_passes(self.slow.pop(ownership.shard, self.troubles.opening_s))
@@ -291,7 +291,7 @@ class Node:
         return [one for one in self._cluster.judge.open.values() if one.member == self.name]
 
     def shard(self, name: ShardName) -> Shard:
-        (found,) = [one for one in self.open_shards() if one.ownership.shard == name]
+        (found,) = [shard for shard in self.open_shards() if shard.ownership.shard == name]
         return found
 
 

@@ -131,7 +131,7 @@ def test_links_to_a_former_owner_end_and_others_stay() -> None:
         links = [await world.connect("broker-3"), await world.connect("broker-4")]
 
         def ended() -> list[bool]:
-            return [one.is_closed for one in links]
+            return [link.is_closed for link in links]
 
         world.show(view(2, broker_3=("a", 17), broker_4=("a", 18), broker_5=("b", 20)))
         assert ended() == [False, False]

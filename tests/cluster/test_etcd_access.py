@@ -11,10 +11,10 @@ from tests.certificates import Authority
 from tests.cluster.directories import LONG_MS, MEMBER, S0, A, present, run_in_time, settings
 from tests.etcd_server import EtcdServer, started
 
-from magnetar_cluster.directory import DirectoryUnavailable
+from magnetar_cluster.cluster_directory import ClusterDirectoryUnavailable
 from magnetar_cluster.etcd_directory import EtcdDirectory
 from magnetar_cluster.etcd_settings import EtcdSettings
-from magnetar_cluster.view import Owner
+from magnetar_cluster.view import ShardOwner
 from magnetar_storage.durable_mark import DurableMark
 
 PASSWORD = "hush"
@@ -50,13 +50,13 @@ async def use(directory: EtcdDirectory) -> None:
     epoch = await directory.claim(lease, S0, "a")
     assert epoch
     async with aclosing(directory.watch()) as views:
-        assert (await anext(views)).owners == {S0: Owner("a", epoch)}
+        assert (await anext(views)).shard_owners == {S0: ShardOwner("a", epoch)}
         await directory.pin(S0, "b")
         assert (await anext(views)).pins == {S0: "b"}
     assert await directory.note_durable(S0, epoch, DurableMark(1, 7))
     assert await directory.durable_mark(S0) == DurableMark(1, 7)
     await directory.revoke(lease)
-    assert (await present(directory)).owners == {}
+    assert (await present(directory)).shard_owners == {}
 
 
 def test_a_user_with_a_password(guarded: EtcdServer) -> None:
@@ -89,7 +89,7 @@ def test_who_may_not_use_it_is_told_at_once(
 ) -> None:
     async def test() -> None:
         directory = EtcdDirectory(settings(guarded, user=user, password=password), cluster)
-        with pytest.raises(DirectoryUnavailable, match=f"refuses.*{reason}") as refused:
+        with pytest.raises(ClusterDirectoryUnavailable, match=f"refuses.*{reason}") as refused:
             await directory.format(None)
         assert PASSWORD not in str(refused.value)
         await directory.close()
@@ -166,7 +166,7 @@ def test_whoever_is_not_trusted_is_not_used(encrypted: EtcdServer, tls: bool) ->
             endpoints=encrypted.endpoints, tls=tls, endpoint_timeout_ms=500, call_timeout_ms=1_000
         )
         directory = EtcdDirectory(stranger, "c")
-        with pytest.raises(DirectoryUnavailable, match="does not answer"):
+        with pytest.raises(ClusterDirectoryUnavailable, match="does not answer"):
             await directory.format(None)
         await directory.close()
 

@@ -13,7 +13,11 @@ import pytest
 from tests.cluster.directories import LONG_MS, S0, S1, run_in_time
 from tests.cluster.fake_etcd import FakeEtcd, header, range_of_term
 
-from magnetar_cluster.directory import DirectoryUnavailable, DirectoryWentBack, LeaseExpired
+from magnetar_cluster.cluster_directory import (
+    ClusterDirectoryUnavailable,
+    ClusterDirectoryWentBack,
+    LeaseExpired,
+)
 from magnetar_cluster.etcd_client import EtcdClient
 from magnetar_cluster.etcd_directory import EtcdDirectory
 from magnetar_cluster.etcd_settings import EtcdSettings
@@ -70,7 +74,7 @@ def test_a_renewal_by_a_leader_of_the_past_is_none() -> None:
     async def test(directory: EtcdDirectory, etcd: FakeEtcd) -> None:
         etcd.on_keep_alive = lambda request: answered(3, term=1)
         etcd.on_range = lambda request: range_of_term(2)
-        with pytest.raises(DirectoryUnavailable, match="its leader changed"):
+        with pytest.raises(ClusterDirectoryUnavailable, match="its leader changed"):
             await directory.renew(LEASE)
 
     run(test, patient=False)
@@ -108,7 +112,7 @@ def test_an_answer_about_another_lease_is_none() -> None:
     async def test(directory: EtcdDirectory, etcd: FakeEtcd) -> None:
         etcd.on_range = lambda request: range_of_term(1)
         etcd.on_keep_alive = in_turn(answered(3, lease=LEASE + 1))
-        with pytest.raises(DirectoryUnavailable):
+        with pytest.raises(ClusterDirectoryUnavailable):
             await directory.renew(LEASE)
 
     run(test, patient=False)
@@ -119,7 +123,7 @@ def test_a_renewal_without_a_majority_is_none() -> None:
 
     async def test(directory: EtcdDirectory, etcd: FakeEtcd) -> None:
         etcd.on_keep_alive = in_turn(answered(3))
-        with pytest.raises(DirectoryUnavailable, match="no answer in time"):
+        with pytest.raises(ClusterDirectoryUnavailable, match="no answer in time"):
             await directory.renew(LEASE)
 
     run(test, patient=False)
@@ -144,7 +148,7 @@ def test_a_lease_shorter_than_was_asked_for_is_none(answer: pb.LeaseGrantRespons
             return answer
 
         etcd.on_grant = grant
-        with pytest.raises(DirectoryUnavailable, match="granted no lease of 3 s"):
+        with pytest.raises(ClusterDirectoryUnavailable, match="granted no lease of 3 s"):
             await directory.grant(2_001)
         assert set(asked) == {3}
 
@@ -194,7 +198,7 @@ def test_a_watch_that_is_not_what_it_should_be_breaks(
         etcd.watch_responses = responses
         views = directory.watch()
         assert (await anext(views)).revision == 10
-        with pytest.raises(DirectoryUnavailable, match=reason):
+        with pytest.raises(ClusterDirectoryUnavailable, match=reason):
             await anext(views)
 
     run(test, patient=True, silence_ms_max=300 if reason == "silent" else 20_000)
@@ -205,7 +209,7 @@ def test_a_watch_that_does_not_begin(responses: list[pb.WatchResponse]) -> None:
     async def test(directory: EtcdDirectory, etcd: FakeEtcd) -> None:
         etcd.on_range = lambda request: pb.RangeResponse(header=header(revision=10))
         etcd.watch_responses = responses
-        with pytest.raises(DirectoryUnavailable, match="does not answer within"):
+        with pytest.raises(ClusterDirectoryUnavailable, match="does not answer within"):
             await anext(directory.watch())
 
     run(test, patient=False)
@@ -240,11 +244,11 @@ def test_etcd_went_back_to_an_earlier_state() -> None:
         await anext(views)
         await views.aclose()
         etcd.on_range = lambda request: pb.RangeResponse(header=header(revision=11))
-        with pytest.raises(DirectoryWentBack, match="went back from revision 12 to 11"):
+        with pytest.raises(ClusterDirectoryWentBack, match="went back from revision 12 to 11"):
             await anext(directory.watch())
         # It stays so, whatever etcd says later.
         etcd.on_range = lambda request: pb.RangeResponse(header=header(revision=20))
-        with pytest.raises(DirectoryWentBack, match="start all servers"):
+        with pytest.raises(ClusterDirectoryWentBack, match="start all servers"):
             await directory.format(None)
 
     run(test, patient=True)
@@ -267,11 +271,11 @@ def test_each_answer_shows_that_etcd_went_back(question: str) -> None:
             "claim": directory.claim(LEASE, S1, "a"),
             "format": directory.format(None),
         }
-        with pytest.raises(DirectoryWentBack):
+        with pytest.raises(ClusterDirectoryWentBack):
             await asked.pop(question)
         # Whoever asks later hears it, too.
         for one in asked.values():
-            with pytest.raises(DirectoryWentBack):
+            with pytest.raises(ClusterDirectoryWentBack):
                 await one
 
     run(test, patient=True)
@@ -333,7 +337,9 @@ def test_the_only_endpoint_belongs_to_another_etcd_cluster() -> None:
         etcd.on_txn = lambda request: pb.TxnResponse(
             header=pb.ResponseHeader(cluster_id=78), succeeded=True
         )
-        with pytest.raises(DirectoryWentBack, match="1 of its 1 endpoints belong to another"):
+        with pytest.raises(
+            ClusterDirectoryWentBack, match="1 of its 1 endpoints belong to another"
+        ):
             await directory.claim(LEASE, S1, "a")
 
     run(test, patient=True)
@@ -356,9 +362,11 @@ def test_most_endpoints_belong_to_another_etcd_cluster() -> None:
         client._check(third, known)
         with pytest.raises(Exception, match="it belongs to another etcd cluster"):
             client._check(second, other)
-        with pytest.raises(DirectoryWentBack, match="2 of its 3 endpoints belong to another"):
+        with pytest.raises(
+            ClusterDirectoryWentBack, match="2 of its 3 endpoints belong to another"
+        ):
             client._check(third, other)
-        with pytest.raises(DirectoryWentBack):
+        with pytest.raises(ClusterDirectoryWentBack):
             await client.range(pb.RangeRequest(key=b"a"))
         await client.close()
 
@@ -393,7 +401,7 @@ def test_a_token_that_is_refused_is_renewed_once_in_a_call(
             if new_one_counts:
                 assert await client._somewhere(attempt) == "done"
             else:
-                with pytest.raises(DirectoryUnavailable, match="refused"):
+                with pytest.raises(ClusterDirectoryUnavailable, match="refused"):
                     await client._somewhere(attempt)
         finally:
             await client.close()

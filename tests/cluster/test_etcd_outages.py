@@ -22,10 +22,10 @@ from tests.cluster.directories import (
 from tests.etcd_server import EtcdServer, started
 from tests.waiting import turns, until, wait_until
 
-from magnetar_cluster.directory import DirectoryUnavailable
+from magnetar_cluster.cluster_directory import ClusterDirectoryUnavailable
 from magnetar_cluster.etcd_directory import EtcdDirectory
 from magnetar_cluster.etcd_settings import EtcdSettings
-from magnetar_cluster.view import Format, Owner
+from magnetar_cluster.view import Format, ShardOwner
 
 FORMAT = Format(broker_shards=8, coordinator_shards=2)
 
@@ -68,7 +68,7 @@ async def watching(directory: EtcdDirectory) -> Watcher:
         watcher = Watcher(directory)
         try:
             await watcher.until(lambda view: A in view.members)
-        except DirectoryUnavailable:
+        except ClusterDirectoryUnavailable:
             continue
         return watcher
 
@@ -106,15 +106,15 @@ class Work:
             assert epoch is not None
             assert epoch > former
             view = await present(self._directory)
-            assert view.owners == {S0: Owner("a", epoch)}
+            assert view.shard_owners == {S0: ShardOwner("a", epoch)}
             await self._directory.release(S0, epoch)
-            left = (await present(self._directory)).owners
+            left = (await present(self._directory)).shard_owners
             if left:
                 # A copy of the claim lay at the member that stood still, and came after it.
                 late = left[S0].epoch
                 assert late > epoch
                 await self._directory.release(S0, late)
-                assert (await present(self._directory)).owners == {}
+                assert (await present(self._directory)).shard_owners == {}
             former = epoch
             self.count += 1
             self.pause_s_max = max(self.pause_s_max, loop.time() - began_s)
@@ -151,7 +151,7 @@ def test_a_watch_leaves_a_member_that_stands_still(etcd: EtcdServer) -> None:
             await watcher.until(lambda view: view.pins == {S0: "1"})
             etcd.members[0].freeze()
             await other.pin(S0, "2")
-            with pytest.raises(DirectoryUnavailable, match="silent"):
+            with pytest.raises(ClusterDirectoryUnavailable, match="silent"):
                 await watcher.until(lambda view: view.pins == {S0: "2"})
             again = Watcher(one)
             await again.until(lambda view: view.pins == {S0: "2"})
@@ -213,10 +213,10 @@ def test_without_a_majority_nothing_is_answered_and_then_all_goes_on(
                 return_exceptions=True,
             )
             for result in results:
-                assert isinstance(result, DirectoryUnavailable)
+                assert isinstance(result, ClusterDirectoryUnavailable)
                 assert "does not answer within 2000 ms" in str(result)
             print(f"six calls without a majority ({how}): {loop.time() - began_s:.2f} s")
-            with pytest.raises(DirectoryUnavailable):
+            with pytest.raises(ClusterDirectoryUnavailable):
                 await watcher.until(lambda view: False)
             for member in away:
                 member.start() if how == "kill" else member.thaw()
@@ -225,7 +225,7 @@ def test_without_a_majority_nothing_is_answered_and_then_all_goes_on(
             assert await directory.claim(lease, S0, "a") == epoch
             view = await present(directory)
             assert view.members == {A: MEMBER}
-            assert view.owners[S0] == Owner("a", epoch)
+            assert view.shard_owners[S0] == ShardOwner("a", epoch)
 
     run_in_time(test())
 
@@ -242,7 +242,7 @@ def test_etcd_is_started_again(etcd: EtcdServer) -> None:
             before = await present(directory)
             waiting = await watching(directory)
             etcd.kill()
-            with pytest.raises(DirectoryUnavailable):
+            with pytest.raises(ClusterDirectoryUnavailable):
                 await waiting.until(lambda view: False)
             for member in etcd.members:
                 member.start()
@@ -250,7 +250,7 @@ def test_etcd_is_started_again(etcd: EtcdServer) -> None:
             await directory.renew(lease)
             assert await directory.claim(lease, S0, "a") == epoch
             after = await present(directory)
-            assert (after.members, after.owners) == (before.members, before.owners)
+            assert (after.members, after.shard_owners) == (before.members, before.shard_owners)
 
     run_in_time(test())
 
@@ -272,9 +272,9 @@ def test_close_ends_what_waits(etcd: EtcdServer) -> None:
             await turns()
             await directory.close()
             for call in (*calls, waiting):
-                with pytest.raises(DirectoryUnavailable, match="closed"):
+                with pytest.raises(ClusterDirectoryUnavailable, match="closed"):
                     await call
-            with pytest.raises(DirectoryUnavailable, match="closed"):
+            with pytest.raises(ClusterDirectoryUnavailable, match="closed"):
                 await directory.format(None)
 
     run_in_time(test())
@@ -283,7 +283,7 @@ def test_close_ends_what_waits(etcd: EtcdServer) -> None:
 async def _is_answered(directory: EtcdDirectory) -> bool:
     try:
         await directory.format(None)
-    except DirectoryUnavailable:
+    except ClusterDirectoryUnavailable:
         return False
     return True
 
@@ -294,7 +294,9 @@ def test_nobody_is_there(tmp_path: Path) -> None:
             endpoints=("127.0.0.1:1", "127.0.0.1:2"), endpoint_timeout_ms=100, call_timeout_ms=300
         )
         async with opened(nobody, "nobody") as directory:
-            with pytest.raises(DirectoryUnavailable, match=r"127\.0\.0\.1:1.*127\.0\.0\.1:2"):
+            with pytest.raises(
+                ClusterDirectoryUnavailable, match=r"127\.0\.0\.1:1.*127\.0\.0\.1:2"
+            ):
                 await directory.grant(LONG_MS)
 
     run_in_time(test())

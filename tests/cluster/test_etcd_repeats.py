@@ -23,13 +23,13 @@ from tests.cluster.directories import (
 from tests.etcd_server import EtcdServer
 from tests.tcp_proxy import TcpProxy
 
-from magnetar_cluster.directory import DirectoryUnavailable, LeaseExpired
+from magnetar_cluster.cluster_directory import ClusterDirectoryUnavailable, LeaseExpired
 from magnetar_cluster.etcd_client import EtcdRefused
 from magnetar_cluster.etcd_directory import EtcdDirectory
 from magnetar_cluster.etcd_settings import EtcdSettings
 from magnetar_cluster.etcd_watch import EtcdWatch
 from magnetar_cluster.etcd_wire import rpc_pb2 as pb
-from magnetar_cluster.view import Format, Member, Owner
+from magnetar_cluster.view import Format, Member, ShardOwner
 
 FORMAT = Format(broker_shards=8, coordinator_shards=2)
 
@@ -98,13 +98,13 @@ def test_a_lost_answer_is_asked_for_at_the_next_endpoint(
             await one.drain(A, draining=True)
             view = await present(other)
             assert view.members == {A: moved}
-            assert view.owners == {S0: Owner("a", epoch or 0)}
+            assert view.shard_owners == {S0: ShardOwner("a", epoch or 0)}
             assert view.pins == {S0: "a"}
             assert view.draining == {A}
             await lost("/owners/broker/0")
             assert epoch
             await one.release(S0, epoch)
-            assert (await present(other)).owners == {}
+            assert (await present(other)).shard_owners == {}
             assert proxy.lost_count >= 7
         await cluster.close()
 
@@ -120,10 +120,10 @@ def test_a_claim_whose_answer_nobody_heard_may_be_repeated(
         async with opened(cluster.name, f"127.0.0.1:{proxy.port}") as one:
             lease = await one.grant(LONG_MS)
             losing(proxy, b"/owners/broker/0")
-            with pytest.raises(DirectoryUnavailable):
+            with pytest.raises(ClusterDirectoryUnavailable):
                 await one.claim(lease, S0, "a")
             losing(proxy, b"none")
-            owner = (await present(other)).owners[S0]
+            owner = (await present(other)).shard_owners[S0]
             assert owner.member == "a"
             assert await one.claim(lease, S0, "a") == owner.epoch
         await cluster.close()
@@ -220,7 +220,7 @@ def test_a_watch_breaks_when_etcd_has_forgotten_what_follows(etcd_server: EtcdSe
         await before_watching(one, compact)
         async with aclosing(one.watch()) as views:
             await anext(views)
-            with pytest.raises(DirectoryUnavailable, match="forgotten"):
+            with pytest.raises(ClusterDirectoryUnavailable, match="forgotten"):
                 await anext(views)
         assert (await present(one)).pins == {S0: "c"}
         await cluster.close()
@@ -246,7 +246,7 @@ def test_rows_of_strangers_are_left_out_and_complained_of_once(
         epoch = await one.claim(lease, S0, "a")
         assert epoch
         async with aclosing(one.watch()) as views:
-            assert (await anext(views)).owners == {S0: Owner("a", epoch)}
+            assert (await anext(views)).shard_owners == {S0: ShardOwner("a", epoch)}
             await put("/members/broker/b", "no member")
             await one.pin(S0, "a")
             view = await anext(views)
@@ -255,9 +255,9 @@ def test_rows_of_strangers_are_left_out_and_complained_of_once(
             assert (view.members, view.pins) == ({}, {S0: "a"})
         assert await one.claim(lease, S1, "a") is None, "the row is there, and not ours"
         for _ in range(2):
-            assert (await present(one)).owners == {S0: Owner("a", epoch)}
+            assert (await present(one)).shard_owners == {S0: ShardOwner("a", epoch)}
         await put("/format", "[]")
-        with pytest.raises(DirectoryUnavailable, match="format is damaged"):
+        with pytest.raises(ClusterDirectoryUnavailable, match="format is damaged"):
             await one.format(FORMAT)
         await cluster.close()
 

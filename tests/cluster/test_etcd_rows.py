@@ -22,7 +22,7 @@ from magnetar_cluster.etcd_rows import (
 )
 from magnetar_cluster.etcd_settings import EtcdSettings
 from magnetar_cluster.etcd_wire import kv_pb2 as kv
-from magnetar_cluster.view import Format, MemberName, Owner, ShardName, View
+from magnetar_cluster.view import Format, MemberName, ShardName, ShardOwner, View
 
 KEYS = Keys("c")
 
@@ -58,7 +58,7 @@ def member_with(**fields: object) -> bytes:
 SOUND = View(
     revision=9,
     members={A: MEMBER},
-    owners={S0: Owner("a", 7)},
+    shard_owners={S0: ShardOwner("a", 7)},
     draining=frozenset({A}),
     pins={S0: "a"},
 )
@@ -227,6 +227,6 @@ def test_askers_begin_at_different_endpoints() -> None:
             directory = EtcdDirectory(settings, "c", f"member-{number}")
             firsts[directory._client.endpoint] += 1
             await directory.close()
-        assert min(firsts[one] for one in settings.endpoints) >= 10
+        assert min(firsts[endpoint] for endpoint in settings.endpoints) >= 10
 
     run_in_time(test())

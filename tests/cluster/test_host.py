@@ -20,9 +20,9 @@ from tests.cluster.hosting import (
 from tests.configs import host_settings
 from tests.virtual_time import time_passes
 
-from magnetar_cluster.directory import DirectoryWentBack
-from magnetar_cluster.directory_state import Claim, Join, Release, Renew, Request
-from magnetar_cluster.shard_phase import Phase
+from magnetar_cluster.cluster_directory import ClusterDirectoryWentBack
+from magnetar_cluster.cluster_directory_state import Claim, Join, Release, Renew, Request
+from magnetar_cluster.shard_phase import ShardPhase
 from magnetar_cluster.view import BROKER, Member, MemberName, ShardName, View
 
 A = MemberName(BROKER, "a")
@@ -39,11 +39,11 @@ async def started(cluster: Cluster, *names: str) -> list[Node]:
 
 
 def owner(cluster: Cluster, shard: ShardName = FIRST) -> str:
-    return cluster.service.state.view.owners[shard].member
+    return cluster.service.state.view.shard_owners[shard].member
 
 
 def other(cluster: Cluster, name: str) -> str:
-    return next(one for one in cluster.nodes if one != name)
+    return next(node for node in cluster.nodes if node != name)
 
 
 def on_joining(node: Node, **troubles: float) -> None:
@@ -64,7 +64,7 @@ def on_joining(node: Node, **troubles: float) -> None:
 async def test_members_know_how_many_shards_nobody_has(cluster: Cluster) -> None:
     a, b = await started(cluster, "a", "b")
     assert [a.host.unowned, b.host.unowned] == [0, 0]
-    theirs = sum(one.member == "a" for one in cluster.service.state.view.owners.values())
+    theirs = sum(one.member == "a" for one in cluster.service.state.view.shard_owners.values())
     cluster.kill("a")
     seen = {b.host.unowned}
     b.host.on_view.append(lambda _: seen.add(b.host.unowned))
@@ -99,7 +99,7 @@ async def test_one_shard_is_handed_over_at_a_time_until_its_next_owner_has_it(
     least = 6
     for _ in range(400):
         await time_passes(0.1)
-        least = min(least, len(cluster.service.state.view.owners))
+        least = min(least, len(cluster.service.state.view.shard_owners))
     assert cluster.loads() == [3, 3]
     assert least == 5
     assert a.closing_most == 1
@@ -168,14 +168,14 @@ async def test_a_member_that_stops_hands_over_and_leaves_nothing_behind(cluster:
     b = cluster.nodes.pop("b")
     shards = b.open_shards()
     await cluster.loop.spawn(b.incarnation, b.host.drain())
-    owners = cluster.service.state.view.owners
+    owners = cluster.service.state.view.shard_owners
     assert {one.member for one in owners.values()} == {"a", "c"}
     assert len(owners) == 6
     assert await cluster.until(1) <= 0.1
-    assert [one.calls for one in shards] == [["close", "gone"]] * 2
+    assert [shard.calls for shard in shards] == [["close", "gone"]] * 2
     assert b.host.counts.handovers == 2
     # Until it is closed it knows where others are.
-    assert b.host.view.owners == owners
+    assert b.host.view.shard_owners == owners
     await cluster.loop.spawn(b.incarnation, b.host.close())
     view = cluster.service.state.view
     assert {one.name for one in view.members} == {"a", "c"}
@@ -199,8 +199,8 @@ async def test_the_last_member_closes_its_shards_in_order(cluster: Cluster) -> N
     (a,) = await started(cluster, "a")
     shards = a.open_shards()
     await cluster.loop.spawn(a.incarnation, a.host.drain())
-    assert [one.calls for one in shards] == [["close", "gone"]] * 3
-    assert not cluster.service.state.view.owners
+    assert [shard.calls for shard in shards] == [["close", "gone"]] * 3
+    assert not cluster.service.state.view.shard_owners
     assert not cluster.service.state.leases()
 
 
@@ -224,7 +224,7 @@ async def test_a_member_that_stops_without_a_directory_ends_when_its_lease_has(
     assert cluster.loop.time() - began_s <= 5.1
     del cluster.nodes["a"]
     await cluster.loop.spawn(a.incarnation, a.host.close())
-    ends = {tuple(one.calls) for one in shards}
+    ends = {tuple(shard.calls) for shard in shards}
     assert ends == ({("abandon", "gone")} if away == "before" else {("close", "gone")})
     assert await cluster.until(10) <= 3.2
     assert set(cluster.served().values()) == {"b"}
@@ -234,14 +234,14 @@ async def test_a_member_that_stops_without_a_directory_ends_when_its_lease_has(
 async def test_a_member_is_silent_and_ends_when_the_directory_went_back(cluster: Cluster) -> None:
     a, _ = await started(cluster, "a", "b")
     shards = a.open_shards()
-    failures: list[DirectoryWentBack] = []
+    failures: list[ClusterDirectoryWentBack] = []
     a.host.on_failure.append(failures.append)
-    error = DirectoryWentBack("restored")
+    error = ClusterDirectoryWentBack("restored")
     a.link.raises = error
     await time_passes(1.1)
     assert not a.host.may_speak()
     assert a.speech == [True, False]
-    assert {tuple(one.calls) for one in shards} == {("abandon", "gone")}
+    assert {tuple(shard.calls) for shard in shards} == {("abandon", "gone")}
     # What the directory says later does not count.
     a.link.raises = None
     await time_passes(5)
@@ -258,7 +258,7 @@ async def test_a_lease_that_is_granted_after_the_end_is_not_taken_up(cluster: Cl
     (a,) = await cluster.start("a")
     a.troubles.answer_delay_s = 0.3
     await time_passes(0.1)
-    a.host.went_back(DirectoryWentBack("restored"))
+    a.host.went_back(ClusterDirectoryWentBack("restored"))
     await time_passes(0.5)
     assert cluster.service.state.leases()
     assert a.speech == []
@@ -280,7 +280,7 @@ async def test_a_member_that_stops_hands_over_though_the_directory_was_away_for_
     await time_passes(1.0)
     a.troubles.cut = False
     assert await draining == ""
-    assert {tuple(one.calls) for one in shards} == {("close", "gone")}
+    assert {tuple(shard.calls) for shard in shards} == {("close", "gone")}
 
 
 @on_cluster(shards=5)
@@ -298,7 +298,9 @@ async def test_a_member_that_stops_waits_for_handovers_as_long_as_it_is_told(
     assert reason == "it took longer than 20000 ms"
     assert cluster.loop.time() - began_s == pytest.approx(20, abs=0.1)
     await cluster.loop.spawn(a.incarnation, a.host.close())
-    assert [one.calls for one in shards] == [["close", "gone"]] * 4 + [["close", "abandon", "gone"]]
+    assert [shard.calls for shard in shards] == [["close", "gone"]] * 4 + [
+        ["close", "abandon", "gone"]
+    ]
 
 
 @on_cluster(shards=3)
@@ -314,7 +316,7 @@ async def test_a_server_that_is_closed_abandons_first_and_gives_its_lease_back_t
     assert a.open_shards()
     assert A in cluster.service.state.view.members
     await closing
-    assert {tuple(one.calls) for one in shards} == {("abandon", "gone")}
+    assert {tuple(shard.calls) for shard in shards} == {("abandon", "gone")}
     assert await cluster.until(1) < 0.2
 
 
@@ -353,7 +355,7 @@ async def test_a_shard_is_not_opened_again_while_its_member_lets_go_of_it(
     await time_passes(3.5)
     assert a.host.joined
     assert a.open_shards() == [shard]
-    assert a.host.shards[FIRST].phase is Phase.LOST
+    assert a.host.shards[FIRST].phase is ShardPhase.LOST
     assert await cluster.until(2) < 1
     assert shard.calls == ["abandon", "gone"]
 
@@ -384,7 +386,7 @@ async def test_a_member_that_stops_while_it_opens_does_not_wait_for_that(cluster
     await cluster.loop.spawn(a.incarnation, a.host.drain())
     assert cluster.loop.time() - began_s < 1
     assert cluster.judge.open == {}
-    assert not cluster.service.state.view.owners
+    assert not cluster.service.state.view.shard_owners
     await cluster.loop.spawn(a.incarnation, a.host.close())
 
 
@@ -456,8 +458,8 @@ async def test_a_member_may_speak_from_when_it_sent_the_renewal_and_not_from_the
     (a,) = await started(cluster, "a")
     a.troubles.answer_delay_s = 0.9
     await time_passes(5)
-    renewals = sum(isinstance(one, Renew) for one in a.link.requests)
-    while sum(isinstance(one, Renew) for one in a.link.requests) == renewals:
+    renewals = sum(isinstance(request, Renew) for request in a.link.requests)
+    while sum(isinstance(request, Renew) for request in a.link.requests) == renewals:
         await time_passes(0.001)
     sent_s = cluster.loop.time()
     await time_passes(0.001)
@@ -523,15 +525,15 @@ async def test_a_row_that_was_written_late_is_written_again(cluster: Cluster) ->
     lease = a.host.lease
     assert lease is not None
     assert lease.id is not None
-    joins = sum(isinstance(one, Join) for one in a.link.requests)
+    joins = sum(isinstance(request, Join) for request in a.link.requests)
     late = Member(address="a:6650", refused=(0, 1))
     assert await cluster.admin.join(lease.id, A, late)
     await time_passes(1)
     assert cluster.service.state.view.members[A] == Member(address="a:6650")
     # Once is enough.
-    assert sum(isinstance(one, Join) for one in a.link.requests) == joins + 1
+    assert sum(isinstance(request, Join) for request in a.link.requests) == joins + 1
     await time_passes(5)
-    assert sum(isinstance(one, Join) for one in a.link.requests) == joins + 1
+    assert sum(isinstance(request, Join) for request in a.link.requests) == joins + 1
 
 
 # Openings, handovers, and shards that fail.
@@ -545,7 +547,7 @@ async def test_an_opening_that_takes_long_holds_up_neither_the_lease_nor_other_s
     a.slow[FIRST] = 30.0
     await time_passes(5)
     assert len(cluster.served()) == 3
-    assert a.host.shards[FIRST].phase is Phase.OPENING
+    assert a.host.shards[FIRST].phase is ShardPhase.OPENING
     assert a.host.leases_lost == 0
     assert await cluster.until(30) > 20
 
@@ -577,7 +579,7 @@ async def test_the_opening_of_a_shard_that_is_lost_at_once_ends(cluster: Cluster
     (a,) = await cluster.start("a")
 
     def lose() -> None:
-        if FIRST in a.host.shards and a.host.shards[FIRST].phase is Phase.OPENING:
+        if FIRST in a.host.shards and a.host.shards[FIRST].phase is ShardPhase.OPENING:
             a.host.on_change.remove(lose)
             lease = a.host.lease
             assert lease is not None
@@ -804,11 +806,11 @@ async def test_a_claim_whose_answer_was_lost_is_repeated(cluster: Cluster) -> No
     await time_passes(1.5)
     a.troubles.answer_lost = 0.0
     assert await cluster.until(5) < 2
-    claims = [one for one in a.link.requests if isinstance(one, Claim)]
+    claims = [request for request in a.link.requests if isinstance(request, Claim)]
     assert len(claims) > 1
-    assert len({one.lease for one in claims}) == 1
+    assert len({claim.lease for claim in claims}) == 1
     # It opens what it got at first, rather than give that back and begin again.
-    assert not any(isinstance(one, Release) for one in a.link.requests)
+    assert not any(isinstance(request, Release) for request in a.link.requests)
     assert len(cluster.judge.openings) == 1
 
 
@@ -821,12 +823,12 @@ async def test_a_claim_that_arrives_late_is_given_back(cluster: Cluster) -> None
     await cluster.start(name + "2")
     await time_passes(1)
     view = cluster.service.state.view
-    held = view.owners[FIRST]
+    held = view.shard_owners[FIRST]
     # The owner gives the shard up, and a late claim of somebody else's is faster than the wish.
     node = cluster.nodes[was]
     await cluster.admin.pin(FIRST, was)
     node.shard(FIRST).end()
-    while FIRST in cluster.service.state.view.owners:
+    while FIRST in cluster.service.state.view.shard_owners:
         await time_passes(0.001)
     lease = cluster.nodes[name].host.lease
     assert lease is not None
@@ -835,20 +837,20 @@ async def test_a_claim_that_arrives_late_is_given_back(cluster: Cluster) -> None
     assert epoch is not None
     assert await cluster.until(10) < 5
     assert owner(cluster) == was
-    assert held.epoch < epoch < cluster.service.state.view.owners[FIRST].epoch
+    assert held.epoch < epoch < cluster.service.state.view.shard_owners[FIRST].epoch
 
 
 @on_cluster(shards=2)
 async def test_a_broken_watch_begins_anew_and_the_last_view_stays(cluster: Cluster) -> None:
     a, _ = await started(cluster, "a", "b")
-    owners = dict(a.host.view.owners)
+    owners = dict(a.host.view.shard_owners)
     assert a.host.view_age_ms() == 0
     views: list[View] = []
     a.host.on_view.append(views.append)
     a.troubles.watch_breaks = 1.0
     await cluster.admin.drain(MemberName(BROKER, "x"), draining=True)
     await time_passes(10)
-    assert a.host.view.owners == owners
+    assert a.host.view.shard_owners == owners
     assert not views
     assert a.host.view_age_ms() > 9_000
     assert len(cluster.served()) == 2

@@ -17,15 +17,23 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from tests.cluster.hosting import delete_row
 from tests.configs import host_settings
 
-from magnetar_cluster.directory import LeaseExpired, LeaseId
-from magnetar_cluster.directory_state import Claim as ClaimRequest
-from magnetar_cluster.directory_state import DirectoryState, Drain, Grant, Join, Pin, Renew, Request
-from magnetar_cluster.directory_state import Release as ReleaseRequest
+from magnetar_cluster.cluster_directory import LeaseExpired, LeaseId
+from magnetar_cluster.cluster_directory_state import Claim as ClaimRequest
+from magnetar_cluster.cluster_directory_state import (
+    ClusterDirectoryState,
+    Drain,
+    Grant,
+    Join,
+    Pin,
+    Renew,
+    Request,
+)
+from magnetar_cluster.cluster_directory_state import Release as ReleaseRequest
 from magnetar_cluster.host_actions import Abandon, Action, Claim, Close, Open, Release
 from magnetar_cluster.host_state import HostState
 from magnetar_cluster.lease import Lease
-from magnetar_cluster.shard_phase import Phase
-from magnetar_cluster.view import BROKER, Format, Member, MemberName, Owner, ShardName, View
+from magnetar_cluster.shard_phase import ShardPhase
+from magnetar_cluster.view import BROKER, Format, Member, MemberName, ShardName, ShardOwner, View
 
 SETTINGS = host_settings(
     settling_ms=4_000,
@@ -79,7 +87,7 @@ class Members(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.now_ms = 0.0
-        self.directory = DirectoryState()
+        self.directory = ClusterDirectoryState()
         self.random = Random(1)
         self.lives: dict[str, Life] = {}
         # Of lives that are over; they may still arrive.
@@ -126,7 +134,7 @@ class Members(RuleBasedStateMachine):
             assert any(isinstance(one, Open) and one.epoch == epoch for one in life.working)
         self.somebody_asks_again(life)
         handed_over = [
-            one for one in life.state.slots.values() if one.held and one.held.handed_over
+            slot for slot in life.state.slots.values() if slot.held and slot.held.handed_over
         ]
         limit = SETTINGS.constants.leaving_handovers_max if life.leaving else 1
         assert len(handed_over) <= limit
@@ -140,22 +148,22 @@ class Members(RuleBasedStateMachine):
             if slot.taken_by_ms is not None:
                 due.append(slot.taken_by_ms)
             if held is None:
-                free = shard not in state.view.owners and not state.leaving and state.joined
+                free = shard not in state.view.shard_owners and not state.leaving and state.joined
                 if free and state._wish.get(shard) == life.name:
                     due.append(slot.claim_after_ms)
             elif slot.action is None:
                 match held.phase:
-                    case Phase.CLAIMING if not state.joined:
+                    case ShardPhase.CLAIMING if not state.joined:
                         pass  # Until the row is written.
-                    case Phase.CLAIMING | Phase.RELEASING:
+                    case ShardPhase.CLAIMING | ShardPhase.RELEASING:
                         due.append(slot.again_at_ms)
-                    case Phase.OPENING:
+                    case ShardPhase.OPENING:
                         # Until the member may speak.
                         assert state.lease is not None
                         assert not state.lease.may_speak()
                     case _:
-                        assert held.phase is Phase.SERVING, f"nothing is done about {shard}"
-            elif held.phase is Phase.OPENING and not slot.overdue:
+                        assert held.phase is ShardPhase.SERVING, f"nothing is done about {shard}"
+            elif held.phase is ShardPhase.OPENING and not slot.overdue:
                 overdue_at_ms = held.since_ms + SETTINGS.opening_ms_max
                 if overdue_at_ms > now_ms:
                     due.append(overdue_at_ms)
@@ -445,8 +453,8 @@ class Members(RuleBasedStateMachine):
         for life in self.lives.values():
             for shard, slot in life.state.slots.items():
                 if slot.held is not None and life.state.speaks(shard, slot.held.epoch):
-                    owner = self.directory.view.owners.get(shard)
-                    assert owner == Owner(life.name, slot.held.epoch)
+                    owner = self.directory.view.shard_owners.get(shard)
+                    assert owner == ShardOwner(life.name, slot.held.epoch)
 
     @invariant()
     def what_is_open_is_known(self) -> None:
@@ -455,7 +463,12 @@ class Members(RuleBasedStateMachine):
                 held = life.state.slots[shard].held
                 assert held is not None
                 assert held.epoch == epoch
-                assert held.phase in (Phase.SERVING, Phase.CLOSING, Phase.ENDING, Phase.LOST)
+                assert held.phase in (
+                    ShardPhase.SERVING,
+                    ShardPhase.CLOSING,
+                    ShardPhase.ENDING,
+                    ShardPhase.LOST,
+                )
 
     @invariant()
     def what_is_under_way_is_awaited(self) -> None:
@@ -470,7 +483,7 @@ class Members(RuleBasedStateMachine):
         for life in self.lives.values():
             lease = life.state.lease
             for shard, slot in life.state.slots.items():
-                if slot.held is None or slot.held.phase is not Phase.OPENING or slot.action:
+                if slot.held is None or slot.held.phase is not ShardPhase.OPENING or slot.action:
                     continue
                 assert lease is not None
                 waits = not lease.may_speak() or life.state.wakes_at_ms is not None
@@ -506,7 +519,7 @@ class Members(RuleBasedStateMachine):
         self.calm_down(seconds=90)
         self.nobody_speaks_but_the_owner()
         served = [
-            sum(slot.held is not None and slot.held.phase is Phase.SERVING for slot in slots)
+            sum(slot.held is not None and slot.held.phase is ShardPhase.SERVING for slot in slots)
             for slots in (life.state.slots.values() for life in self.lives.values())
         ]
         assert sorted(served) == [1, 2]

@@ -11,8 +11,8 @@ from magnetar_cluster.host_actions import Abandon, Action, Claim, Open, Release
 from magnetar_cluster.host_settings import HostSettings
 from magnetar_cluster.host_state import HostState
 from magnetar_cluster.lease import Lease
-from magnetar_cluster.shard_phase import Phase
-from magnetar_cluster.view import BROKER, Member, MemberName, Owner, ShardName, View
+from magnetar_cluster.shard_phase import ShardPhase
+from magnetar_cluster.view import BROKER, Member, MemberName, ShardName, ShardOwner, View
 
 A = MemberName(BROKER, "a")
 FIRST = ShardName(BROKER, 0)
@@ -24,8 +24,8 @@ class Time:
 
 def view(revision: int, *, a: int = 0) -> View:
     """A view with the member a; it has the first shard in this epoch, or nobody has it."""
-    found = {FIRST: Owner("a", a)} if a else {}
-    return View(revision=revision, members={A: Member(address="a:1")}, owners=found)
+    found = {FIRST: ShardOwner("a", a)} if a else {}
+    return View(revision=revision, members={A: Member(address="a:1")}, shard_owners=found)
 
 
 def joined(time: Time) -> HostState:
@@ -54,7 +54,7 @@ def serving(state: HostState, epoch: int) -> None:
     state.opened(opening, 0.0)
 
 
-def phase(state: HostState) -> Phase | None:
+def phase(state: HostState) -> ShardPhase | None:
     held = state.slots[FIRST].held
     return held.phase if held is not None else None
 
@@ -74,7 +74,7 @@ def test_a_view_that_is_older_than_the_claim_takes_nothing_away() -> None:
     state = joined(Time())
     serving(state, 9)
     assert state.saw(view(8), 0.0)
-    assert phase(state) is Phase.SERVING
+    assert phase(state) is ShardPhase.SERVING
     assert state.speaks(FIRST, 9)
 
 
@@ -84,7 +84,7 @@ def test_a_view_that_comes_after_a_later_one_means_nothing() -> None:
     assert state.saw(view(8, a=6), 0.0)
     assert not state.saw(view(7), 0.0)
     assert state.view.revision == 8
-    assert phase(state) is Phase.SERVING
+    assert phase(state) is ShardPhase.SERVING
 
 
 def test_an_ownership_that_the_view_gives_to_another_epoch_is_over() -> None:
@@ -121,7 +121,7 @@ def test_the_outcome_of_an_attempt_under_a_former_lease_means_nothing() -> None:
     assert isinstance(present, Claim)
     assert present.lease == 2
     state.claimed(former, 6, 0.0)
-    assert phase(state) is Phase.CLAIMING
+    assert phase(state) is ShardPhase.CLAIMING
     state.claimed(present, 8, 0.0)
     opening = decided(state, Open)
     assert isinstance(opening, Open)

@@ -15,8 +15,8 @@ from magnetar_cluster.view import (
     Format,
     Member,
     MemberName,
-    Owner,
     ShardName,
+    ShardOwner,
     View,
 )
 from magnetar_cluster.wish import may_differ, spread, wish
@@ -37,8 +37,8 @@ def view_of(
     return View(
         revision=1,
         members={
-            MemberName(BROKER, one): Member(address=f"{one}:6650", leaving=one in leaving)
-            for one in members
+            MemberName(BROKER, member): Member(address=f"{member}:6650", leaving=member in leaving)
+            for member in members
         },
         draining=frozenset(MemberName(BROKER, one) for one in draining),
         pins=pins or {},
@@ -112,7 +112,7 @@ def test_order_means_nothing(
     shuffled = list(shards)
     random.shuffle(shuffled)
     again = View(
-        revision=7, members=dict(members), draining=view.draining, pins=view.pins, owners={}
+        revision=7, members=dict(members), draining=view.draining, pins=view.pins, shard_owners={}
     )
     assert wish(again, shuffled) == wish(view, shards)
 
@@ -129,7 +129,7 @@ def test_owners_change_and_the_wish_stays() -> None:
     """Else each of a thousand claims would cost each member a wish."""
     before = view_of(NAMES)
     shards = Format(broker_shards=8, coordinator_shards=1).shards(BROKER)
-    after = replace(before, revision=2, owners={shards[0]: Owner(NAMES[0], 2)})
+    after = replace(before, revision=2, shard_owners={shards[0]: ShardOwner(NAMES[0], 2)})
     assert not may_differ(before, after)
     assert wish(before, shards) == wish(after, shards)
     assert may_differ(before, view_of(NAMES[1:]))
@@ -157,7 +157,7 @@ def moves(shard_count: int, member_count: int) -> float:
         members = [f"{sample}-{number}" for number in range(member_count + 1)]
         before = spread(shards, members[1:], {})
         after = spread(shards, members, {})
-        total += sum(before[one] != after[one] for one in shards)
+        total += sum(before[shard] != after[shard] for shard in shards)
     return total / 40
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from magnetar_cluster.view import Member, MemberName, Owner, ShardName, View
+from magnetar_cluster.view import Member, MemberName, ShardName, ShardOwner, View
 
 MEMBERS = {
     MemberName("broker", "a"): Member(address="a:6650", external_address="out:16650"),
@@ -16,7 +16,7 @@ def view(revision: int, /, **owners: tuple[str, int]) -> View:
     return View(
         revision=revision,
         members=MEMBERS,
-        owners={_shard(name): Owner(*owner) for name, owner in owners.items()},
+        shard_owners={_shard(name): ShardOwner(*owner) for name, owner in owners.items()},
     )
 
 

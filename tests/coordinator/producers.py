@@ -54,7 +54,8 @@ class Hand:
 
     def begin_command(self, pair: Pair, *partitions: PartitionName) -> pb.CommandNewTxn:
         return pb.CommandNewTxn(
-            identity=self.identity(pair), partitions=[one.to_wire() for one in partitions]
+            identity=self.identity(pair),
+            partitions=[partition.to_wire() for partition in partitions],
         )
 
     async def begin(self, pair: Pair, *partitions: PartitionName) -> TxnID:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar_coordinator.transactions.expiry import ExpiryQueue
+from magnetar_coordinator.transactions.transaction_table import ExpiryQueue
 from magnetar_core.ids import TxnID
 
 

@@ -19,7 +19,7 @@ from magnetar_coordinator.metadata.records import (
     metadata_key,
     txn_id_of_key,
 )
-from magnetar_coordinator.metadata.transaction import Owner, TxnStatus
+from magnetar_coordinator.metadata.transaction import TxnOwner, TxnStatus
 from magnetar_coordinator.metadata.transactional_id import Pair
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 
@@ -33,7 +33,7 @@ counts = st.none() | st.dictionaries(
     partitions | subscriptions, st.lists(st.tuples(u64, u64), max_size=3).map(tuple), max_size=3
 )
 owners = st.builds(
-    Owner,
+    TxnOwner,
     st.text(min_size=1),
     st.builds(Pair, st.integers(-1, 2**62), st.integers(-1, 2**31 - 1)),
 )

@@ -13,7 +13,7 @@ from tests.coordinator.fakes import SILENCE, FakeBroker, World, add_command, end
 from tests.coordinator.test_past_ends import copy_of, put_back
 from tests.virtual_time import run
 
-from magnetar_coordinator.ending.directory import BrokerDirectory
+from magnetar_coordinator.ending.broker_placement import BrokerPlacement
 from magnetar_core.errors import Gone, InvalidArgument, PartitionMoved
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 from magnetar_core.membership.placement import SHARDS_MAX, new_topic_id, shard_of
@@ -49,7 +49,7 @@ def test_each_participant_is_told_by_its_broker() -> None:
         txn_id = await world.client.new(P0, P1, P2, on_shard(2, nth=1))
         await world.client.add(txn_id, S1)
         assert await world.client.end(txn_id, wait_finished=True) == common.COMMITTED
-        found = [ended(one, txn_id) for one in world.brokers]
+        found = [ended(broker, txn_id) for broker in world.brokers]
         assert found == [
             {P0: common.COMMIT},
             {P1: common.COMMIT, S1: common.COMMIT},
@@ -63,7 +63,7 @@ def test_each_participant_is_told_by_its_broker() -> None:
 def test_the_first_gives_the_incarnation_and_all_hear_of_txn_ids_and_the_watermark() -> None:
     async def scenario() -> None:
         world = await three()
-        assert [len(one.all_of("take_incarnation")) for one in world.brokers] == [1, 0, 0]
+        assert [len(broker.all_of("take_incarnation")) for broker in world.brokers] == [1, 0, 0]
         txn_id = await world.client.new(P0)
         await world.client.end(txn_id, wait_finished=True)
         await world.settle(2)
@@ -138,7 +138,7 @@ def test_an_orphan_is_aborted_at_the_broker_that_holds_it() -> None:
         held = pb.OrphanedParticipant(txn_id=txn_id.to_wire(), partition=P2.to_wire())
         world.brokers[2].orphans = [held]
         await world.settle(3)
-        assert [ended(one, txn_id) for one in world.brokers] == [
+        assert [ended(broker, txn_id) for broker in world.brokers] == [
             {P0: common.COMMIT},
             {},
             {P2: common.ABORT},
@@ -244,7 +244,7 @@ def test_participants_without_a_topic_id_are_refused_where_nobody_could_place_th
 
 
 def test_topics_from_before_a_cluster_grew_stay_where_they_are() -> None:
-    directory = BrokerDirectory(ADDRESSES)
+    directory = BrokerPlacement(ADDRESSES)
     for number in range(6):
         assert directory.address_of(PartitionName("orders", number, 7)) == "broker:1"
         assert directory.address_of(PartitionName("orders", number, 0)) == "broker:1"

@@ -116,7 +116,7 @@ def test_stamps_rise_in_the_order_of_decisions() -> None:
         world = await World().start()
         txn_ids = [await world.client.new(P0) for _ in range(20)]
         answers = [world.client.ask(end_command(txn_id)) for txn_id in reversed(txn_ids)]
-        stamps = [(await one).stamp for one in answers]
+        stamps = [(await answer).stamp for answer in answers]
         assert stamps == sorted(set(stamps))
         await world.close()
 

@@ -642,7 +642,9 @@ def test_ids_are_checked(bad: str) -> None:
         await Hand(world, "x" * 255).init()
         for pattern, count in (("", 1), ("x*", 1), ("*x*x*x*x*x*x*x*y", 0), ("(x+)+y", 0)):
             listed = await world.client.ask(pb.CommandListTransactionalIds(pattern=pattern))
-            assert [one.transactional_id for one in listed.descriptions] == ["x" * 255] * count
+            assert [description.transactional_id for description in listed.descriptions] == [
+                "x" * 255
+            ] * count
         await world.close()
 
     run(scenario())
@@ -658,7 +660,10 @@ def test_a_list_of_ids_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
             await Hand(world, name).init()
         for limit, told in ((0, 2), (1, 1), (1_000_000, 2)):
             listed = await world.client.ask(pb.CommandListTransactionalIds(limit=limit))
-            assert [one.transactional_id for one in listed.descriptions] == ["a", "b"][:told]
+            assert [description.transactional_id for description in listed.descriptions] == [
+                "a",
+                "b",
+            ][:told]
             assert listed.truncated
         await world.close()
 

@@ -33,4 +33,6 @@ def failed_call(error: grpc.RpcError) -> grpc.Call:
 def credentials_of(tls: TlsFiles) -> grpc.ChannelCredentials:
     """What gRPC's own client talks TLS with."""
     files = (tls.ca_file, tls.key_file, tls.certificate_file)
-    return grpc.ssl_channel_credentials(*(Path(one).read_bytes() if one else None for one in files))
+    return grpc.ssl_channel_credentials(
+        *(Path(file).read_bytes() if file else None for file in files)
+    )

@@ -54,10 +54,10 @@ async def fuzz(
     failed: list[service_pb2.Command] = []
 
     def on_frame(frame: service_pb2.Frame) -> None:
-        for one in frame.commands:
-            told["refused" if one.HasField("error") else "answered"] += 1
-            if one.HasField("error") and one.error.code == common_pb2.INTERNAL:
-                failed.append(one)
+        for command in frame.commands:
+            told["refused" if command.HasField("error") else "answered"] += 1
+            if command.HasField("error") and command.error.code == common_pb2.INTERNAL:
+                failed.append(command)
 
     session = server.accept(Conversation(write=parsed(on_frame)))
     for number, data in enumerate(fuzzed_frames(random, count, names)):

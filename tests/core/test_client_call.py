@@ -157,13 +157,13 @@ async def call_of(address: str, message_bytes_max: int = 1_000) -> ClientCall:
 
 def test_messages_arrive_in_whatever_frames_they_come() -> None:
     messages = [b"", b"one", b"two" * 300]
-    content = b"".join(b"\0" + number(len(one)) + one for one in messages)
+    content = b"".join(b"\0" + number(len(message)) + message for message in messages)
     for size in (1, 7, len(content)):
         pieces = [content[at : at + size] for at in range(0, len(content), size)]
         talk = saying(
             frame(SETTINGS),
             ACCEPTED,
-            *(frame(DATA, one, 0, 1) for one in pieces),
+            *(frame(DATA, piece, 0, 1) for piece in pieces),
             frame(HEADERS, b"", 0x5, 1),
         )
 

@@ -142,7 +142,7 @@ def test_an_answer_that_no_client_takes_is_a_refusal() -> None:
         )
         session.on_frame(service.Frame(commands=[command(topic_pb2.CommandLookup(topic="t"), 7)]))
         await turns(2)
-        assert session.answers.used_bytes == 0
+        assert session.answer_budget.used_bytes == 0
         return answers
 
     (answer,) = asyncio.run(ask())

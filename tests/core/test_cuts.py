@@ -43,7 +43,7 @@ cuts = st.builds(
 
 
 def cut_of(stamp: int, *partitions: tuple[int, int, int], ledger_id: int = 1) -> Cut:
-    some = tuple(PartitionCut(ledger_id, *one) for one in partitions)
+    some = tuple(PartitionCut(ledger_id, *partition) for partition in partitions)
     return Cut("c", stamp, {"t": TopicCut(7, some)})
 
 

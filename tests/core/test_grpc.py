@@ -143,8 +143,8 @@ def test_frames_are_answered_in_order() -> None:
             link.write(framed(send(sequence_id)))
         await link.drain()
         replies = await world.received_at_least(500)
-        assert [one.request_id for one in replies] == list(range(1, 501))
-        assert [one.send_response.message_id.entry_id for one in replies] == list(range(500))
+        assert [reply.request_id for reply in replies] == list(range(1, 501))
+        assert [reply.send_response.message_id.entry_id for reply in replies] == list(range(500))
 
     play(scenario)
 

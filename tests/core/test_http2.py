@@ -99,10 +99,10 @@ def test_headers_that_are_larger_than_a_frame_go_on_in_others() -> None:
     stream = Http2Stream((*REQUEST, token))
     said = b"".join(stream.take_outgoing()).removeprefix(PREFACE)
     _, _, *parts = frames(said)
-    assert [one[0] for one in parts] == [HEADERS, *[CONTINUATION] * (len(parts) - 1)]
-    assert [one[1] for one in parts] == [*[0] * (len(parts) - 1), 4]
+    assert [part[0] for part in parts] == [HEADERS, *[CONTINUATION] * (len(parts) - 1)]
+    assert [part[1] for part in parts] == [*[0] * (len(parts) - 1), 4]
     decoder = Decoder(max_header_list_size=1 << 20)
-    assert fields_of(decoder, b"".join(one[3] for one in parts))[-1] == token
+    assert fields_of(decoder, b"".join(part[3] for part in parts))[-1] == token
 
 
 ANSWER = b"".join(

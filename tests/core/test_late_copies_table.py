@@ -43,7 +43,7 @@ def test_every_command_has_a_row(command: str) -> None:
 
 
 def test_the_tests_it_names_exist() -> None:
-    code = "".join((ROOT / one).read_text() for one in TESTS)
+    code = "".join((ROOT / test).read_text() for test in TESTS)
     named = re.findall(r"`(test_\w+)(\.\.\.)?`", table())
     assert len(named) > 20
     for name, has_more in named:

@@ -64,7 +64,7 @@ def test_external_addresses_are_for_clients_alone(tmp_path: Path) -> None:
         'address = "10.0.0.2:6650"\nexternal_address = "broker.example.org:7650"',
     ).replace("tcid = 0", 'tcid = 0\nexternal_address = "broker.example.org:7651"')
     read = membership.from_toml(text)
-    assert [one.external_address for one in read.brokers] == ["", "broker.example.org:7650"]
+    assert [broker.external_address for broker in read.brokers] == ["", "broker.example.org:7650"]
     assert read.coordinators[0].external_address == "broker.example.org:7651"
     assert read.hash == MEMBERSHIP.hash
     variables = {

@@ -17,13 +17,12 @@ from magnetar_core.clock import SystemClock
 from magnetar_core.config import ListenConfig
 from magnetar_core.errors import AuthorizationFailed, MagnetarError
 from magnetar_core.gates.access_file import AccessConfig
-from magnetar_core.gates.gates import gates_of
+from magnetar_core.gates.gates import gates_of, proof_keys_file
 from magnetar_core.gates.proof_gate import (
     PROVEN_MAX,
     WRITING,
     ProofGate,
 )
-from magnetar_core.gates.proof_keys_file import proof_keys_file
 from magnetar_core.ids import TxnID
 from magnetar_core.security.txn_proofs import ProofKeys
 from magnetar_core.security.watched_file import LOOK_INTERVAL_MS

@@ -10,8 +10,7 @@ from tests.proof_keys import write_keys
 from magnetar_core.clock import SystemClock
 from magnetar_core.config import InvalidConfig, ListenConfig
 from magnetar_core.gates.access_file import AccessConfig
-from magnetar_core.gates.gates import gates_of
-from magnetar_core.gates.proof_keys_file import KEY_FILE_BYTES_MAX, proof_keys_file
+from magnetar_core.gates.gates import KEY_FILE_BYTES_MAX, gates_of, proof_keys_file
 from magnetar_core.security.watched_file import LOOK_INTERVAL_MS
 
 

@@ -34,7 +34,9 @@ def test_every_module_and_room_that_says_pure_is_guarded() -> None:
     (contract,) = [one for one in SETTINGS["contracts"] if one["type"] == "pure"]
     assert set(contract["forbidden_modules"]) >= {"asyncio", "grpc", "rocksdict", "time", "random"}
     assert sorted(claims()) == pure_modules(SETTINGS["root_packages"])
-    assert {"magnetar_coordinator.metadata", "magnetar_broker.topics.directory"} <= set(claims())
+    assert {"magnetar_coordinator.metadata", "magnetar_broker.topics.topic_directory"} <= set(
+        claims()
+    )
 
 
 def test_pure_is_said_in_one_way() -> None:

@@ -23,8 +23,8 @@ from magnetar.transactions.transaction_state import (
     DECIDED_ABORT,
     DECIDED_COMMIT,
     STATUS_OF,
-    Event,
-    Phase,
+    TransactionEvent,
+    TransactionPhase,
 )
 from magnetar_cluster import shard_phase
 from magnetar_coordinator.ending import end_state
@@ -34,12 +34,12 @@ from magnetar_core.errors import InvalidTxnState
 
 NEXT: dict[Any, Callable[[Any, Any], Any]] = {
     transaction: shard.next_status,
-    end_state: end_state.next_state,
-    transaction_state: lambda state, event: transaction_state.next_phase(state, event, "it"),
-    member_phase: member_phase.next_phase,
-    holding: holding.next_holding,
-    shard_phase: shard_phase.next_phase,
-    producer_state: lambda state, event: producer_state.next_state(state, event, "it"),
+    end_state: end_state.MACHINE.next,
+    transaction_state: lambda state, event: transaction_state.MACHINE.next(state, event, "it"),
+    member_phase: member_phase.MACHINE.next,
+    holding: holding.MACHINE.next,
+    shard_phase: shard_phase.MACHINE.next,
+    producer_state: lambda state, event: producer_state.MACHINE.next(state, event, "it"),
 }
 PAIRS = [
     pytest.param(machine, state, event, id=f"{machine.title}-{state.name}-{event.name}")
@@ -114,9 +114,11 @@ def test_no_transaction_changes_its_mind() -> None:
 def test_what_the_coordinator_says_is_believed_unless_it_contradicts_itself() -> None:
     for status, event in transaction_state.HEARD.items():
         commits = status in (TransactionStatus.COMMITTING, TransactionStatus.COMMITTED)
-        believed = {state for state in Phase if (state, event) in transaction_state.TRANSITIONS}
-        assert set(Phase) - believed == {
-            Phase.LEFT,
+        believed = {
+            state for state in TransactionPhase if (state, event) in transaction_state.TRANSITIONS
+        }
+        assert set(TransactionPhase) - believed == {
+            TransactionPhase.LEFT,
             *(DECIDED_ABORT if commits else DECIDED_COMMIT),
         }
         for state in believed - DECIDED_COMMIT - DECIDED_ABORT:
@@ -124,12 +126,15 @@ def test_what_the_coordinator_says_is_believed_unless_it_contradicts_itself() ->
 
 
 def test_an_abort_that_was_asked_for_is_never_followed_by_a_commit() -> None:
-    assert (Phase.ABORT_ASKED, Event.COMMIT_REQUESTED) not in transaction_state.TRANSITIONS
+    assert (
+        TransactionPhase.ABORT_ASKED,
+        TransactionEvent.COMMIT_REQUESTED,
+    ) not in transaction_state.TRANSITIONS
 
 
 def test_what_may_be_committed_is_not_said_to_be_aborted() -> None:
     for state in transaction_state.COMMIT_WAS_ASKED:
-        after = transaction_state.TRANSITIONS[state, Event.ABORT_REQUESTED]
+        after = transaction_state.TRANSITIONS[state, TransactionEvent.ABORT_REQUESTED]
         assert after in transaction_state.COMMIT_WAS_ASKED
         assert STATUS_OF[after] is TransactionStatus.OPEN
 

@@ -29,7 +29,7 @@ def verifier(*makers: Maker, **wanted: str) -> TokenVerifier:
 
 def forged(header: dict[str, Any], payload: object, signature: bytes = b"") -> str:
     parts = (json.dumps(header).encode(), json.dumps(payload).encode(), signature)
-    return ".".join(base64.urlsafe_b64encode(one).rstrip(b"=").decode() for one in parts)
+    return ".".join(base64.urlsafe_b64encode(part).rstrip(b"=").decode() for part in parts)
 
 
 def refusal(found: TokenVerifier, token: str, *, now_ms: int = NOW_MS) -> str:

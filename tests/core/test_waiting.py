@@ -21,7 +21,7 @@ def loops_around_gather(source: str) -> Iterator[int]:
     for loop in ast.walk(ast.parse(source)):
         if isinstance(loop, ast.While):
             waits = [node.value for node in ast.walk(loop) if isinstance(node, ast.Await)]
-            if waits and all(ast.unparse(one).startswith("asyncio.gather(") for one in waits):
+            if waits and all(ast.unparse(wait).startswith("asyncio.gather(") for wait in waits):
                 yield loop.lineno
 
 

@@ -219,9 +219,9 @@ def test_every_transaction_is_whole(cluster: Cluster, transfers: Transfers) -> N
     while True:
         debits, credits = (
             Counter(
-                map(int, cluster.run("tools", "magnetar", "consume", one, "--until-end").split())
+                map(int, cluster.run("tools", "magnetar", "consume", topic, "--until-end").split())
             )
-            for one in TOPICS
+            for topic in TOPICS
         )
         # What is decided is carried out soon, in one topic before the other.
         if debits == credits and debits.keys() >= set(transfers.committed):

@@ -70,12 +70,16 @@ def manifests(both: dict[str, list[Manifest]], overlay: str) -> list[Manifest]:
 
 
 def named(manifests: list[Manifest], kind: str, name: str) -> Manifest:
-    (found,) = [one for one in manifests if one["kind"] == kind and one["metadata"]["name"] == name]
+    (found,) = [
+        manifest
+        for manifest in manifests
+        if manifest["kind"] == kind and manifest["metadata"]["name"] == name
+    ]
     return found
 
 
 def settings(manifests: list[Manifest]) -> dict[str, str]:
-    (found,) = [one for one in manifests if one["kind"] == "ConfigMap"]
+    (found,) = [manifest for manifest in manifests if manifest["kind"] == "ConfigMap"]
     data: dict[str, str] = found["data"]
     return data
 
@@ -100,8 +104,8 @@ def environment(manifests: list[Manifest], kind: str) -> dict[str, str]:
 def test_manifests_are_valid(manifests: list[Manifest], release: str) -> None:
     import kubernetes_validate  # Takes two seconds, in each worker that collects the tests.
 
-    for one in manifests:
-        kubernetes_validate.validate(one, release, strict=True)
+    for manifest in manifests:
+        kubernetes_validate.validate(manifest, release, strict=True)
 
 
 def test_the_schemas_notice_a_word_that_is_none(manifests: list[Manifest]) -> None:
@@ -180,7 +184,11 @@ def test_on_a_node_without_ipv6_servers_listen_on_all_of_ipv4(
 def ports_of(process: psutil.Process) -> set[int]:
     """Ports for commands, streams and metrics."""
     connections = process.net_connections("inet")
-    return {one.laddr.port for one in connections if one.status == psutil.CONN_LISTEN}
+    return {
+        connection.laddr.port
+        for connection in connections
+        if connection.status == psutil.CONN_LISTEN
+    }
 
 
 def connects(host: str, port: int) -> bool:
@@ -300,7 +308,7 @@ def test_the_image_is_this_version(manifests: list[Manifest]) -> None:
 
 
 def test_nothing_secret_is_in_the_manifests(manifests: list[Manifest]) -> None:
-    assert not [one for one in manifests if one["kind"] == "Secret"]
+    assert not [manifest for manifest in manifests if manifest["kind"] == "Secret"]
     for name in settings(manifests):
         assert not re.search("SECRET|PASSWORD|ACCESS_KEY|TOKEN", name)
 
@@ -360,11 +368,11 @@ def test_the_component_for_prometheus_names_a_port_that_is_there(
     (endpoint,) = monitor["spec"]["endpoints"]
     for manifests in both.values():
         found = [
-            one["metadata"]["name"]
-            for one in manifests
-            if one["kind"] == "Service"
-            and labels <= one["metadata"]["labels"].items()
-            and endpoint["port"] in {port["name"] for port in one["spec"]["ports"]}
+            manifest["metadata"]["name"]
+            for manifest in manifests
+            if manifest["kind"] == "Service"
+            and labels <= manifest["metadata"]["labels"].items()
+            and endpoint["port"] in {port["name"] for port in manifest["spec"]["ports"]}
         ]
         # The rules of deploy/prometheus name these jobs.
         assert sorted(found) == ["broker", "coordinator"]

@@ -31,7 +31,7 @@ NOT_YET = (
     "broker/magnetar_broker/dispatch/key_shared.py",
     "broker/magnetar_broker/log/log_reader.py",
     "broker/magnetar_broker/topic_directory",
-    "broker/magnetar_broker/topics/directory.py",
+    "broker/magnetar_broker/topics/topic_directory.py",
     "broker/magnetar_broker/topics/partition.py",
     "cli/magnetar_cli/demo",
     "client/magnetar/messaging/lent_messages.py",

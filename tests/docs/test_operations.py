@@ -64,7 +64,7 @@ def test_a_page_says_when_to_change_each_setting() -> None:
     named = {word.lower().strip("-").replace("-", "_") for word in words}
     named |= {word.removeprefix("magnetar_") for word in named}
     settings = re.findall(r"^\| `(\w+)` \|", CONFIGURATION.read_text(), re.MULTILINE)
-    assert [one for one in settings if one not in named] == []
+    assert [setting for setting in settings if setting not in named] == []
     assert len(settings) > 80
 
 

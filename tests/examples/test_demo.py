@@ -477,7 +477,7 @@ def test_servers_and_workers_do_not_outlive_a_demo_that_was_killed(
         if workers_stand_still:
             workers = [one for one in descendants if WORKER_COMMAND[-1] in one.cmdline()]
             # They are ready: they talk to the broker.
-            wait_until(lambda: all(one.net_connections() for one in workers))
+            wait_until(lambda: all(worker.net_connections() for worker in workers))
             stop(workers)
         process.kill()
         wait_until_gone(descendants)

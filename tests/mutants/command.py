@@ -99,7 +99,7 @@ def main(arguments: list[str] | None = None) -> int:
         console.print("stopped; this is what was tried")
     for line in report(trials, baseline):
         print(line)
-    return 1 if any(one.survives for one in trials) else 0
+    return 1 if any(trial.survives for trial in trials) else 0
 
 
 def _run_baseline(baseline: Baseline, count: int, jobs: int, progress: Progress) -> None:

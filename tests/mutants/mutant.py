@@ -28,7 +28,7 @@ TESTS_OF = {component: component for component in COMPONENT_OF.values()} | {"pip
 NOT_SIMULATED = (
     "cli/",
     "pipeline/",
-    "broker/magnetar_broker/budgets/memory.py",
+    "broker/magnetar_broker/budgets/memory_budget.py",
     "storage/magnetar_storage/rocksdb/",
     "storage/magnetar_storage/slatedb/",
     "storage/magnetar_storage/object_store/",

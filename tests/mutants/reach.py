@@ -94,7 +94,7 @@ def _masks(lines: Lines, baseline: Baseline) -> list[int]:
     found = []
     for file, numbers in lines.items():
         by_line = baseline.lines.get(str(file.relative_to(ROOT)), {})
-        found += [by_line[one] for one in sorted(numbers) if one in by_line]
+        found += [by_line[number] for number in sorted(numbers) if number in by_line]
     return found
 
 

@@ -61,11 +61,11 @@ def _cells(trial: Trial) -> tuple[str, str, str]:
 
 
 def summary(trials: list[Trial], baseline: Baseline) -> Iterator[str]:
-    counts = Counter(one.verdict for one in trials)
+    counts = Counter(trial.verdict for trial in trials)
     yield f"{len(trials)} mutants: " + ", ".join(
         f"{counts[verdict]} {verdict.value}" for verdict in Verdict if counts[verdict]
     )
-    active = [one for one in trials if one.is_active and one.verdict is not Verdict.NOBODY]
+    active = [trial for trial in trials if trial.is_active and trial.verdict is not Verdict.NOBODY]
     found = [one.simulated for one in active if one.simulated and one.simulated.found]
     share = f" ({len(found) / len(active):.0%})" if active else ""
     yield f"{len(active)} active in the simulation, which found {len(found)} of them{share}"
@@ -90,6 +90,6 @@ def write_json(path: Path, trials: list[Trial], baseline: Baseline) -> None:
     body = {
         "histories": len(baseline.ran),
         "histories_that_fail_without_a_mistake": len(baseline.failures),
-        "trials": [one.to_json() for one in trials],
+        "trials": [trial.to_json() for trial in trials],
     }
     path.write_text(json.dumps(body, indent=1) + "\n")

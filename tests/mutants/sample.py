@@ -43,7 +43,7 @@ def product_modules() -> Iterator[tuple[str, Path]]:
         for path in sorted((root / package).rglob("*.py")):
             if "wire" not in path.parts and not path.read_text().startswith(_GENERATED):
                 parts = path.relative_to(root).with_suffix("").parts
-                yield ".".join(one for one in parts if one != "__init__"), path
+                yield ".".join(part for part in parts if part != "__init__"), path
 
 
 def _everywhere() -> Iterator[tuple[str, str, int]]:

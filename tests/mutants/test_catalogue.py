@@ -54,7 +54,7 @@ def test_what_mutants_say_of_themselves() -> None:
     for mutant in CATALOGUE:
         assert mutant.mistake.endswith(".")
         assert mutant.tests_folder.is_dir()
-        assert all((ROOT / one).exists() for one in mutant.tests), mutant.name
+        assert all((ROOT / test).exists() for test in mutant.tests), mutant.name
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ def test_operations(operation: Operation, changes: set[str]) -> None:
     found = _changed(operation)
     if isinstance(operation, Move):
         # It stands deeper now.
-        assert found == changes | {f"- {one}" for one in changes}
+        assert found == changes | {f"- {change}" for change in changes}
     else:
         assert found == changes
 

@@ -44,7 +44,7 @@ class Tested:
 def nearest_first(mutant: Mutant) -> list[Path]:
     """Test files: those that find it, or else those that speak most of the changed module."""
     if mutant.tests:
-        return [ROOT / one for one in mutant.tests]
+        return [ROOT / test for test in mutant.tests]
     module = mutant.source.stem
     word = re.compile(rf"\b{module}\b|\b{module.title().replace('_', '')}\b")
 

@@ -368,7 +368,7 @@ class _Replay:
         counts = {**self._counts, **self.history.counts}
         counts["plain messages"] = sum(one.txn is None for one in self.history.sent.values())
         gaps = [later - before for before, later in pairwise(self._commits_at)]
-        took_s = [one.took_s for one in self._cuts] or [0.0]
+        took_s = [cut.took_s for cut in self._cuts] or [0.0]
         return Summary(
             dict(sorted(counts.items())),
             round(max(gaps, default=0.0), 2),

@@ -154,10 +154,12 @@ class _Survey:
                 self._violation(f"{txn_id} was made from {source}, which is missing")
 
     def _check_plain(self, positions: Iterable[Position]) -> None:
-        for one in positions:
-            before = self._before.get(one)
+        for position in positions:
+            before = self._before.get(position)
             if before is not None and before not in self._have:
-                self._violation(f"{before} of the same producer comes before {one}, and is missing")
+                self._violation(
+                    f"{before} of the same producer comes before {position}, and is missing"
+                )
 
     def _sent(self, position: Position) -> Sent:
         place, offset = position

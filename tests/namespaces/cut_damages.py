@@ -32,9 +32,9 @@ def late_commit(records: Sequence[Record], random: Random) -> list[Record] | Non
     for at in _of_kind(records, "cut")[:-1]:
         asked_at = records[at]["asked_at"]
         answered = {
-            one["txn"]
-            for one in records
-            if one["kind"] == "ended" and one["outcome"] == "ok" and one["at"] < asked_at
+            record["txn"]
+            for record in records
+            if record["kind"] == "ended" and record["outcome"] == "ok" and record["at"] < asked_at
         }
         found += [(at, row[4]) for row in records[at]["rows"] if row[4] in answered]
     if not found:
@@ -46,15 +46,17 @@ def late_commit(records: Sequence[Record], random: Random) -> list[Record] | Non
 def late_input(records: Sequence[Record], random: Random) -> list[Record] | None:
     """A cut has a transfer, and only the next one has the order that it carried out."""
     inputs = {
-        one["txn"]: one["input"]
-        for one in records
-        if one["kind"] == "send" and one["txn"] is not None and one["input"] is not None
+        record["txn"]: record["input"]
+        for record in records
+        if record["kind"] == "send" and record["txn"] is not None and record["input"] is not None
     }
     found = []
     for at in _of_kind(records, "cut")[:-1]:
         rows = records[at]["rows"]
         sources = [inputs[row[4]] for row in rows if row[4] in inputs]
-        found += [(at, row) for row in rows if list(row[:3]) in [list(one) for one in sources]]
+        found += [
+            (at, row) for row in rows if list(row[:3]) in [list(source) for source in sources]
+        ]
     if not found:
         return None
     at, row = random.choice(found)

@@ -26,9 +26,9 @@ class _Entry(NamedTuple):
 def _logs(records: Sequence[Record]) -> dict[Place, list[_Entry]]:
     """What the last reader saw in each partition."""
     return {
-        place_of(one): [_Entry(value, txn, offset) for offset, value, txn in one["messages"]]
-        for one in records
-        if one["kind"] == "read" and one["start"] == 0
+        place_of(record): [_Entry(value, txn, offset) for offset, value, txn in record["messages"]]
+        for record in records
+        if record["kind"] == "read" and record["start"] == 0
     }
 
 
@@ -65,9 +65,9 @@ def _relaid(records: Sequence[Record], place: Place, log: Sequence[_Entry]) -> l
 def _ended(records: Sequence[Record], action: str) -> set[str]:
     """The transactions of which somebody was told that they have ended so."""
     return {
-        one["txn"]
-        for one in records
-        if one["kind"] == "ended" and (one["action"], one["outcome"]) == (action, OK)
+        record["txn"]
+        for record in records
+        if record["kind"] == "ended" and (record["action"], record["outcome"]) == (action, OK)
     }
 
 
@@ -75,9 +75,9 @@ def _transfers(records: Sequence[Record], action: str) -> list[dict[Place, str]]
     """Messages of the transactions that were ended so, by their partition."""
     ended = _ended(records, action)
     sent: dict[str, dict[Place, str]] = {}
-    for one in records:
-        if one["kind"] == "send" and one["txn"] in ended:
-            sent.setdefault(one["txn"], {})[place_of(one)] = one["value"]
+    for record in records:
+        if record["kind"] == "send" and record["txn"] in ended:
+            sent.setdefault(record["txn"], {})[place_of(record)] = record["value"]
     return [messages for messages in sent.values() if len(messages) > 1]
 
 
@@ -121,7 +121,7 @@ def visible_abort(records: Sequence[Record], random: Random) -> list[Record] | N
     found = _transfers(records, ABORT)
     if not found:
         return None
-    txns = {one["value"]: one["txn"] for one in records if one["kind"] == "send"}
+    txns = {record["value"]: record["txn"] for record in records if record["kind"] == "send"}
     damaged = list(records)
     for place, value in random.choice(found).items():
         log = _logs(damaged)[place]
@@ -132,9 +132,9 @@ def visible_abort(records: Sequence[Record], random: Random) -> list[Record] | N
 def swapped_messages(records: Sequence[Record], random: Random) -> list[Record] | None:
     """Two transfers of a teller lie in an account in the other order."""
     producers = {
-        one["value"]: one["producer"]
-        for one in records
-        if one["kind"] == "send" and one["txn"] is not None
+        record["value"]: record["producer"]
+        for record in records
+        if record["kind"] == "send" and record["txn"] is not None
     }
     certain = {value for transfer in _transfers(records, COMMIT) for value in transfer.values()}
     pairs = []
@@ -161,15 +161,15 @@ def swapped_messages(records: Sequence[Record], random: Random) -> list[Record] 
 def order_again(records: Sequence[Record], random: Random) -> list[Record] | None:
     """An order was carried out, and is delivered to somebody who attached later."""
     committed = _ended(records, COMMIT)
-    acked = [one for one in records if one["kind"] == "ack" and one["txn"] in committed]
+    acked = [record for record in records if record["kind"] == "ack" and record["txn"] in committed]
     if not acked:
         return None
     ack = random.choice(acked)
     delivered = next(
-        one
-        for one in records
-        if one["kind"] == "delivered"
-        and (*place_of(one), one["offset"]) == (*place_of(ack), ack["offset"])
+        record
+        for record in records
+        if record["kind"] == "delivered"
+        and (*place_of(record), record["offset"]) == (*place_of(ack), ack["offset"])
     )
     at = _index(records, "drained")
     again = {**delivered, "session": records[at]["session"], "at": records[at]["at"]}
@@ -213,9 +213,10 @@ def seen_too_early(records: Sequence[Record], random: Random) -> list[Record] | 
         return None
     entry = random.choice(log)
     read = next(
-        one
-        for one in records
-        if one["kind"] == "read" and any(value == entry.value for _, value, _ in one["messages"])
+        record
+        for record in records
+        if record["kind"] == "read"
+        and any(value == entry.value for _, value, _ in record["messages"])
     )
     at = next(
         at
@@ -238,7 +239,7 @@ def changed_decision(records: Sequence[Record], random: Random) -> list[Record] 
     if not statuses:
         return None
     at = random.choice(statuses)
-    all_told = (one["status"] for one in records if one["kind"] == "status")
+    all_told = (record["status"] for record in records if record["kind"] == "status")
     other = next((one for one in all_told if one != records[at]["status"]), None)
     if other is None:
         return None

@@ -70,8 +70,8 @@ def plan(
         if not deck:
             deck = random.sample(KINDS, len(KINDS))
         kind = deck.pop()
-        busy = {one for fault in found[-2:] if _lasts(fault, at_s) for one in fault.targets}
-        free = [one for one in servers if one not in busy]
+        busy = {target for fault in found[-2:] if _lasts(fault, at_s) for target in fault.targets}
+        free = [server for server in servers if server not in busy]
         if busy and (len(free) < len(servers) - 1 or kind in (NO_OBJECTS, SLOW_OBJECTS, NO_ETCD)):
             # It comes when it is calm.
             at_s = max(fault.at_s + fault.lasts_s for fault in found[-2:]) + CALM_S

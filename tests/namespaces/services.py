@@ -56,7 +56,7 @@ class Service:
     def on(self, volume: Path) -> Service:
         """The same with its volume in a directory of this machine."""
         environ = {name: text.replace(VOLUME, str(volume)) for name, text in self.environ.items()}
-        arguments = tuple(one.replace(VOLUME, str(volume)) for one in self.arguments)
+        arguments = tuple(argument.replace(VOLUME, str(volume)) for argument in self.arguments)
         return replace(self, arguments=arguments, environ=environ)
 
 

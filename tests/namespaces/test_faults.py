@@ -38,6 +38,6 @@ def test_two_minutes_have_nearly_all_kinds() -> None:
 def test_the_services_of_the_compose_file_are_run() -> None:
     services = read_services()
     assert set(services) == {*SERVERS, *ETCD, "object-server"}
-    assert {one.image for one in services.values()} == set(PROGRAMS)
+    assert {service.image for service in services.values()} == set(PROGRAMS)
     assert services["broker-a"].environ["MAGNETAR_ETCD"] == "etcd-0:2379,etcd-1:2379,etcd-2:2379"
     assert services["object-server"].arguments[1] == "server"

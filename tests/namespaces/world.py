@@ -95,7 +95,7 @@ class Clients:
         """Have them come to their end; they meet no error that they do not expect."""
         for one in self._processes:
             one.send_signal(signal.SIGTERM)
-        statuses = [one.wait(STATUS_S) for one in self._processes]
+        statuses = [process.wait(STATUS_S) for process in self._processes]
         assert not any(statuses), f"clients failed, see c1.log to c5.log: {statuses}"
 
 
@@ -198,7 +198,7 @@ async def none_live(client: Client, ending: Ending) -> bool:
 async def read_everything(recorder: Recorder, client: Client, directory: Path) -> None:
     """Write down what there is in the end: outcomes, logs, cuts, what subscriptions have left."""
     records = await asyncio.to_thread(lambda: read_records(directory.glob("c*.jsonl")))
-    begun = [TxnID.parse(one["txn"]) for one in records if one["kind"] == "begun"]
+    begun = [TxnID.parse(record["txn"]) for record in records if record["kind"] == "begun"]
     statuses = await client.admin.transactions.statuses(begun)
     for txn_id, status in zip(begun, statuses, strict=True):
         recorder.note("status", txn=str(txn_id), status=None if status is None else int(status))
@@ -212,7 +212,7 @@ async def read_everything(recorder: Recorder, client: Client, directory: Path) -
                 first=one.first_offset,
                 end=one.end_offset,
             )
-    tokens = [one["token"] for one in records if one["kind"] == "cut"]
+    tokens = [record["token"] for record in records if record["kind"] == "cut"]
     for token in tokens[:: -(-len(tokens) // CUTS_AGAIN) or 1]:
         recorder.note("cut again", token=token, rows=await rows_at(client, token))
     await drain(recorder, client)

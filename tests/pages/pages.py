@@ -141,4 +141,4 @@ def _as_python(block: Block) -> str:
     if block.language == "python":
         return block.text
     statements = [one.strip() for one in block.text.split(";") if one.strip()]
-    return "".join(f"spark.sql({one!r}).show()\n" for one in statements)
+    return "".join(f"spark.sql({statement!r}).show()\n" for statement in statements)

@@ -35,7 +35,7 @@ class Measuring:
         self, plan: Plan, systems: Sequence[System], rows: Sequence[str]
     ) -> Iterator[Figure | ClientFailed]:
         self.plans.append(plan)
-        self.systems += [one.choice for one in systems]
+        self.systems += [system.choice for system in systems]
         self.rows += rows
         for one in self.found:
             if isinstance(one, NotRunning):

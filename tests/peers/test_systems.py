@@ -31,8 +31,10 @@ def test_only_a_synced_kafka_flushes_each_append() -> None:
 
 def test_a_cluster_of_kafka_has_everything_three_times_and_confirms_it_twice() -> None:
     nodes = kafka_nodes("cluster", 3)
-    assert [one["node.id"] for one in nodes] == ["1", "2", "3"]
-    assert len({one["log.dirs"] for one in nodes}) == len({one["listeners"] for one in nodes}) == 3
+    assert [node["node.id"] for node in nodes] == ["1", "2", "3"]
+    assert (
+        len({node["log.dirs"] for node in nodes}) == len({node["listeners"] for node in nodes}) == 3
+    )
     for one in nodes:
         assert one["controller.quorum.voters"] == "1@localhost:11,2@localhost:12,3@localhost:13"
         factors = {name: text for name, text in one.items() if name.endswith("replication.factor")}

@@ -100,13 +100,13 @@ class AnswerWiretap:
 
     def on_request(self, link: int, frame: pb.Frame) -> None:
         """A frame is about to be handled by a server."""
-        for one in frame.commands:
-            name = one.WhichOneof("body")
-            if name not in _RULES or (link, one.request_id) in self._asked:
+        for command in frame.commands:
+            name = command.WhichOneof("body")
+            if name not in _RULES or (link, command.request_id) in self._asked:
                 # Of two copies, the first one's answer comes first.
                 continue
             self._arrived_count += 1
-            asked = _Asked(name, getattr(one, name), link, self._arrived_count)
+            asked = _Asked(name, getattr(command, name), link, self._arrived_count)
             if name == "send":
                 self._send_arrives(asked)
             elif name == "ack" and asked.body.HasField("txn_id"):
@@ -120,16 +120,16 @@ class AnswerWiretap:
                 )
             elif name == "close_consumer":
                 self._attached.pop(_consumer(asked.body), None)
-            self._asked[link, one.request_id] = asked
+            self._asked[link, command.request_id] = asked
 
     def on_reply(self, link: int, frame: pb.Frame) -> None:
         """A frame leaves a server."""
-        for one in frame.commands:
-            asked = self._asked.pop((link, one.request_id), None)
+        for command in frame.commands:
+            asked = self._asked.pop((link, command.request_id), None)
             if asked is not None:
-                name = one.WhichOneof("body")
+                name = command.WhichOneof("body")
                 assert name is not None
-                _RULES[asked.name](self, asked, name == "error", getattr(one, name))
+                _RULES[asked.name](self, asked, name == "error", getattr(command, name))
 
     def on_closed(self, link: int) -> None:
         """A server was told that a link is gone."""

@@ -138,7 +138,7 @@ class AskedWiretap:
         else:
             known = self.of((txn_id.most_bits, txn_id.least_bits))
             acked, up_to = known.acked.get(cursor, set()), -1
-        missing = [one for one in offsets if one > up_to and one not in acked]
+        missing = [offset for offset in offsets if offset > up_to and offset not in acked]
         if missing:
             self._violation("6", f"acks of {missing} on {cursor} are confirmed by nobody")
 

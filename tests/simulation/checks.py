@@ -121,9 +121,9 @@ def sent_values(frames: Iterable[pb.Frame]) -> set[bytes]:
     return {
         value
         for frame in frames
-        for one in frame.commands
-        if one.WhichOneof("body") == "send" and not one.send.HasField("txn_id")
-        for value in decode(one.send.batch).values()
+        for command in frame.commands
+        if command.WhichOneof("body") == "send" and not command.send.HasField("txn_id")
+        for value in decode(command.send.batch).values()
     }
 
 
@@ -159,7 +159,7 @@ def check_jobs(history: History, jobs: dict[str, Job], outcomes: dict[TxnID, int
     """Each sequence counts once, and repeats are told which content that was."""
     for name, job in jobs.items():
         for sequence, runs in job.runs.items():
-            committed = [one for one in runs if outcomes[one] == common_pb2.COMMITTED]
+            committed = [run for run in runs if outcomes[run] == common_pb2.COMMITTED]
             if len(committed) > 1:
                 history.violation("o", f"{sequence} of {name} is committed by {committed}")
             if sequence < job.sequence and not committed:

@@ -46,19 +46,19 @@ class ClientWiretaps:
 
     def on_written(self, link: int, client: Incarnation, frame: pb.Frame) -> None:
         """A client writes a frame."""
-        for one in frame.commands:
-            name = one.WhichOneof("body")
+        for command in frame.commands:
+            name = command.WhichOneof("body")
             if name is None:
                 continue
             if link not in self._of_sdk:
-                is_sdk = name == "hello" and one.hello.client_name == self._sdk_name
+                is_sdk = name == "hello" and command.hello.client_name == self._sdk_name
                 self._of_sdk[link] = client if is_sdk else None
             if self._of_sdk[link] is None:
                 return
-            body = getattr(one, name)
-            asked = Asked(client, link, one.request_id, name, body, self._time())
-            if one.request_id:
-                self._asked[link, one.request_id] = asked
+            body = getattr(command, name)
+            asked = Asked(client, link, command.request_id, name, body, self._time())
+            if command.request_id:
+                self._asked[link, command.request_id] = asked
             for tap in self._taps:
                 tap.on_asked(asked)
 
@@ -67,17 +67,17 @@ class ClientWiretaps:
         client = self._of_sdk.get(link)
         if client is None:
             return
-        for one in frame.commands:
-            asked = self._asked.pop((link, one.request_id), None)
-            name = one.WhichOneof("body")
+        for command in frame.commands:
+            asked = self._asked.pop((link, command.request_id), None)
+            name = command.WhichOneof("body")
             if name == "deliver":
                 for tap in self._taps:
                     if hasattr(tap, "on_delivered"):
-                        tap.on_delivered(client, one.deliver)
+                        tap.on_delivered(client, command.deliver)
             if asked is None or name is None:
                 continue
             for tap in self._taps:
-                tap.on_answer(asked, name, getattr(one, name))
+                tap.on_answer(asked, name, getattr(command, name))
 
     def on_lost(self, link: int) -> None:
         """A client has closed a link, or was told that it broke."""

@@ -76,13 +76,13 @@ class ClusterWiretap:
         """A frame is about to be handled by a server."""
         if link not in self._shards:
             return
-        for one in frame.commands:
-            name = one.WhichOneof("body")
-            if not one.request_id or name is None:
+        for command in frame.commands:
+            name = command.WhichOneof("body")
+            if not command.request_id or name is None:
                 continue
-            body = getattr(one, name)
+            body = getattr(command, name)
             known = self._known(body.topic) if name in _BY_NAME else ()
-            self._asked.add(link, one.request_id, _Asked(name, body, _place(body), known))
+            self._asked.add(link, command.request_id, _Asked(name, body, _place(body), known))
             if name == "delete_topic":
                 self._deletion_asked(body.topic)
 
@@ -91,12 +91,12 @@ class ClusterWiretap:
         shard = self._shards.get(link)
         if shard is None:
             return
-        for one in frame.commands:
-            name = one.WhichOneof("body")
-            asked = self._asked.take(link, one.request_id) if one.request_id else None
+        for command in frame.commands:
+            name = command.WhichOneof("body")
+            asked = self._asked.take(link, command.request_id) if command.request_id else None
             if asked is None or name is None:
                 continue
-            answer = getattr(one, name)
+            answer = getattr(command, name)
             if asked.name == "delete_topic":
                 self._deletions[asked.body.topic] -= 1
             if asked.place is not None:
@@ -115,9 +115,9 @@ class ClusterWiretap:
     def on_said(self, link: int, speaker: object, frame: pb.Frame) -> None:
         """A server writes to another one: it knows where partitions lie."""
         shard = self._shards.get(link)
-        for one in frame.commands:
-            name = one.WhichOneof("body")
-            place = _place(getattr(one, name)) if name is not None else None
+        for command in frame.commands:
+            name = command.WhichOneof("body")
+            place = _place(getattr(command, name)) if name is not None else None
             if shard is not None and place is not None:
                 keeper = shard_of(place[0], place[1])
                 if keeper != shard:

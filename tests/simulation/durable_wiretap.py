@@ -57,17 +57,17 @@ class DurableWiretap:
 
     def on_request(self, link: int, frame: pb.Frame) -> None:
         """A frame is about to be handled by a server."""
-        for one in frame.commands:
-            name = one.WhichOneof("body")
+        for command in frame.commands:
+            name = command.WhichOneof("body")
             if name in ASKED:
-                self._asked.add(link, one.request_id, getattr(one, name))
+                self._asked.add(link, command.request_id, getattr(command, name))
 
     def on_reply(self, link: int, frame: pb.Frame) -> None:
         """A frame leaves a server."""
-        for one in frame.commands:
-            name = one.WhichOneof("body")
+        for command in frame.commands:
+            name = command.WhichOneof("body")
             assert name is not None
-            asked = self._asked.take(link, one.request_id)
+            asked = self._asked.take(link, command.request_id)
             if asked is None:
                 continue
             if name == "error":
@@ -76,11 +76,11 @@ class DurableWiretap:
             if disk is None:
                 continue
             if name == "new_txn_response":
-                self._begun(disk, asked, TxnID.from_wire(one.new_txn_response.txn_id))
+                self._begun(disk, asked, TxnID.from_wire(command.new_txn_response.txn_id))
             elif name == "end_txn_response":
-                self._ended(disk, asked, one.end_txn_response)
+                self._ended(disk, asked, command.end_txn_response)
             elif name == "init_producer_response":
-                self._taken_over(disk, asked, one.init_producer_response)
+                self._taken_over(disk, asked, command.init_producer_response)
             elif name in ("add_partition_to_txn_response", "add_subscription_to_txn_response"):
                 self._added(disk, asked)
 
@@ -91,15 +91,15 @@ class DurableWiretap:
     def on_said(self, link: int, speaker: Named, frame: pb.Frame) -> None:
         """A coordinator writes to the broker."""
         disk = self._disk_by_name(speaker.name)
-        for one in frame.commands:
-            name = one.WhichOneof("body")
+        for command in frame.commands:
+            name = command.WhichOneof("body")
             if name in ENDS_HERE:
-                body = getattr(one, name)
+                body = getattr(command, name)
                 if not body.HasField("hanging"):
                     self._end_said(disk, TxnID.from_wire(body.txn_id), body.txn_action)
             elif name == "low_watermark":
-                self._watermark_said(disk, one.low_watermark)
-                self._check_kept(disk, one.low_watermark)
+                self._watermark_said(disk, command.low_watermark)
+                self._check_kept(disk, command.low_watermark)
                 self._check_rising(disk, speaker.name)
 
     # Answers.

@@ -115,11 +115,11 @@ class EndingWiretap:
 
     def on_request(self, link: int, frame: pb.Frame) -> None:
         """A frame is about to be handled by a server."""
-        for one in frame.commands:
-            name = one.WhichOneof("body")
+        for command in frame.commands:
+            name = command.WhichOneof("body")
             if name not in _RULES:
                 continue
-            body = getattr(one, name)
+            body = getattr(command, name)
             asked = _Asked(name, body)
             if name in ENDS_HERE:
                 asked.places.append(_place(body))
@@ -127,20 +127,20 @@ class EndingWiretap:
                 asked.places = _places(body)
             if name in ADDS or name == "end_txn":
                 asked.is_late = _txn(body.txn_id) in self._outcomes
-            self._asked.add(link, one.request_id, asked)
+            self._asked.add(link, command.request_id, asked)
 
     def on_reply(self, link: int, frame: pb.Frame) -> None:
         """A frame leaves a server."""
-        for one in frame.commands:
-            name = one.WhichOneof("body")
+        for command in frame.commands:
+            name = command.WhichOneof("body")
             if name in ("describe_txn_response", "list_txns_response"):
-                self._described(getattr(one, name))
+                self._described(getattr(command, name))
                 continue
             assert name is not None
-            asked = self._asked.take(link, one.request_id)
+            asked = self._asked.take(link, command.request_id)
             if asked is None:
                 continue
-            answer = getattr(one, name)
+            answer = getattr(command, name)
             if name != "error":
                 _RULES[asked.name](self, asked, answer)
             elif asked.name in ENDS_HERE and answer.code in GONE:
@@ -246,8 +246,8 @@ class EndingWiretap:
         life = self._lives[speaker, self._servers.get(link, "")]
         # What the same command tells beside others: its broker keeps them in order.
         beside: defaultdict[int | None, list[Place]] = defaultdict(list)
-        for one in frame.commands:
-            name = one.WhichOneof("body")
+        for command in frame.commands:
+            name = command.WhichOneof("body")
             if name == "hello":
                 continue
             known = self._links.get(link)
@@ -255,12 +255,12 @@ class EndingWiretap:
                 known = self._links[link] = _Link(self._time(), dict(life.ends), life.has_watermark)
             if name == "low_watermark":
                 life.has_watermark, known.awaits_watermark = True, False
-                self._check_watermark(one.low_watermark)
+                self._check_watermark(command.low_watermark)
             elif name in ENDS_HERE:
-                body = getattr(one, name)
-                told = beside[command_of(one.request_id)]
+                body = getattr(command, name)
+                told = beside[command_of(command.request_id)]
                 self._end_said(name, body, life, known, told)
-                if command_of(one.request_id) is not None:
+                if command_of(command.request_id) is not None:
                     told.append(_place(body))
             if self._time() > known.up_at + SAID_AGAIN_SECONDS:
                 self._check_said_again(known)

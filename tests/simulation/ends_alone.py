@@ -48,12 +48,12 @@ class EndsAlone:
 
     def on_reply(self, link: int, frame: pb.Frame) -> None:
         shown = pb.Frame()
-        for one in frame.commands:
-            places = self._asked.pop((link, one.request_id), None)
+        for command in frame.commands:
+            places = self._asked.pop((link, command.request_id), None)
             if places is None:
-                shown.commands.append(one)
+                shown.commands.append(command)
             else:
-                shown.commands.extend(_answers(one, places))
+                shown.commands.extend(_answers(command, places))
         self._taps.on_reply(link, shown)
 
     def on_closed(self, link: int) -> None:
@@ -62,10 +62,10 @@ class EndsAlone:
         self._taps.on_closed(link)
 
     def _note(self, link: int, frame: pb.Frame) -> None:
-        for one in frame.commands:
-            if one.WhichOneof("body") == TOGETHER:
-                places = [_place(shown) for shown in _ends(one)]
-                self._asked[link, one.request_id] = places
+        for command in frame.commands:
+            if command.WhichOneof("body") == TOGETHER:
+                places = [_place(shown) for shown in _ends(command)]
+                self._asked[link, command.request_id] = places
 
 
 def command_of(request_id: int) -> int | None:
@@ -78,7 +78,7 @@ def command_of(request_id: int) -> int | None:
 
 def alone(frame: pb.Frame) -> pb.Frame:
     """Divide a frame's ends of several participants, partitions first."""
-    if all(one.WhichOneof("body") != TOGETHER for one in frame.commands):
+    if all(command.WhichOneof("body") != TOGETHER for command in frame.commands):
         return frame
     shown = pb.Frame()
     for one in frame.commands:

@@ -38,37 +38,37 @@ class FlowWiretap:
 
     def on_request(self, link: int, frame: pb.Frame) -> None:
         """A frame is about to be handled by a server."""
-        for one in frame.commands:
-            name = one.WhichOneof("body")
+        for command in frame.commands:
+            name = command.WhichOneof("body")
             if name == "flow":
-                self._permits[_consumer(link, one.flow)] += one.flow.permits
+                self._permits[_consumer(link, command.flow)] += command.flow.permits
             elif name == "subscribe":
-                wire = one.subscribe.subscription
-                consumer = _consumer(link, one.subscribe)
+                wire = command.subscribe.subscription
+                consumer = _consumer(link, command.subscribe)
                 self._cursors[consumer] = _cursor(wire)
                 # What the last batch had exceeded is not held against who attaches again.
                 self._permits[consumer] = max(0, self._permits[consumer])
             elif name in ("seek", "unsubscribe"):
-                self._forget(_cursor(getattr(one, name).subscription))
+                self._forget(_cursor(getattr(command, name).subscription))
             elif name == "ack":
-                cursor = _cursor(one.ack.subscription)
+                cursor = _cursor(command.ack.subscription)
                 # Who acknowledges cumulatively does not say what; the rest may come or not.
-                if one.ack.ack_type == broker_pb2.CommandAck.CUMULATIVE:
+                if command.ack.ack_type == broker_pb2.CommandAck.CUMULATIVE:
                     self._forget(cursor)
-                for offset in self._offsets(one.ack):
+                for offset in self._offsets(command.ack):
                     self._holders.get(cursor, {}).pop(offset, None)
                     self._given_back.get(cursor, set()).discard(offset)
             elif name == "nack":
-                self._nack((link, one.request_id), link, one.nack)
+                self._nack((link, command.request_id), link, command.nack)
 
     def on_reply(self, link: int, frame: pb.Frame) -> None:
         """A frame leaves a server."""
-        for one in frame.commands:
-            name = one.WhichOneof("body")
+        for command in frame.commands:
+            name = command.WhichOneof("body")
             if name == "deliver":
-                self._deliver(link, one.deliver)
+                self._deliver(link, command.deliver)
             elif name in ("nack_response", "error"):
-                cursor, offsets = self._nacks.pop((link, one.request_id), (None, set()))
+                cursor, offsets = self._nacks.pop((link, command.request_id), (None, set()))
                 if cursor is not None and name == "nack_response":
                     # What has gone out again before the answer came is looked at no more.
                     holders = self._holders.get(cursor, {})

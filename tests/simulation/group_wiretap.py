@@ -85,11 +85,11 @@ class GroupWiretap:
 
     def on_request(self, link: int, frame: pb.Frame) -> None:
         """A frame is about to be handled by a server."""
-        for one in frame.commands:
-            name = one.WhichOneof("body")
-            request = link, one.request_id
+        for command in frame.commands:
+            name = command.WhichOneof("body")
+            request = link, command.request_id
             if name in ("join_group", "group_heartbeat"):
-                body = getattr(one, name)
+                body = getattr(command, name)
                 known = self._generations.get(body.group, 0)
                 self._asked_in.setdefault(request, (body.group, known))
                 if name == "group_heartbeat" and request not in self._members:
@@ -98,16 +98,16 @@ class GroupWiretap:
                 if name == "join_group":
                     self._note_join(request, body)
             elif name == "leave_group":
-                member = one.leave_group.group, one.leave_group.member_id
-                self._leaves[request] = member, one.leave_group.call_token
-            elif name == "ack" and one.ack.HasField("member"):
-                self._acks.setdefault(request, self._ack(one.ack))
-            elif name == "subscribe" and one.subscribe.HasField("member"):
-                self._subscribes[request] = one.subscribe
+                member = command.leave_group.group, command.leave_group.member_id
+                self._leaves[request] = member, command.leave_group.call_token
+            elif name == "ack" and command.ack.HasField("member"):
+                self._acks.setdefault(request, self._ack(command.ack))
+            elif name == "subscribe" and command.subscribe.HasField("member"):
+                self._subscribes[request] = command.subscribe
             elif name == "delete_group":
-                self._forget(one.delete_group.group)
+                self._forget(command.delete_group.group)
             elif name == "end_txn_on_subscription":
-                end = one.end_txn_on_subscription
+                end = command.end_txn_on_subscription
                 cursor, txn = _cursor(end.subscription), _txn(end.txn_id)
                 self._ends[cursor, txn] += 1
                 self._pending.get(cursor, {}).pop(txn, None)
@@ -122,20 +122,20 @@ class GroupWiretap:
 
     def on_reply(self, link: int, frame: pb.Frame) -> None:
         """A frame leaves a server."""
-        for one in frame.commands:
-            name = one.WhichOneof("body")
-            request = link, one.request_id
+        for command in frame.commands:
+            name = command.WhichOneof("body")
+            request = link, command.request_id
             if name == "join_group_response":
                 self._check_join(request)
-                self._announce(request, one.join_group_response.state)
+                self._announce(request, command.join_group_response.state)
             elif name == "leave_group_response":
                 left, token = self._leaves.pop(request, (None, 0))
                 if left is not None and token not in self._leaves_done:
                     self._left[left] = self._epochs.get(left, 0)
                     self._leaves_done |= {token} - {0}
             elif name == "group_heartbeat_response":
-                self._check_held(request, one.group_heartbeat_response)
-                self._announce(request, one.group_heartbeat_response)
+                self._check_held(request, command.group_heartbeat_response)
+                self._announce(request, command.group_heartbeat_response)
             elif name == "ack_response":
                 ack = self._acks.pop(request, None)
                 if ack is not None:
@@ -155,7 +155,7 @@ class GroupWiretap:
                 if any([some.pop(request, None) is not None for some in known]):
                     self.counts["refused"] += 1
             elif name == "deliver":
-                self._check(one.deliver)
+                self._check(command.deliver)
 
     def on_crash(self) -> None:
         """The broker is gone. Copies of what it was asked do not survive that."""

@@ -35,39 +35,39 @@ class HoldWiretap:
 
     def on_request(self, link: int, frame: pb.Frame) -> None:
         """A frame is about to be handled by a server."""
-        for one in frame.commands:
-            name = one.WhichOneof("body")
+        for command in frame.commands:
+            name = command.WhichOneof("body")
             if name == "subscribe":
-                self._subscribe(link, one.subscribe)
+                self._subscribe(link, command.subscribe)
             elif name == "ack":
-                cumulative = one.ack.ack_type == broker_pb2.CommandAck.CUMULATIVE
-                offsets = {wire.entry_id + wire.index for wire in one.ack.message_ids}
+                cumulative = command.ack.ack_type == broker_pb2.CommandAck.CUMULATIVE
+                offsets = {wire.entry_id + wire.index for wire in command.ack.message_ids}
                 self._release(
-                    _cursor(one.ack.subscription),
-                    lambda offset, _, ack=one.ack, ids=offsets, everything=cumulative: (  # type: ignore[misc]
+                    _cursor(command.ack.subscription),
+                    lambda offset, _, ack=command.ack, ids=offsets, everything=cumulative: (  # type: ignore[misc]
                         everything or offset in ids or _lies_in(offset, ack.ranges)
                     ),
                 )
             elif name == "nack":
                 self._release(
-                    _cursor(one.nack.subscription),
-                    lambda offset, holder, nack=one.nack: (  # type: ignore[misc]
+                    _cursor(command.nack.subscription),
+                    lambda offset, holder, nack=command.nack: (  # type: ignore[misc]
                         holder == nack.consumer_id and _lies_in(offset, nack.ranges)
                     ),
                 )
             elif name == "close_consumer":
-                self._detach(_consumer(one.close_consumer), link)
+                self._detach(_consumer(command.close_consumer), link)
             elif name in ("seek", "unsubscribe"):
-                self._held.pop(_cursor(getattr(one, name).subscription), None)
+                self._held.pop(_cursor(getattr(command, name).subscription), None)
 
     def on_reply(self, link: int, frame: pb.Frame) -> None:
         """A frame leaves a server."""
-        for one in frame.commands:
-            name = one.WhichOneof("body")
+        for command in frame.commands:
+            name = command.WhichOneof("body")
             if name == "deliver":
-                self._deliver(link, one.deliver)
-            elif name == "consumer_change" and one.consumer_change.closed:
-                wire = one.consumer_change
+                self._deliver(link, command.deliver)
+            elif name == "consumer_change" and command.consumer_change.closed:
+                wire = command.consumer_change
                 self._detach((wire.consumer_id, wire.topic_id, wire.partition), link)
 
     def on_closed(self, link: int) -> None:

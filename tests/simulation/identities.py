@@ -121,8 +121,8 @@ class Instance:
     def fenced(self) -> None:
         """That needs another instance which has taken over, or is about to."""
         calls = self.world.init_calls[self.name]
-        own = next(one for one in calls if one.instance == self.label)
-        if not any(one is not own and one.done_at >= own.asked_at for one in calls):
+        own = next(call for call in calls if call.instance == self.label)
+        if not any(call is not own and call.done_at >= own.asked_at for call in calls):
             self.world.history.violation(
                 "o", f"{self.label} is fenced, and nobody has taken {self.name} over"
             )

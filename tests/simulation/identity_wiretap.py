@@ -57,11 +57,11 @@ class IdentityWiretap:
 
     def on_request(self, link: int, frame: pb.Frame) -> None:
         """A frame is about to be handled by a server."""
-        for one in frame.commands:
-            name = one.WhichOneof("body")
+        for command in frame.commands:
+            name = command.WhichOneof("body")
             if name not in ASKED:
                 continue
-            body = getattr(one, name)
+            body = getattr(command, name)
             whose = _transactional_id(name, body)
             if whose is None:
                 continue
@@ -70,17 +70,17 @@ class IdentityWiretap:
                 self._ends.pop(whose, None)
             is_fenced = name in ADDS and _pair(body.identity) < self._newest.get(whose, NO_PAIR)
             asked = _Asked(name, body, self._kept.get(whose), is_repeat, is_fenced)
-            self._asked.add(link, one.request_id, asked)
+            self._asked.add(link, command.request_id, asked)
 
     def on_reply(self, link: int, frame: pb.Frame) -> None:
         """A frame leaves a server."""
-        for one in frame.commands:
-            name = one.WhichOneof("body")
+        for command in frame.commands:
+            name = command.WhichOneof("body")
             assert name is not None
-            asked = self._asked.take(link, one.request_id)
+            asked = self._asked.take(link, command.request_id)
             if asked is None:
                 continue
-            answer = getattr(one, name)
+            answer = getattr(command, name)
             whose = _transactional_id(asked.name, asked.body)
             assert whose is not None
             if asked.is_fenced:

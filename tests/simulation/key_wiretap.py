@@ -95,31 +95,31 @@ class KeyWiretap:
 
     def on_request(self, link: int, frame: pb.Frame) -> None:
         """A frame is about to be handled by a server."""
-        for one in frame.commands:
-            name = one.WhichOneof("body")
+        for command in frame.commands:
+            name = command.WhichOneof("body")
             if name == "subscribe":
-                self._subscribe(link, one.request_id, one.subscribe)
+                self._subscribe(link, command.request_id, command.subscribe)
             elif name == "ack":
-                self._ack(link, one.request_id, one.ack)
+                self._ack(link, command.request_id, command.ack)
             elif name == "nack":
-                state = self._cursors.get(_cursor(one.nack.subscription))
+                state = self._cursors.get(_cursor(command.nack.subscription))
                 if state is not None:
-                    for offset in _offsets(one.nack.ranges):
-                        if state.held.get(offset) == one.nack.consumer_id:
+                    for offset in _offsets(command.nack.ranges):
+                        if state.held.get(offset) == command.nack.consumer_id:
                             state.release(offset, self._time())
             elif name == "close_consumer":
-                wire = one.close_consumer
+                wire = command.close_consumer
                 self._detach((wire.consumer_id, *_cursor(wire.subscription)[:2]))
             elif name == "end_txn_on_subscription":
-                self._end(one.end_txn_on_subscription)
+                self._end(command.end_txn_on_subscription)
             elif name in ("seek", "unsubscribe"):
-                self._cursors.pop(_cursor(getattr(one, name).subscription), None)
+                self._cursors.pop(_cursor(getattr(command, name).subscription), None)
 
     def on_reply(self, link: int, frame: pb.Frame) -> None:
         """A frame leaves a server."""
-        for one in frame.commands:
-            name = one.WhichOneof("body")
-            request = link, one.request_id
+        for command in frame.commands:
+            name = command.WhichOneof("body")
+            request = link, command.request_id
             if name == "subscribe_response":
                 asked = self._subscribes.pop(request, None)
                 if asked is not None:
@@ -135,7 +135,7 @@ class KeyWiretap:
                     self._doubt(request, ack[0])
                 self._subscribes.pop(request, None)
             elif name == "deliver":
-                self._check(one.deliver)
+                self._check(command.deliver)
 
     def on_closed(self, link: int) -> None:
         """A server was told that a link is gone."""

@@ -223,12 +223,12 @@ class SimulatedLink:
         """The SDK numbers its requests as it makes them, and so they leave."""
         if self.client_node in self.network.server_names:
             return
-        for one in frame.commands:
-            if one.request_id:
-                if one.request_id <= self._newest_request_id:
-                    text = f"{self.client_node} sends {one.WhichOneof('body')} before its turn"
+        for command in frame.commands:
+            if command.request_id:
+                if command.request_id <= self._newest_request_id:
+                    text = f"{self.client_node} sends {command.WhichOneof('body')} before its turn"
                     self.network.loop.fail(SimulationFailure(text))
-                self._newest_request_id = one.request_id
+                self._newest_request_id = command.request_id
 
     async def drain(self) -> None:
         return
@@ -387,7 +387,7 @@ class SimulatedLink:
     def arrive_again(self, data: bytes, *, same: bool) -> bool:
         """A copy of a request arrives here. Args: same: it was written on this link."""
         frame = pb.Frame.FromString(data)
-        commands = [one for one in frame.commands if one.WhichOneof("body") in COPIED]
+        commands = [command for command in frame.commands if command.WhichOneof("body") in COPIED]
         if not commands:
             return False
         if not same:

@@ -52,23 +52,23 @@ class OpenWiretap:
 
     def on_request(self, link: int, frame: pb.Frame) -> None:
         """A frame is about to be handled by a server."""
-        for one in frame.commands:
-            name = one.WhichOneof("body")
-            request = link, one.request_id
+        for command in frame.commands:
+            name = command.WhichOneof("body")
+            request = link, command.request_id
             if name == "new_txn":
-                begin = one.new_txn
+                begin = command.new_txn
                 if not begin.HasField("identity") and not begin.HasField("named_sequence"):
                     self._begun.setdefault(request, self._time())
             elif name in ("end_txn", "abort_hanging_txn", "accept_txn_loss"):
-                self._end_asked(_txn(getattr(one, name).txn_id))
+                self._end_asked(_txn(getattr(command, name).txn_id))
             elif name in WRITES:
-                body = getattr(one, name)
+                body = getattr(command, name)
                 if body.HasField("txn_id"):
                     self._writes[request] = _txn(body.txn_id)
             elif name in COORDINATORS_OWN:
                 self._coordinators.add(link)
             elif name in ENDS_HERE:
-                txn = _txn(getattr(one, name).txn_id)
+                txn = _txn(getattr(command, name).txn_id)
                 if link not in self._coordinators:
                     self._end_asked(txn)
                 elif self._is_open(txn):
@@ -76,25 +76,27 @@ class OpenWiretap:
 
     def on_reply(self, link: int, frame: pb.Frame) -> None:
         """A frame leaves a server."""
-        for one in frame.commands:
-            name = one.WhichOneof("body")
-            request = link, one.request_id
+        for command in frame.commands:
+            name = command.WhichOneof("body")
+            request = link, command.request_id
             if name == "new_txn_response":
                 begun = self._begun.pop(request, None)
                 if begun is not None:
-                    reply = one.new_txn_response
+                    reply = command.new_txn_response
                     deadline = begun + reply.txn_timeout_ms / 1000 - TICK_SECONDS
                     txn = _txn(reply.txn_id)
                     # A repeated call is told what the first one began.
                     if txn not in self._asked:
                         self._deadlines.setdefault(txn, deadline)
             elif name == "abort_expelled":
-                for wire in one.abort_expelled.txn_ids:
+                for wire in command.abort_expelled.txn_ids:
                     self._end_asked(_txn(wire))
             elif name == "error":
                 written = self._writes.pop(request, None)
-                if written is not None and one.error.code in OVER and self._is_open(written):
-                    self._violation("10", f"{written} is open, and is refused: {one.error.message}")
+                if written is not None and command.error.code in OVER and self._is_open(written):
+                    self._violation(
+                        "10", f"{written} is open, and is refused: {command.error.message}"
+                    )
             else:
                 self._writes.pop(request, None)
 

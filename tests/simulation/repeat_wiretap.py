@@ -53,30 +53,32 @@ class RepeatWiretap:
 
     def on_request(self, link: int, frame: pb.Frame) -> None:
         """A frame is about to be handled by a server."""
-        for one in frame.commands:
-            if one.WhichOneof("body") == "send":
-                self._asked[link, one.request_id] = _send(one.send), self._time()
+        for command in frame.commands:
+            if command.WhichOneof("body") == "send":
+                self._asked[link, command.request_id] = _send(command.send), self._time()
 
     def on_reply(self, link: int, frame: pb.Frame) -> None:
         """A frame leaves a server."""
-        for one in frame.commands:
-            name = one.WhichOneof("body")
+        for command in frame.commands:
+            name = command.WhichOneof("body")
             if name not in ("send_response", "error"):
                 continue
-            asked = self._asked.pop((link, one.request_id), None)
+            asked = self._asked.pop((link, command.request_id), None)
             if asked is None:
                 continue
             send, arrived_at = asked
             if name == "send_response":
-                self._confirm(send, arrived_at, one.send_response)
+                self._confirm(send, arrived_at, command.send_response)
                 continue
             next_sequence, newest_at = self._next.get(send[:3], (0, 0.0))
-            if one.error.code == common_pb2.SEQUENCE_GAP and send.txn == (0, 0):
+            if command.error.code == common_pb2.SEQUENCE_GAP and send.txn == (0, 0):
                 is_young = self._time() < newest_at + self._idle_seconds_max
                 if is_young and 0 < send.sequence_id <= next_sequence:
                     self._violation("l", f"{send} is refused: its producer is forgotten too early")
-            if one.error.code == common_pb2.INVALID_ARGUMENT and send in self._confirmed:
-                self._violation("4", f"{send} was confirmed, and is refused: {one.error.message}")
+            if command.error.code == common_pb2.INVALID_ARGUMENT and send in self._confirmed:
+                self._violation(
+                    "4", f"{send} was confirmed, and is refused: {command.error.message}"
+                )
 
     def on_closed(self, link: int) -> None:
         """A server was told that a link is gone."""

@@ -139,7 +139,7 @@ def _print_failures(console: Console, failures: list[Outcome]) -> None:
         console.print(outcome.traceback, markup=False, highlight=False)
     if failures:
         console.print(f"replay with: {how_to_replay(failures[0])}", markup=False)
-        numbers = ",".join(one.seed for one in failures[:200])
+        numbers = ",".join(failure.seed for failure in failures[:200])
         console.print(f"failed seeds: {numbers}", markup=False)
 
 

@@ -39,7 +39,7 @@ def broker_config(
     return config_of(
         name=name,
         address=name,
-        brokers=tuple(MemberAddress(name=one, address=one) for one in brokers),
+        brokers=tuple(MemberAddress(name=broker, address=broker) for broker in brokers),
         coordinators=tuple(
             MemberAddress(name=one, address=one, tcid=tcid) for tcid, one in enumerate(coordinators)
         ),

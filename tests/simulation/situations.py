@@ -23,25 +23,25 @@ class Situations:
         self._asked: dict[int, list[_EndAt]] = {}
 
     def watch(self, frame: pb.Frame) -> None:
-        for one in frame.commands:
-            match one.WhichOneof("body"):
-                case "send" if one.send.follows_txn_ids:
-                    self._follows(one.send)
+        for command in frame.commands:
+            match command.WhichOneof("body"):
+                case "send" if command.send.follows_txn_ids:
+                    self._follows(command.send)
                 case "end_txn_on_partition":
-                    end = one.end_txn_on_partition
-                    self._asked[one.request_id] = [_end_at(end.txn_id, end.partition)]
+                    end = command.end_txn_on_partition
+                    self._asked[command.request_id] = [_end_at(end.txn_id, end.partition)]
                 case "end_txn_on_participants":
-                    together = one.end_txn_on_participants
-                    self._asked[one.request_id] = [
+                    together = command.end_txn_on_participants
+                    self._asked[command.request_id] = [
                         _end_at(together.txn_id, part.partition) for part in together.partitions
                     ]
                 case "end_txn_on_partition_response" | "end_txn_on_participants_response":
-                    self._ended.update(self._asked.get(one.request_id, ()))
+                    self._ended.update(self._asked.get(command.request_id, ()))
                 case "low_watermark":
-                    self._provoked["c watermark"] += one.low_watermark.low_watermark > 1
-                    self._provoked["f known"] += len(one.low_watermark.known)
+                    self._provoked["c watermark"] += command.low_watermark.low_watermark > 1
+                    self._provoked["f known"] += len(command.low_watermark.known)
                 case "low_watermark_response":
-                    answer = one.low_watermark_response
+                    answer = command.low_watermark_response
                     self._provoked["f orphan"] += len(answer.orphans) + len(answer.held)
 
     def _follows(self, send: broker_pb2.CommandSend) -> None:

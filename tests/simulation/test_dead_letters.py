@@ -31,7 +31,7 @@ def two_subscriptions() -> Script:
     return draft.finish("two subscriptions", "dead letters", ("dead letters",))
 
 
-REJECTING = [one.arguments for one in two_subscriptions().steps if one.verb == "reject"]
+REJECTING = [step.arguments for step in two_subscriptions().steps if step.verb == "reject"]
 FIRST: str = REJECTING[0]["settings"]["subscription"]
 
 

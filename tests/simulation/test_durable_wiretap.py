@@ -34,7 +34,7 @@ def test_who_speaks_before_it_is_durable_is_seen(profile: str) -> None:
         failures = (
             run_history(seed, profile, checks_servers=False).failure for seed in range(SEEDS)
         )
-        found = next((one for one in failures if one is not None), "")
+        found = next((failure for failure in failures if failure is not None), "")
     assert "invariant a: " in found
 
 

@@ -132,8 +132,8 @@ def all_places() -> set[TopicPartition]:
 
 def are_shared(*consumers: magnetar.GroupConsumer) -> bool:
     """Whether all partitions are with these members, evenly over all brokers."""
-    held = [place for one in consumers for place in one.assignment]
-    sizes = [len(one.assignment) for one in consumers]
+    held = [place for consumer in consumers for place in consumer.assignment]
+    sizes = [len(consumer.assignment) for consumer in consumers]
     return len(held) == PARTITIONS and set(held) == all_places() and max(sizes) - min(sizes) < 2
 
 
@@ -157,7 +157,7 @@ async def outputs(client: magnetar.Client) -> Counter[bytes]:
     found: list[Message] = []
     for number in range(PARTITIONS):
         async with aclosing(client.read(OUTPUT, number)) as messages:
-            found += [one async for one in messages]
+            found += [message async for message in messages]
     return Counter(one.value for one in found)
 
 
@@ -258,7 +258,7 @@ def test_whatever_broker_is_killed_each_input_is_processed_once(victim: int, see
         await scene.restart(victim)
         await wait_until_done(client, 90)
         assert await outputs(client) == expected(range(90))
-        await until(lambda: are_shared(*(one.consumer for one in workers)))
+        await until(lambda: are_shared(*(worker.consumer for worker in workers)))
         for worker in workers:
             await worker.stop()
 

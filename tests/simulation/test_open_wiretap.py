@@ -98,5 +98,5 @@ def test_a_watermark_that_covers_too_much_is_seen() -> None:
 
     with replaced(Watermark, "covers", covers):
         failures = (run_history(seed, checks_servers=False).failure for seed in range(20))
-        found = next((one for one in failures if one is not None), "")
+        found = next((failure for failure in failures if failure is not None), "")
     assert "is open, and is refused" in found

@@ -103,5 +103,5 @@ def test_a_repeat_that_is_taken_for_another_batch_is_seen() -> None:
         failures = (
             run_history(seed, "late refusals", checks_servers=False).failure for seed in range(60)
         )
-        found = next((one for one in failures if one is not None), "")
+        found = next((failure for failure in failures if failure is not None), "")
     assert "was confirmed, and is refused" in found

@@ -30,15 +30,15 @@ def test_what_is_left_is_what_it_takes(steps: set[int], faults: set[int]) -> Non
     assert len(whole.steps) >= 8
 
     def run(script: Script) -> Outcome:
-        has_steps = steps <= {one.number for one in script.steps}
-        has_faults = faults <= {one.number for one in script.faults}
+        has_steps = steps <= {step.number for step in script.steps}
+        has_faults = faults <= {fault.number for fault in script.faults}
         return failing("Violation: invariant 4: twice") if has_steps and has_faults else SOUND
 
     shrunk = shrink(whole, run(whole), run=run, now=lambda: 0.0)
-    assert {one.number for one in shrunk.script.steps} == steps
+    assert {step.number for step in shrunk.script.steps} == steps
     assert {one.number for one in shrunk.script.faults} == faults
     assert not any(shrunk.script.settings.values())
-    assert not any(one.pause_s for one in shrunk.script.steps)
+    assert not any(step.pause_s for step in shrunk.script.steps)
 
 
 def test_another_failure_is_not_what_is_looked_for() -> None:

@@ -101,7 +101,7 @@ def test_a_long_history_holds_enough_to_mean_something() -> None:
     assert outcome.counts["transactions"] >= 100
     assert sum(outcome.faults[kind] for kind in ("crash", "power cut", "client crash")) >= 5
     assert {"observe", "inspect", "survey", "work"} <= {
-        one.verb for one in make_script(3, "long").steps
+        step.verb for step in make_script(3, "long").steps
     }
 
 
@@ -164,8 +164,8 @@ def test_every_part_of_a_script_runs(scenario: str) -> None:
     """A step whose premise is missing does nothing."""
     for seed in range(3):
         script = make_script(seed, scenario)
-        steps = [one.number for one in script.steps]
-        faults = [one.number for one in script.faults]
+        steps = [step.number for step in script.steps]
+        faults = [fault.number for fault in script.faults]
         for part in (steps[::2], steps[1::2], steps[3:], []):
             outcome = run_script(script.only(part, faults))
             assert outcome.failure is None, f"{outcome.failure}\n{outcome.traceback}"

@@ -40,11 +40,11 @@ class Trace:
         self._hash.update(_HEAD.pack(self._time(), link))
         self._hash.update(data)
         if self._out is not None:
-            for one in pb.Frame.FromString(data).commands:
-                name = one.WhichOneof("body") or "nothing"
+            for command in pb.Frame.FromString(data).commands:
+                name = command.WhichOneof("body") or "nothing"
                 self._out.write(
                     f"{self._time():12.6f} #{link:<3} {client} {direction} {server} "
-                    f"[{one.request_id}] {name} {_shorten(getattr(one, name, ''))}\n"
+                    f"[{command.request_id}] {name} {_shorten(getattr(command, name, ''))}\n"
                 )
 
 

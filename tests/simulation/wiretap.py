@@ -83,23 +83,23 @@ class Wiretap:
 
     def on_request(self, link: int, frame: pb.Frame) -> None:
         """A frame is about to be handled by a server."""
-        for one in frame.commands:
-            name = one.WhichOneof("body")
+        for command in frame.commands:
+            name = command.WhichOneof("body")
             if name == "ack":
                 # Of two copies, the first one's answer comes first.
-                self._asked.setdefault((link, one.request_id), self._ack(one.ack))
+                self._asked.setdefault((link, command.request_id), self._ack(command.ack))
             elif name == "subscribe":
-                wire = one.subscribe.subscription
-                key = (one.subscribe.consumer_id, wire.topic_id, wire.partition)
+                wire = command.subscribe.subscription
+                key = (command.subscribe.consumer_id, wire.topic_id, wire.partition)
                 cursor = self._consumers[key] = _cursor(wire)
                 self._attached.setdefault(
-                    (one.subscribe.consumer_id, cursor, one.subscribe.attach_epoch),
+                    (command.subscribe.consumer_id, cursor, command.subscribe.attach_epoch),
                     self._state(cursor).generation,
                 )
             elif name == "end_txn_on_subscription":
-                self._end((link, one.request_id), one.end_txn_on_subscription)
+                self._end((link, command.request_id), command.end_txn_on_subscription)
             elif name in ("seek", "unsubscribe"):
-                self._state(_cursor(getattr(one, name).subscription)).move()
+                self._state(_cursor(getattr(command, name).subscription)).move()
 
     def on_doubtful_request(self, link: int, frame: pb.Frame) -> None:
         """A frame is about to be handled by a server that has lost its shard without noticing.
@@ -107,31 +107,31 @@ class Wiretap:
         What it makes durable before its successor opens the store stays. So nothing is known any
         more of what it ends or moves.
         """
-        for one in frame.commands:
-            name = one.WhichOneof("body")
+        for command in frame.commands:
+            name = command.WhichOneof("body")
             if name == "end_txn_on_subscription":
-                wire = one.end_txn_on_subscription
+                wire = command.end_txn_on_subscription
                 self._state(_cursor(wire.subscription)).end(_key(wire.txn_id))
             elif name in ("seek", "unsubscribe"):
-                self._state(_cursor(getattr(one, name).subscription)).move()
+                self._state(_cursor(getattr(command, name).subscription)).move()
 
     def on_reply(self, link: int, frame: pb.Frame) -> None:
         """A frame leaves a server."""
-        for one in frame.commands:
-            name = one.WhichOneof("body")
+        for command in frame.commands:
+            name = command.WhichOneof("body")
             if name == "ack_response":
-                ack = self._asked.pop((link, one.request_id), None)
+                ack = self._asked.pop((link, command.request_id), None)
                 if ack is not None:
                     self._confirm(ack)
             elif name == "error":
-                self._asked.pop((link, one.request_id), None)
-                self._ending.pop((link, one.request_id), None)
+                self._asked.pop((link, command.request_id), None)
+                self._ending.pop((link, command.request_id), None)
             elif name == "end_txn_on_subscription_response":
-                self._ended((link, one.request_id))
+                self._ended((link, command.request_id))
             elif name == "deliver":
-                self._check(one.deliver)
+                self._check(command.deliver)
             elif name == "describe_topic_response":
-                self._check_floors(one.describe_topic_response)
+                self._check_floors(command.describe_topic_response)
 
     def on_closed(self, link: int) -> None:
         """A server was told that a link is gone."""

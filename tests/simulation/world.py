@@ -283,7 +283,7 @@ class World:
         return self.brokers[shard_of(topic_id, partition)]
 
     def node_of(self, name: str) -> AnyServer:
-        return next(one for one in self.servers if one.name == name)
+        return next(server for server in self.servers if server.name == name)
 
     def _is_lost(self, txn: tuple[int, int]) -> bool:
         """Whether its coordinator lost a transaction that no disk had when it was told."""
@@ -358,7 +358,7 @@ class World:
         return actor.node if actor is not None else None
 
     def node_names(self) -> list[str]:
-        return [*self.actors, *(one.name for one in self.servers)]
+        return [*self.actors, *(server.name for server in self.servers)]
 
     # Trouble.
 
@@ -414,9 +414,9 @@ class World:
             self.provoked.update(self.owners.watch.counts)
             fenced = sum(one.disk.fenced_count for one in self.owners.seats.values())
             self.provoked["fenced"] += fenced
-        self.provoked["a lost groups"] += sum(one.lost_batch_count for one in self.servers)
+        self.provoked["a lost groups"] += sum(server.lost_batch_count for server in self.servers)
         for kind, servers in (("broker", self.brokers), ("coordinator", self.coordinators)):
-            self.provoked[f"b {kind} ended"] += sum(one.fatal_count for one in servers)
+            self.provoked[f"b {kind} ended"] += sum(server.fatal_count for server in servers)
         for group in self.listeners.groups.values():
             self.provoked["p refused by a broker"] += group.counts["refused"]
         for name in ("moves of keys", "beside a pending ack"):
@@ -482,12 +482,12 @@ class World:
     @property
     def repeats_requests(self) -> bool:
         """Whether copies of requests may arrive at any time."""
-        return any(one.kind == "copies" for one in self.script.faults)
+        return any(fault.kind == "copies" for fault in self.script.faults)
 
     @property
     def ends_without_counts(self) -> bool:
         """Whether transactions may end without counts."""
-        return any("end without counts" in one.arguments.values() for one in self.script.steps)
+        return any("end without counts" in step.arguments.values() for step in self.script.steps)
 
     def check_servers(self) -> None:
         """The servers' own invariants."""

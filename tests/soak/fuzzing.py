@@ -26,7 +26,7 @@ class Fuzzer:
 
     def __init__(self, seed: int) -> None:
         self._random = random = Random(seed)
-        kinds = [one for one in BODIES if FIELD_OF_BODY[one] not in _ADMINISTRATION]
+        kinds = [body for body in BODIES if FIELD_OF_BODY[body] not in _ADMINISTRATION]
         self._commands = [
             command(
                 filled(random, random.choice(kinds)), random.getrandbits(20) | 1

@@ -203,7 +203,7 @@ def test_servers_stay_up_and_small_and_serve_the_others(transport: str, tmp_path
 
 
 def connections(processes: dict[str, psutil.Process]) -> int:
-    return sum(len(one.net_connections()) for one in processes.values())
+    return sum(len(process.net_connections()) for process in processes.values())
 
 
 def resident_bytes(processes: dict[str, psutil.Process]) -> dict[str, int]:

@@ -131,13 +131,17 @@ class Damaged:
 
     def found(self, topic: str) -> list[tuple[str, int | None, int | None, int | None]]:
         return [
-            (one.kind, one.partition, one.first_offset, one.last_offset)
-            for one in self.after.findings
-            if one.topic == topic
+            (finding.kind, finding.partition, finding.first_offset, finding.last_offset)
+            for finding in self.after.findings
+            if finding.topic == topic
         ]
 
     def names(self, topic: str) -> set[str]:
-        return {one.txn_id for one in self.after.findings if one.topic == topic and one.txn_id}
+        return {
+            finding.txn_id
+            for finding in self.after.findings
+            if finding.topic == topic and finding.txn_id
+        }
 
 
 @pytest.fixture(scope="module")
@@ -196,7 +200,7 @@ def test_a_batch_removed_from_the_sidecar_names_its_transaction(damaged: Damaged
 
 
 def test_a_marker_that_stands_twice(damaged: Damaged) -> None:
-    kinds = {one.detail for one in damaged.after.findings if one.topic == "again"}
+    kinds = {finding.detail for finding in damaged.after.findings if finding.topic == "again"}
     assert any("stand at offset 12 already" in detail for detail in kinds), kinds
     assert damaged.names("again") == {damaged.txns["again"]}
 

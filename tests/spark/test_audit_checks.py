@@ -93,7 +93,7 @@ def test_parts_of_a_transaction() -> None:
     rows = see(watching, 0, 1, TXN) + see(watching, 2, 3, TXN)
     rows += watching.lose(6, "lost", txn_id=TXN)
     rows += see(watching, 6, 7, TXN) + see(watching, 8, 8, "0:1:6", 8) + list(watching.end())
-    parts = [one for one in rows if one.kind == PART]
+    parts = [row for row in rows if row.kind == PART]
     assert [(one.txn_id, one.first, one.last, one.messages) for one in parts] == [
         (TXN, 0, 7, 6),
         ("0:1:6", 8, 8, 1),

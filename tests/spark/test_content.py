@@ -30,14 +30,14 @@ ROWS = st.lists(
 
 def content(rows: list[Row], topic: str = "t") -> Content:
     columns: dict[str, pa.Array] = {
-        "value": pa.array([one[0] for one in rows], pa.binary()),
-        "key": pa.array([one[1] for one in rows], pa.binary()),
-        "partition": pa.array([one[2] for one in rows], pa.int32()),
+        "value": pa.array([row[0] for row in rows], pa.binary()),
+        "key": pa.array([row[1] for row in rows], pa.binary()),
+        "partition": pa.array([row[2] for row in rows], pa.int32()),
         "event_time": pa.array(
-            [None if one[3] is None else one[3] * 1000 for one in rows], pa.timestamp("us", "UTC")
+            [None if row[3] is None else row[3] * 1000 for row in rows], pa.timestamp("us", "UTC")
         ),
         "headers": pa.array(
-            [[{"key": name, "value": text.encode()} for name, text in one[4]] for one in rows],
+            [[{"key": name, "value": text.encode()} for name, text in row[4]] for row in rows],
             pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
         ),
     }

@@ -175,5 +175,8 @@ def test_tasks_divide_a_cut_among_them(bank: Bank) -> None:
     reader = bank.reader(cut="now", maxRecordsPerPartition=1)
     partitions = reader.partitions()
     assert len(partitions) == 16
-    assert all(isinstance(one, RangePartition) and one.range.count == 1 for one in partitions)
+    assert all(
+        isinstance(partition, RangePartition) and partition.range.count == 1
+        for partition in partitions
+    )
     assert values(rows_of(reader, partitions)) == [-1] * 8 + [1] * 8

@@ -54,7 +54,7 @@ def test_messages_become_rows(spark: SparkSession, world: World) -> None:
     frame = batch(spark, world, subscribe="in", includeHeaders="true")
     plain, committed, large = frame.orderBy("partition", "offset").collect()
     assert (plain.key, plain.value, plain.offset, plain.txn_id) == (b"k", b"plain", 0, None)
-    assert [(one.key, one.value) for one in plain.headers] == [("a", b"b")]
+    assert [(header.key, header.value) for header in plain.headers] == [("a", b"b")]
     assert plain.event_time.timestamp() == 1.234
     assert plain.timestamp is not None
     assert (committed.value, committed.key, committed.event_time) == (

@@ -217,7 +217,7 @@ def test_many_small_commits_leave_few_files_and_write_little_again() -> None:
         for group in groups(files, target):
             size = sum(one.byte_count for one in group)
             written += size
-            files = [one for one in files if one not in group]
+            files = [file for file in files if file not in group]
             files.append(StoredFile(f"{number}+{group[0].path}", 0, size))
     assert len(files) < 30
     # 1 MiB, 4 and 16: three tiers, and those below the first of them.
@@ -249,14 +249,14 @@ def test_files_have_a_day_each_and_the_size_that_is_asked_for(table: Table) -> N
     for days in ([1, 2, 1], [3, 4, 5, 6], [1]):
         writer.write(batch(days))
     files = writer.finish()
-    assert sum(one.rows for one in files) == 8
+    assert sum(file.rows for file in files) == 8
     # It had four days open at most, so the first one was closed before it came again.
     assert len(files) == 7
     with table.transaction() as change, change.update_snapshot().fast_append() as append:
         for one in files:
             append.append_data_file(parquet_file_to_data_file(table.io, table.metadata, one.path))
     assert table.scan("_timestamp >= '2026-01-05T00:00:00+00:00'").to_arrow().num_rows == 2
-    assert "_timestamp_day=2026-01-06" in {Path(one.path).parent.name for one in files}
+    assert "_timestamp_day=2026-01-06" in {Path(file.path).parent.name for file in files}
 
 
 def test_a_table_that_is_partitioned_otherwise_is_refused(table: Table) -> None:

@@ -30,7 +30,7 @@ from magnetar_spark.errors import OptionError
 from magnetar_spark.jobs.iceberg.catalogs import CatalogChoice, open_catalog
 from magnetar_spark.jobs.iceberg.table import TablesFailed
 from magnetar_spark.jobs.iceberg.tasks import Written
-from magnetar_spark.jobs.session import BYTES_PER_BATCH, DECODING_SETTINGS
+from magnetar_spark.jobs.spark_session import BYTES_PER_BATCH, DECODING_SETTINGS
 
 pytestmark = pytest.mark.chaos
 
@@ -357,7 +357,7 @@ def test_small_files_are_written_together(world: World) -> None:
     files = [one.file for one in world.table(name).scan().plan_files()]
     assert joined > 8
     assert len(files) < 8
-    assert sum(one.record_count for one in files) == 18
+    assert sum(file.record_count for file in files) == 18
     assert world.ids(name) == [*range(18)]
     # At each cut there is what there was.
     cuts = world.cuts(name)

@@ -99,9 +99,9 @@ def test_each_message_is_a_row_once_and_each_cut_is_one_moment_whenever_it_is_ki
     assert cuts[0] == cuts[1]
     for tag in cuts[0]:
         rows = [table.scan().use_ref(tag).to_arrow() for table in tables]
-        numbers = [sorted(one["number"].to_pylist()) for one in rows]
+        numbers = [sorted(row["number"].to_pylist()) for row in rows]
         assert numbers[0] == numbers[1] == [*range(len(numbers[0]))], (seed, tag)
-        assert sum(sum(one["amount"].to_pylist()) for one in rows) == 0, (seed, tag)
+        assert sum(sum(row["amount"].to_pylist()) for row in rows) == 0, (seed, tag)
     for sign, table in zip((-1, 1), tables, strict=True):
         current = table.current_snapshot()
         assert current is not None

@@ -137,7 +137,7 @@ def test_windows_equal_the_direct_computation(world: World, tmp_path: Path) -> N
     assert sum(int(str(one["flights"])) for one in expected.values()) == 3_002
     assert (summary.rows, summary.malformed) == (len(rows), len(bad))
     assert (summary.late, summary.late_groups) == (None, 0)
-    assert [one.number for one in batches] == list(range(len(batches)))
+    assert [batch.number for batch in batches] == list(range(len(batches)))
     assert len(batches) == 4
     assert batches[0].rows <= 1_000
     assert batches[0].behind == len(rows) - batches[0].rows
@@ -182,7 +182,7 @@ def test_late_rows_crashes_and_restarts(
     """A crash after the commit, a restart, and more flights later: nothing is lost or twice."""
     random = Random(11)
     flights = some_flights(2_400, random, days=12, shuffle_minutes=8_000)
-    rows = [one.row() for one in flights]
+    rows = [flight.row() for flight in flights]
     for place, one in enumerate(damaged_rows()):
         rows.insert(100 * place, one)
     later = [Flight(START, number=one).row() for one in range(7)]
@@ -288,7 +288,7 @@ def test_who_stands_by_goes_on_where_the_other_one_ended(world: World, tmp_path:
         world.spark, request, stop=stop, on_batch=batches.append, on_ready=ready
     )
     assert summary.rows == 30
-    assert sum(one.rows for one in batches) == 30
+    assert sum(batch.rows for batch in batches) == 30
     (one,) = world.windows("handed-over").values()
     assert one["flights"] == 50
 

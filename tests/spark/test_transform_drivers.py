@@ -43,7 +43,7 @@ def test_every_message_once_whenever_it_is_killed(
 
         def count() -> int:
             partitions = client.admin.topics.list_offsets("bills").partitions
-            return sum(one.end_offset for one in partitions)
+            return sum(partition.end_offset for partition in partitions)
 
         # Every tenth is none.
         values = [

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from magnetar_spark.jobs.checkpoint import CheckpointRefused, check_settings, watermark_of
+from magnetar_spark.jobs.checkpoint import CheckpointRefused, batch_watermark_of, check_settings
 from magnetar_spark.jobs.failures import LENGTH_MAX, one_line
 from magnetar_spark.jobs.progress import Summary, batch_of
 
@@ -93,5 +93,6 @@ def test_a_checkpoint_is_of_the_same_settings_only() -> None:
 
 def test_the_watermark_stands_in_the_second_line() -> None:
     assert (
-        watermark_of('v1\n{"batchWatermarkMs":1383692340000,"conf":{}}\n{"a":1}') == 1383692340000
+        batch_watermark_of('v1\n{"batchWatermarkMs":1383692340000,"conf":{}}\n{"a":1}')
+        == 1383692340000
     )

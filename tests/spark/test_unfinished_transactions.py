@@ -30,7 +30,9 @@ def test_a_list_that_was_cut_is_refused(servers: Servers, monkeypatch: pytest.Mo
                     txn.commit()
                 monkeypatch.setattr(job, "ROWS_MAX", 2)
                 found = job.unfinished_transactions(client, COMMITTING)
-                assert [one.txn_id for one in found] == [one.txn_id for one in transactions]
+                assert [one.txn_id for one in found] == [
+                    transaction.txn_id for transaction in transactions
+                ]
                 monkeypatch.setattr(job, "ROWS_MAX", 1)
                 with pytest.raises(JobError, match="more than 1 transactions"):
                     job.unfinished_transactions(client, COMMITTING)

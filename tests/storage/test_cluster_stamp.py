@@ -68,7 +68,7 @@ def test_of_clusters_that_come_at_once_one_has_the_address(tmp_path: Path) -> No
 
     async def scenario() -> None:
         outcomes = await asyncio.gather(
-            *(take_address(prefix, one) for one in clusters), return_exceptions=True
+            *(take_address(prefix, cluster) for cluster in clusters), return_exceptions=True
         )
         found = await cluster_at(prefix)
         assert found is not None

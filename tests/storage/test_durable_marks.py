@@ -122,7 +122,7 @@ class Local(Server):
 
     def contents(self) -> dict[str, bytes]:
         files = (one for one in Path(self.prefix.directory).rglob("*") if one.is_file())
-        return {str(one): one.read_bytes() for one in files}
+        return {str(file): file.read_bytes() for file in files}
 
 
 def of_newest(count: int) -> Callable[[Local], None]:

@@ -54,7 +54,9 @@ def used_names() -> set[str]:
         if isinstance(node, ast.Attribute) and "niffi" in node.attr:
             names.add(node.attr)
         elif isinstance(node, ast.JoinedStr) and "uniffi" in ast.unparse(node):
-            parts = [one.value if isinstance(one, ast.Constant) else "*" for one in node.values]
+            parts = [
+                value.value if isinstance(value, ast.Constant) else "*" for value in node.values
+            ]
             names.add("".join(map(str, parts)))
     return names
 

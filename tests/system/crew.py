@@ -89,7 +89,11 @@ class Crew:
         candidates = self._workers
         if fault == "pause":
             # Only of these it can be told what they were at.
-            candidates = [one for one in candidates if not one.instance_id.endswith(READY_MADE)]
+            candidates = [
+                candidate
+                for candidate in candidates
+                if not candidate.instance_id.endswith(READY_MADE)
+            ]
         worker = self._random.choice(candidates)
         if fault == "kill":
             self._workers.remove(worker)
@@ -129,7 +133,7 @@ class Crew:
     async def dismiss_all(self) -> None:
         """Every worker stops in order."""
         workers, self._workers = self._workers, []
-        await asyncio.gather(*(_dismiss(one) for one in workers))
+        await asyncio.gather(*(_dismiss(worker) for worker in workers))
 
     def kill_all(self) -> None:
         for worker in self._workers:
@@ -141,8 +145,8 @@ class Crew:
         outcome = Outcome()
         for pause in self.pauses:
             lines = [json.loads(line) for line in pause.log.read_text().splitlines()]
-            before = [one for one in lines if one["at_s"] < pause.from_s]
-            after = [one for one in lines if one["at_s"] > pause.to_s]
+            before = [line for line in lines if line["at_s"] < pause.from_s]
+            after = [line for line in lines if line["at_s"] > pause.to_s]
             if not before or before[-1]["what"] != "begin" or not after:
                 outcome.idle += 1
                 continue

@@ -199,7 +199,8 @@ class Watcher(directories.Watcher):
 
         def is_so(view: View) -> bool:
             return all(
-                shard in view.owners and view.owners[shard].member != without for shard in SHARDS
+                shard in view.shard_owners and view.shard_owners[shard].member != without
+                for shard in SHARDS
             )
 
         await self.until(is_so)
@@ -213,7 +214,7 @@ def shards_of(view: View, member: str, kind: str) -> list[ShardName]:
     """The shards that a member has."""
     return [
         shard
-        for shard, owner in sorted(view.owners.items())
+        for shard, owner in sorted(view.shard_owners.items())
         if (shard.kind, owner.member) == (kind, member)
     ]
 

@@ -14,7 +14,7 @@ from tests.etcd_server import EtcdServer
 from tests.object_server import BUCKET, ObjectServer
 from tests.system.processes import BOTH, BROKER, COORDINATOR, Servers
 
-from magnetar_cluster.directory import Directory, DirectoryUnavailable
+from magnetar_cluster.cluster_directory import ClusterDirectory, ClusterDirectoryUnavailable
 from magnetar_cluster.etcd_directory import EtcdDirectory
 from magnetar_cluster.etcd_settings import EtcdSettings
 from magnetar_cluster.view import MemberName, ShardName
@@ -92,7 +92,7 @@ class Mover(threading.Thread):
             while not self._stopped.is_set():
                 try:
                     await self._move(directory)
-                except DirectoryUnavailable:
+                except ClusterDirectoryUnavailable:
                     pass  # It is tried again.
                 try:
                     async with asyncio.timeout(MOVE_INTERVAL_SECONDS):
@@ -102,11 +102,11 @@ class Mover(threading.Thread):
         finally:
             await directory.close()
 
-    async def _move(self, directory: Directory) -> None:
+    async def _move(self, directory: ClusterDirectory) -> None:
         async for view in directory.watch():
             kind = self._random.choice((BROKER, BROKER, COORDINATOR))
             shard = ShardName(kind, self._random.randrange(SHARD_COUNTS[kind]))
-            owner = view.owners.get(shard)
+            owner = view.shard_owners.get(shard)
             others = [
                 one
                 for one in sorted(view.members)

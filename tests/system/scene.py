@@ -34,7 +34,7 @@ class Scene:
                 return None
 
         while (talk := await connected()) is None:
-            await until(lambda: shard in self.watcher.view.owners)
+            await until(lambda: shard in self.watcher.view.shard_owners)
         return talk
 
     async def answered(self, shard: ShardName, body: object) -> object:

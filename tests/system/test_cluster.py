@@ -157,10 +157,10 @@ async def transform(client: Client, progress: Progress) -> None:
                     continue
                 txn = await client.begin_transaction()
                 try:
-                    for one in messages:
-                        partition = one.message_id.partition
-                        await producer.send(one.value, partition=partition, txn=txn)
-                        await consumer.ack(one, txn=txn)
+                    for message in messages:
+                        partition = message.message_id.partition
+                        await producer.send(message.value, partition=partition, txn=txn)
+                        await consumer.ack(message, txn=txn)
                 except MagnetarError:
                     await gave_up(client, txn)
                     progress.again += 1

@@ -65,7 +65,7 @@ def test_a_client_outside_uses_the_published_ports_alone(tmp_path: Path) -> None
         try:
             outside = await magnetar.connect(external[BROKER])
             info = await outside.admin.cluster_info()
-            assert [one.address for one in info.brokers] == [external[BROKER]]
+            assert [broker.address for broker in info.brokers] == [external[BROKER]]
             assert [one.address for one in info.coordinators] == [external[COORDINATOR]]
             await outside.admin.topics.create("orders", partitions=2)
             producer = await outside.create_producer("orders")
@@ -78,7 +78,7 @@ def test_a_client_outside_uses_the_published_ports_alone(tmp_path: Path) -> None
             before = {kind: one.connections for kind, one in published.items()}
             async with await magnetar.connect(servers.address) as inside:
                 info = await inside.admin.cluster_info()
-                assert [one.address for one in info.brokers] == [servers.addresses[BROKER]]
+                assert [broker.address for broker in info.brokers] == [servers.addresses[BROKER]]
                 consumer = await inside.subscribe("orders", "all", initial_position="earliest")
                 assert (await consumer.receive()).value == b"an order"
                 async with inside.transaction() as txn:

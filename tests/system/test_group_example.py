@@ -339,9 +339,9 @@ def test_the_loop_goes_on_through_kills_and_rebalances(
             await until(is_complete, 60)
             stop.set()
             summaries = await asyncio.gather(*working)
-            assert sum(one.messages_in for one in summaries) == PARTITIONS * count
+            assert sum(summary.messages_in for summary in summaries) == PARTITIONS * count
             found = await outputs(client)
-            print([str(one) for one in summaries])
+            print([str(summary) for summary in summaries])
             assert len(found) == PARTITIONS * count
             for partition in range(PARTITIONS):
                 mine = [one for one in found if one.startswith(b"%d-" % partition)]

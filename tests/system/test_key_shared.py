@@ -261,6 +261,6 @@ def test_on_the_command_line(servers: Servers, tmp_path: Path) -> None:
     ).splitlines()
     for key in range(5):
         prefix = f"k{key}:"
-        of_key = [one for one in lines if one.startswith(prefix)]
+        of_key = [line for line in lines if line.startswith(prefix)]
         assert [one for one in printed if one.startswith(prefix)] == of_key
     assert len(printed) == len(lines)

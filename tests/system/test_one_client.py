@@ -73,7 +73,7 @@ class Users:
 
         async def consume(number: int) -> None:
             messages = await consumer.receive_batch(1_000, timeout_s=1.0)
-            self.consumed += [one.value for one in messages]
+            self.consumed += [message.value for message in messages]
             await consumer.ack_many(messages)
 
         async def consume_together(number: int) -> None:

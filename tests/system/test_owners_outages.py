@@ -156,7 +156,7 @@ def test_without_the_object_server_nothing_is_answered_and_nothing_is_lost(
     async def program() -> None:
         loop = asyncio.get_running_loop()
         watcher = Watcher(members.directory())
-        owners = (await watcher.until(is_even)).owners
+        owners = (await watcher.until(is_even)).shard_owners
         sender = await Sender.begin(members, 10, patience_s=away_s + 60.0)
         began_s = loop.time()
         object_server.freeze()
@@ -173,7 +173,7 @@ def test_without_the_object_server_nothing_is_answered_and_nothing_is_lost(
         figure("object server back to a transaction", f"{loop.time() - back_s:.1f} s")
         await sender.more(10)
         await sender.finish("c")
-        assert watcher.view.owners == owners, "nobody had to take over"
+        assert watcher.view.shard_owners == owners, "nobody had to take over"
         assert all(members.runs(name) for name in (*BROKERS, *COORDINATORS))
         await watcher.close()
 

@@ -123,7 +123,7 @@ def test_ten_thousand_open_transactions(servers: Servers, figure: Figure) -> Non
                 async for message in client.read("many", partition)
             ]
             committed = sorted(b"%d" % number for number in range(1, OPEN_TRANSACTIONS, 2))
-            assert sorted(one for one in values if one != b"plain") == committed
+            assert sorted(value for value in values if value != b"plain") == committed
         report_memory(servers, figure)
 
     run(program(), 60)

@@ -36,10 +36,10 @@ def expected(*, broker_count: int, ends: str = FINISH) -> list[str]:
 
 def without_enrollment(paths: list[str]) -> list[str]:
     """The paths but for AddPartitionToTxn: how many there are depends on turns of the loop."""
-    enrolled = [one for one in paths if "AddPartitionToTxn" in one]
+    enrolled = [path for path in paths if "AddPartitionToTxn" in path]
     asked = f"client: AddPartitionToTxn < {TXN}"
     assert set(enrolled) == {asked, f"tc-0: AddPartitionToTxn < {asked}"}
-    return [one for one in paths if one not in enrolled]
+    return [path for path in paths if path not in enrolled]
 
 
 def only(spans: list[ReadableSpan], process: str) -> ReadableSpan:
@@ -79,7 +79,7 @@ def test_an_abort_is_one_trace() -> None:
         paths = without_enrollment(world.spans.paths(trace_id))
         assert paths == sorted(expected(broker_count=2))
         ends = world.spans.named("EndTxn")
-        assert {one.attributes["magnetar.txn.action"] for one in ends} == {"abort"}
+        assert {end.attributes["magnetar.txn.action"] for end in ends} == {"abort"}
 
     run(scenario)
 
@@ -92,7 +92,7 @@ def test_each_copy_of_a_repeated_command_has_its_own_spans_in_the_same_trace() -
         lost: list[None] = []
 
         def lose_the_answer(frame: pb.Frame) -> None:
-            if not lost and any(one.HasField("end_txn") for one in frame.commands):
+            if not lost and any(command.HasField("end_txn") for command in frame.commands):
                 lost.append(None)
                 (link,) = [one for one in network.links(CLIENT) if one.server_node == TC]
                 asyncio.get_running_loop().call_soon(link.break_off)
@@ -146,7 +146,7 @@ def test_the_trace_goes_on_when_the_coordinator_restarts_between_decision_and_en
         assert f"b-0: EndTxnOnPartition {TOPIC} < {end}" in paths
         assert f"b-1: EndTxnOnPartition {TOPIC} < {end}" in paths
         # What the first life had begun and not ended went with it, and nothing else.
-        assert {one for one in paths if "lost" in one} <= {
+        assert {path for path in paths if "lost" in path} <= {
             f"b-0: EndTxnOnPartition {TOPIC} < lost: "
         }
         assert {one.context.trace_id for one in world.spans.all()} == {trace_id}
@@ -179,7 +179,7 @@ def test_the_transaction_of_a_program_belongs_to_the_span_of_the_program() -> No
         trace_id = await world.finished()
         above = " < program: charge a card"
         paths = world.spans.paths(trace_id)
-        assert [one for one in paths if not one.endswith(above)] == ["program: charge a card"]
+        assert [path for path in paths if not path.endswith(above)] == ["program: charge a card"]
         assert f"{FINISH}{above}" in paths
 
     run(scenario)
@@ -222,7 +222,7 @@ def test_an_ack_in_a_transaction_is_a_span_and_plain_acks_are_none() -> None:
         ack = f"b-0: ack {TOPIC} < client: ack {TOPIC} < {TXN}"
         paths = world.spans.paths(trace_id)
         assert ack in paths
-        assert any(one.startswith(f"b-0: EndTxnOnSubscription {TOPIC}") for one in paths)
+        assert any(path.startswith(f"b-0: EndTxnOnSubscription {TOPIC}") for path in paths)
         assert len(world.spans.named("ack")) == 2
 
     run(scenario)

@@ -218,7 +218,7 @@ def run(
         kept = coordinator._traces
         assert not kept._causes
         assert not kept._finishing
-        assert not any(one.ends._spans for one in coordinator._brokers._peers.values())
+        assert not any(peer.ends._spans for peer in coordinator._brokers._peers.values())
         if client._runtime.traces is not None:
             assert not client._runtime.traces._transactions
             assert not client._transactions._spans

@@ -42,10 +42,10 @@ class Recorder(Transport):
         self._link_count += 1
 
         def note(frame: Carried) -> None:
-            for one in frame.commands:
-                if one.request_id:
-                    answer = one.WhichOneof("body") or ""
-                    self.answers.setdefault(f"{number}/{one.request_id}", answer)
+            for command in frame.commands:
+                if command.request_id:
+                    answer = command.WhichOneof("body") or ""
+                    self.answers.setdefault(f"{number}/{command.request_id}", answer)
             on_frame(frame)
 
         link = await self._transport.connect(address, service, note, on_closed)
@@ -102,15 +102,15 @@ async def say_again(
                 arrived.notify_all()
 
         def on_frame(frame: Carried) -> None:
-            for one in frame.commands:
-                if one.HasField("hello_response"):
+            for command in frame.commands:
+                if command.HasField("hello_response"):
                     for name in CLUSTER_FIELDS:
-                        cluster[name] = getattr(one.hello_response, name)
-                if one.request_id:
-                    key = f"{number}/{one.request_id}"
-                    found.setdefault(key, one.WhichOneof("body") or "")
-                    if one.HasField("error"):
-                        errors[key] = from_wire(one.error)
+                        cluster[name] = getattr(command.hello_response, name)
+                if command.request_id:
+                    key = f"{number}/{command.request_id}"
+                    found.setdefault(key, command.WhichOneof("body") or "")
+                    if command.HasField("error"):
+                        errors[key] = from_wire(command.error)
             task = asyncio.get_running_loop().create_task(notify())
             notified.add(task)
             task.add_done_callback(notified.discard)
@@ -120,7 +120,7 @@ async def say_again(
     async def all_accepted(number: int, frame: service_pb2.Frame) -> bool:
         """Send the commands and await the answers; the frame keeps what is to be sent again."""
         links[number].write(frame.SerializeToString())
-        by_key = {f"{number}/{one.request_id}": one for one in frame.commands}
+        by_key = {f"{number}/{command.request_id}": command for command in frame.commands}
         async with asyncio.timeout(20), arrived:
             await arrived.wait_for(lambda: by_key.keys() & expected.keys() <= found.keys())
         again = [key for key in by_key if key in errors and is_refused_for_a_moment(key)]

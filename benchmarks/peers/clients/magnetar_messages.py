@@ -44,7 +44,9 @@ class MessageRows(Access):
             one_round = Round(measured=measured)
             deadline_s = time.perf_counter() + seconds
             sent = sum(
-                await asyncio.gather(*(self._send_until(one, deadline_s) for one in producers))
+                await asyncio.gather(
+                    *(self._send_until(producer, deadline_s) for producer in producers)
+                )
             )
             one_round.end()
             one_round.result(sent, sent, await self._awaited(sent, before))

@@ -24,7 +24,7 @@ class Task:
     """The settings of a piece of work, from arguments of the form name=value."""
 
     def __init__(self, arguments: Sequence[str]) -> None:
-        self._settings = dict(one.split("=", 1) for one in arguments)
+        self._settings = dict(argument.split("=", 1) for argument in arguments)
         self.topic = self._settings["topic"]
         self.partitions = self.number("partitions")
         self.call = self._settings["call"]

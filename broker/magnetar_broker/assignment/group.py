@@ -22,7 +22,7 @@ from magnetar_core.errors import FencedInstance, IllegalGeneration, InvalidArgum
 from magnetar_core.ids import MemberName, PartitionName
 
 
-class Owner(NamedTuple):
+class PartitionOwner(NamedTuple):
     """Owner of a partition, and the generation since which it is the owner."""
 
     member_id: str
@@ -71,7 +71,7 @@ class Change:
         reassigned: there is a new target, and so a new generation.
     """
 
-    given: dict[PartitionName, Owner | None] = field(default_factory=dict)
+    given: dict[PartitionName, PartitionOwner | None] = field(default_factory=dict)
     to_notify: dict[str, None] = field(default_factory=dict)
     gone: list[str] = field(default_factory=list)
     reassigned: bool = False
@@ -92,20 +92,22 @@ class Group:
         self.generation = generation
         self.allow_two_phase_commit = allow_two_phase_commit
         self.members: dict[str, Member] = {}
-        self.owners: dict[PartitionName, Owner] = {}
+        self.partition_owners: dict[PartitionName, PartitionOwner] = {}
         self.target: dict[PartitionName, str] = {}
         # Also those of a deleted group of this name.
         self.past_members = past_members if past_members is not None else PastMembers()
 
     def check(self) -> None:
         """Check the invariants."""
-        for owner in self.owners.values():
+        for owner in self.partition_owners.values():
             assert owner.member_id in self.members
             assert owner.generation <= self.generation
         for partition, member_id in self.target.items():
             assert member_id in self.members
-            assert partition in self.owners, "a member has interest in it, and none has it"
-        instances = [one.instance_id for one in self.members.values() if one.instance_id]
+            assert partition in self.partition_owners, (
+                "a member has interest in it, and none has it"
+            )
+        instances = [member.instance_id for member in self.members.values() if member.instance_id]
         assert len(instances) == len(dict.fromkeys(instances))
 
     # Authorization
@@ -129,7 +131,7 @@ class Group:
             " expelled; join again",
         )
 
-    def check_owner(self, partition: PartitionName, name: MemberName) -> None:
+    def check_partition_owner(self, partition: PartitionName, name: MemberName) -> None:
         """Check that a member may act on a partition.
 
         Raises:
@@ -138,7 +140,7 @@ class Group:
             IllegalGeneration: the member does not own it, or got it again since.
         """
         self.member(name)
-        owner = self.owners.get(partition)
+        owner = self.partition_owners.get(partition)
         if owner is None or owner.member_id != name.member_id:
             raise IllegalGeneration(
                 f"{name.member_id!r} does not own {partition} in group {self.name!r}",
@@ -231,8 +233,8 @@ class Group:
         member.heard_ms = now_ms
         change = Change()
         for partition in self.asked_back(member.member_id):
-            if held.get(partition) != self.owners[partition].generation:
-                del self.owners[partition]
+            if held.get(partition) != self.partition_owners[partition].generation:
+                del self.partition_owners[partition]
                 change.given[partition] = None
         if change.given:
             # The member releases as asked: the remaining partitions get a new deadline.
@@ -257,7 +259,7 @@ class Group:
 
     def overdue(self, now_ms: float) -> list[Member]:
         """Return the members that must be expelled."""
-        return [one for one in self.members.values() if one.deadline_ms <= now_ms]
+        return [member for member in self.members.values() if member.deadline_ms <= now_ms]
 
     def expel(self, members: Iterable[Member], interest: Interest, now_ms: float) -> Change:
         """Remove members that sent no heartbeat, or do not release partitions.
@@ -276,15 +278,17 @@ class Group:
         change = Change()
         if self._target_of(interest) != self.target:
             self._assign(interest, change, now_ms)
-        for partition in self.owners.keys() - dict.fromkeys(interest.assignable):
+        for partition in self.partition_owners.keys() - dict.fromkeys(interest.assignable):
             # The topic was deleted: there is nothing to release.
-            change.to_notify[self.owners.pop(partition).member_id] = None
+            change.to_notify[self.partition_owners.pop(partition).member_id] = None
         self._reconcile(change, now_ms)
         return change
 
     def restored(self, interest: Interest, now_ms: float) -> Change:
         """Assign after a restart: members and owners are as they were."""
-        self.target = {partition: owner.member_id for partition, owner in self.owners.items()}
+        self.target = {
+            partition: owner.member_id for partition, owner in self.partition_owners.items()
+        }
         self.forgive(now_ms)
         return self.topics_changed(interest, now_ms)
 
@@ -301,7 +305,7 @@ class Group:
         """Return partitions that a member owns and keeps, with the generation of its ownership."""
         return {
             partition: owner.generation
-            for partition, owner in self.owners.items()
+            for partition, owner in self.partition_owners.items()
             if owner.member_id == member_id and self.target.get(partition) == member_id
         }
 
@@ -309,26 +313,28 @@ class Group:
         """Return partitions that a member owns and must release."""
         return [
             partition
-            for partition, owner in self.owners.items()
+            for partition, owner in self.partition_owners.items()
             if owner.member_id == member_id and self.target.get(partition) != member_id
         ]
 
     def coming_count(self, member_id: str) -> int:
         """Return how many partitions a member gets once others have released them."""
         return sum(
-            taker == member_id and self.owners[partition].member_id != member_id
+            taker == member_id and self.partition_owners[partition].member_id != member_id
             for partition, taker in self.target.items()
         )
 
     @property
     def is_rebalancing(self) -> bool:
         """Whether an owner differs from the target."""
-        return any(self.target.get(one) != owner.member_id for one, owner in self.owners.items())
+        return any(
+            self.target.get(one) != owner.member_id for one, owner in self.partition_owners.items()
+        )
 
     @property
     def next_deadline_ms(self) -> float | None:
         """Return when the next member may be overdue; None without members."""
-        return min((one.deadline_ms for one in self.members.values()), default=None)
+        return min((member.deadline_ms for member in self.members.values()), default=None)
 
     # Within a step
 
@@ -346,10 +352,10 @@ class Group:
         self.generation += 1
         self._part_with(old)
         change.gone.append(old.member_id)
-        for partition, owner in self.owners.items():
+        for partition, owner in self.partition_owners.items():
             if owner.member_id == old.member_id:
-                taken = Owner(new.member_id, self.generation)
-                self.owners[partition] = change.given[partition] = taken
+                taken = PartitionOwner(new.member_id, self.generation)
+                self.partition_owners[partition] = change.given[partition] = taken
         for partition, taker in self.target.items():
             if taker == old.member_id:
                 self.target[partition] = new.member_id
@@ -357,9 +363,9 @@ class Group:
     def _remove(self, member: Member, change: Change) -> None:
         self._part_with(member)
         change.gone.append(member.member_id)
-        for partition, owner in list(self.owners.items()):
+        for partition, owner in list(self.partition_owners.items()):
             if owner.member_id == member.member_id:
-                del self.owners[partition]
+                del self.partition_owners[partition]
                 change.given[partition] = None
 
     def _part_with(self, member: Member) -> None:
@@ -373,7 +379,7 @@ class Group:
         owners = {
             # A partition counts for its future owner: a second change moves as little as the first.
             partition: self.target.get(partition, owner.member_id)
-            for partition, owner in self.owners.items()
+            for partition, owner in self.partition_owners.items()
         }
         return assign(interest.partitions, interest.wanted, owners)
 
@@ -387,13 +393,13 @@ class Group:
     def _reconcile(self, change: Change, now_ms: float) -> None:
         """Give free partitions to their target, and ask other owners to release theirs."""
         for partition, taker in self.target.items():
-            if partition not in self.owners:
-                given = Owner(taker, self.generation)
-                self.owners[partition] = change.given[partition] = given
+            if partition not in self.partition_owners:
+                given = PartitionOwner(taker, self.generation)
+                self.partition_owners[partition] = change.given[partition] = given
                 change.to_notify[taker] = None
         asked = {
             owner.member_id: None
-            for partition, owner in self.owners.items()
+            for partition, owner in self.partition_owners.items()
             if self.target.get(partition) != owner.member_id
         }
         change.to_notify.update(asked)
@@ -407,8 +413,8 @@ class Group:
 def _places(members: Iterable[Member]) -> dict[str, str]:
     """Return a name for each member's place, which a static member leaves to its next self."""
     return {
-        one.member_id: f"instance {one.instance_id}"
-        if one.instance_id
-        else f"member {one.member_id}"
-        for one in members
+        member.member_id: f"instance {member.instance_id}"
+        if member.instance_id
+        else f"member {member.member_id}"
+        for member in members
     }

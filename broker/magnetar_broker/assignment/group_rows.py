@@ -13,16 +13,16 @@ def row_of(group: Group) -> records.GroupRow:
         allow_two_phase_commit=group.allow_two_phase_commit,
         members=[
             records.GroupMemberRow(
-                member_id=one.member_id,
-                instance_id=one.instance_id,
-                client_name=one.client_name,
-                topics=sorted(one.topics),
-                topic_pattern=one.topic_pattern,
-                session_timeout_ms=one.session_timeout_ms,
-                rebalance_timeout_ms=one.rebalance_timeout_ms,
-                join_epoch=one.join_epoch,
+                member_id=member.member_id,
+                instance_id=member.instance_id,
+                client_name=member.client_name,
+                topics=sorted(member.topics),
+                topic_pattern=member.topic_pattern,
+                session_timeout_ms=member.session_timeout_ms,
+                rebalance_timeout_ms=member.rebalance_timeout_ms,
+                join_epoch=member.join_epoch,
             )
-            for one in group.members.values()
+            for member in group.members.values()
         ],
     )
 

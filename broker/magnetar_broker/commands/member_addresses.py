@@ -44,7 +44,9 @@ class AddressesGiven:
         members = found(self._book, known)
         if not _is_outside(self._config, server_of(reached_at)):
             return members
-        return [replace(one, address=one.external_address or one.address) for one in members]
+        return [
+            replace(member, address=member.external_address or member.address) for member in members
+        ]
 
 
 def _is_outside(config: BrokerConfig, reached_at: str) -> bool:

@@ -160,7 +160,7 @@ class SendCommands:
         batch = columnar.encode(
             [message.value for message in messages],
             [message.key for message in messages] if has_keys else None,
-            event_times_ms=[_event_time_of(one) for one in messages] if has_times else None,
+            event_times_ms=[_event_time_of(message) for message in messages] if has_times else None,
             properties=properties if any(properties) else None,
         )
         self._send(

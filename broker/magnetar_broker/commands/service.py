@@ -11,7 +11,7 @@ from random import Random
 from typing import Protocol
 
 from magnetar_broker.budgets.parked_bytes import ParkedBytes
-from magnetar_broker.commands.cluster_answers import ClusterAnswers
+from magnetar_broker.commands.cluster_responses import ClusterResponses
 from magnetar_broker.commands.guard import Guard, guarded
 from magnetar_broker.commands.read_commands import ANSWER_SIZES, ReadCommands
 from magnetar_broker.commands.send_commands import SendCommands
@@ -49,7 +49,7 @@ TAKING_EFFECT_ONCE = (
 )
 
 
-class DirectoryCommands(Protocol):
+class TopicDirectoryCommands(Protocol):
     """Handlers of commands that change the directory."""
 
     @property
@@ -72,7 +72,7 @@ class BrokerServer:
         groups: Groups,
         coordinators: CoordinatorSessions,
         orphan_resolver: OrphanResolver,
-        directory: DirectoryCommands,
+        directory: TopicDirectoryCommands,
         guard: Guard,
         admit_store: AdmitStore,
         random: Random,
@@ -81,7 +81,7 @@ class BrokerServer:
         self._guard = guard
         self._environment = environment
         self._topics = topics
-        self._cluster = ClusterAnswers(environment.config, environment.addresses)
+        self._cluster = ClusterResponses(environment.config, environment.addresses)
         self._replies = Replies(environment)
         self.answer_sizes: AnswerSizes = {**ANSWER_SIZES, **BACKUP_ANSWER_SIZES}
         parked_bytes = ParkedBytes(environment.config)

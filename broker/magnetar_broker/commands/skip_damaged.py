@@ -70,4 +70,4 @@ async def _look(partition: Partition, at: int, damaged: list[Range]) -> tuple[in
         else:
             damaged.append(found)
         return found[1] + 1, _READ_BYTES
-    return batches[-1].end, sum(len(one.batch) for one in batches)
+    return batches[-1].end, sum(len(batch.batch) for batch in batches)

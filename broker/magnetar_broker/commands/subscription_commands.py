@@ -60,8 +60,8 @@ class SubscriptionCommands:
                 else partition.log.first_offset
             )
             subscription = partition.subscriptions.create(name.subscription, offset)
-        if command.consumer_id and subscription.ownership is not None:
-            subscription.ownership.check_attach(_member_of(command))
+        if command.consumer_id and subscription.group_ownership is not None:
+            subscription.group_ownership.check_attach(_member_of(command))
             subscription_type = SubscriptionType.EXCLUSIVE
         elif command.HasField("member"):
             raise UnknownMember(f"{subscription.name} belongs to no group: join one")

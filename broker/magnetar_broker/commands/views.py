@@ -134,16 +134,20 @@ def overview(
     """
     partitions = topics.partitions()
     subscriptions = [one for partition in partitions for one in partition.subscriptions]
-    indexes = [one.index for one in partitions] + [one.index for one in subscriptions]
+    indexes = [partition.index for partition in partitions] + [
+        subscription.index for subscription in subscriptions
+    ]
     started_ms = [one.start_time_ms for index in indexes for one in index.open.values()]
     return Overview(
         topics=len(topics.all()),
         partitions=len(partitions),
         subscriptions=len(subscriptions),
-        consumers=sum(len(one.dispatcher.consumers) for one in subscriptions),
+        consumers=sum(len(subscription.dispatcher.consumers) for subscription in subscriptions),
         groups=len(groups.all()),
         group_members=sum(len(one.members) for one in groups.all()),
-        group_waiting_partitions=sum(one.delivery.waiting for one in subscriptions),
+        group_waiting_partitions=sum(
+            subscription.delivery.waiting for subscription in subscriptions
+        ),
         group_lags=_greatest_lags(subscriptions, count_max=lags_shown_max),
         open_txns=len(started_ms),
         oldest_open_txn_ms=max(0, age_of(min(started_ms))) if started_ms else 0,
@@ -159,9 +163,9 @@ def overview(
             for partition in partitions
             if partition.index.open
         ),
-        pending_acks=sum(len(one.cursor.pending) for one in subscriptions),
-        backlog=sum(one.backlog for one in subscriptions),
-        retained_bytes=sum(max(0, one.log.retained_bytes) for one in partitions),
+        pending_acks=sum(len(subscription.cursor.pending) for subscription in subscriptions),
+        backlog=sum(subscription.backlog for subscription in subscriptions),
+        retained_bytes=sum(max(0, partition.log.retained_bytes) for partition in partitions),
     )
 
 
@@ -170,9 +174,12 @@ def _greatest_lags(
 ) -> dict[tuple[str, str, int], int]:
     """Return the counts of messages that groups have not acknowledged, by group and partition."""
     lags = (
-        ((one.name.subscription, one.name.topic, one.name.partition), one.backlog)
-        for one in subscriptions
-        if one.ownership is not None
+        (
+            (subscription.name.subscription, subscription.name.topic, subscription.name.partition),
+            subscription.backlog,
+        )
+        for subscription in subscriptions
+        if subscription.group_ownership is not None
     )
     return dict(heapq.nlargest(count_max, lags, key=lambda item: item[1]))
 

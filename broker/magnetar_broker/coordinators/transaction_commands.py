@@ -311,7 +311,7 @@ def _end_maker(command: _EndCommand) -> Callable[[Iterable[txn_wire.WriterCount]
         return End(
             txn_id=txn_id,
             outcome=outcome,
-            counts={one.writer_id: one.count for one in counts} if are_counted else None,
+            counts={count.writer_id: count.count for count in counts} if are_counted else None,
             selection=selection,
             loss_accepted=loss_accepted,
             hanging=hanging,

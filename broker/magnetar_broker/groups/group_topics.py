@@ -91,7 +91,7 @@ class GroupTopics:
         found = subscriptions.find(group)
         if found is None:
             subscriptions.check_room()
-        elif found.ownership is None and found.delivery.consumer_names:
+        elif found.group_ownership is None and found.delivery.consumer_names:
             raise SubscriptionExists(
                 f"consumers without a group are attached to {found.name}: close them first"
             )

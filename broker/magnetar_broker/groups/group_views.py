@@ -48,7 +48,7 @@ def describe_group(
         partitions=partitions,
     )
     for member in group.members.values():
-        owned = [one for one in partitions if one.member_id == member.member_id]
+        owned = [partition for partition in partitions if partition.member_id == member.member_id]
         response.members.add(
             member_id=member.member_id,
             instance_id=member.instance_id,
@@ -67,7 +67,7 @@ def describe_group(
 def _describe_partition(
     group: Group, partition: Partition, subscription: Subscription
 ) -> wire.GroupPartitionDescription:
-    owner = group.owners.get(partition.name)
+    owner = group.partition_owners.get(partition.name)
     member_id = owner.member_id if owner is not None else ""
     taker = group.target.get(partition.name, "")
     return wire.GroupPartitionDescription(

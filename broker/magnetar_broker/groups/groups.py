@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from magnetar_broker import keys
-from magnetar_broker.assignment.group import Change, Group, Member, Owner
+from magnetar_broker.assignment.group import Change, Group, Member, PartitionOwner
 from magnetar_broker.assignment.group_rows import restored_group, row_of
 from magnetar_broker.assignment.group_target import Interest
 from magnetar_broker.assignment.past_members import DeletedGroups
@@ -19,7 +19,7 @@ from magnetar_broker.coordinators.coordinator_sessions import CoordinatorSession
 from magnetar_broker.environment import Environment
 from magnetar_broker.groups.group_topics import GroupTopics
 from magnetar_broker.groups.member_sessions import MemberSessions
-from magnetar_broker.subscriptions.ownership import Ownership
+from magnetar_broker.subscriptions.group_ownership import GroupOwnership
 from magnetar_broker.subscriptions.subscription import Subscription
 from magnetar_broker.subscriptions.subscriptions import is_subscription_name
 from magnetar_broker.topics.partition import Partition
@@ -65,7 +65,7 @@ class Groups:
         # for their end.
         self._departed: dict[str, float] = {}
         # Cursors that recovery has read, until all are read.
-        self._restored: list[tuple[Subscription, Ownership]] = []
+        self._restored: list[tuple[Subscription, GroupOwnership]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._due_ms = 0.0
 
@@ -91,7 +91,7 @@ class Groups:
         for topic in sorted(self._topics.all(), key=lambda one: one.name):
             for partition in topic.partitions:
                 found = partition.subscriptions.find(group.name)
-                if found is not None and found.ownership is not None:
+                if found is not None and found.group_ownership is not None:
                     yield partition, found
 
     def all_subscriptions(self) -> dict[str, list[tuple[Partition, Subscription]]]:
@@ -99,7 +99,7 @@ class Groups:
         cursors: dict[str, list[tuple[Partition, Subscription]]] = {}
         for partition in self._topics.partitions():
             for one in partition.subscriptions:
-                if one.ownership is not None:
+                if one.group_ownership is not None:
                     cursors.setdefault(one.name.subscription, []).append((partition, one))
         return cursors
 
@@ -135,10 +135,10 @@ class Groups:
             group = self._new_group(name)
         group.refuse_late_join(newcomer)
         others = [
-            one
-            for one in group.members.values()
-            if one.member_id != newcomer.member_id
-            and not (newcomer.instance_id and one.instance_id == newcomer.instance_id)
+            member
+            for member in group.members.values()
+            if member.member_id != newcomer.member_id
+            and not (newcomer.instance_id and member.instance_id == newcomer.instance_id)
         ]
         if others and group.allow_two_phase_commit != allow_two_phase_commit:
             raise InvalidArgument(
@@ -242,18 +242,18 @@ class Groups:
         """Restore a group from its row; its owners come with the cursors."""
         self._groups[name] = restored_group(name, row)
 
-    def restore_owner(self, subscription: Subscription, row: records.OwnerRow) -> None:
+    def restore_partition_owner(self, subscription: Subscription, row: records.OwnerRow) -> None:
         """Restore a cursor of a group, and its owner. The group is restored before."""
         group = self._groups[subscription.name.subscription]
         partition = subscription.name.partition_name
         if row.member_id in group.members:
-            group.owners[partition] = Owner(row.member_id, row.generation)
-        self._restored.append((subscription, Ownership(group, partition)))
+            group.partition_owners[partition] = PartitionOwner(row.member_id, row.generation)
+        self._restored.append((subscription, GroupOwnership(group, partition)))
 
     def start(self) -> None:
         """Begin: all rows are read. Session timeouts start anew."""
-        for subscription, ownership in self._restored:
-            subscription.claim(ownership)
+        for subscription, group_ownership in self._restored:
+            subscription.claim(group_ownership)
         self._restored.clear()
         for group in self.all():
             self._departed[group.name] = self._now_ms()
@@ -292,7 +292,7 @@ class Groups:
         return Group(name, past_members=self._deleted.past_members(name))
 
     def _interest_without(self, group: Group, gone: list[str]) -> Interest:
-        left = [one for one in group.members.values() if one.member_id not in gone]
+        left = [member for member in group.members.values() if member.member_id not in gone]
         return self._group_topics.interest(group.name, left)
 
     def _fresh_interest(self, group: Group) -> Interest:
@@ -304,7 +304,7 @@ class Groups:
         for partition in change.given:
             owned = self._topics.find(partition)
             if owned is not None:
-                owned.subscriptions.claim(group.name, Ownership(group, partition))
+                owned.subscriptions.claim(group.name, GroupOwnership(group, partition))
         for member_id in change.to_notify:
             word = self._sessions.word(group.name, member_id)
             if word is not None:
@@ -345,7 +345,7 @@ class Groups:
 
     def _next_due_ms(self) -> float | None:
         """Return when the next member may be overdue, or coordinators must be asked again."""
-        deadlines = [one.next_deadline_ms for one in self._groups.values()]
+        deadlines = [group.next_deadline_ms for group in self._groups.values()]
         found = [one for one in deadlines if one is not None]
         return min([*found, *self._departed.values()], default=None)
 
@@ -400,7 +400,7 @@ class Groups:
             self._environment.when_durable(word)
 
     def _remove(self, group: Group, members: list[Member], now_ms: float) -> None:
-        interest = self._interest_without(group, [one.member_id for one in members])
+        interest = self._interest_without(group, [member.member_id for member in members])
         change = group.expel(members, interest, now_ms)
         self._environment.metrics.group_members_expelled.inc(len(members))
         self._apply(group, change)

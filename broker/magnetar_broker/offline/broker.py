@@ -10,7 +10,7 @@ from magnetar_core.ids import TxnID
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import record_pb2 as records
 from magnetar_core.wire import topic_pb2
-from magnetar_storage.offline.rows import RestRows
+from magnetar_storage.offline.rows import OfflineRows
 
 Place = tuple[int, int]
 
@@ -33,7 +33,7 @@ Index = dict[TxnID, IndexEntry]
 
 
 @dataclass(slots=True)
-class RestBroker:
+class OfflineBroker:
     """Content of the small families of a broker's store; its logs are read later."""
 
     partitions: dict[Place, records.PartitionRow] = field(default_factory=dict)
@@ -67,9 +67,9 @@ class RestBroker:
         return txn_id.incarnation == watermark.incarnation and not watermark.covers(txn_id)
 
 
-async def read_broker(rows: RestRows) -> RestBroker:
+async def read_broker(rows: OfflineRows) -> OfflineBroker:
     """Read the small families; rows that cannot be parsed are damage."""
-    found = RestBroker()
+    found = OfflineBroker()
     async for key, value in rows.rows(keys.META):
         with rows.parsing(keys.META, key):
             _take_meta(found, key, value)
@@ -96,7 +96,7 @@ async def read_broker(rows: RestRows) -> RestBroker:
     return found
 
 
-def _take_meta(found: RestBroker, key: bytes, value: bytes) -> None:
+def _take_meta(found: OfflineBroker, key: bytes, value: bytes) -> None:
     if key.startswith(keys.META_WATERMARK):
         row = records.WatermarkRow.FromString(value)
         found.watermarks.set(

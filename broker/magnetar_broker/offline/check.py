@@ -12,15 +12,15 @@ from collections.abc import Callable
 from magnetar_broker import keys
 from magnetar_broker.dispatch.acknowledgements import Acknowledgements
 from magnetar_broker.log.offset_set import OffsetSet, Range
-from magnetar_broker.offline.broker import RestBroker, place_of, read_broker
-from magnetar_broker.offline.partition import RestPartition, Saw, check_writers
+from magnetar_broker.offline.broker import OfflineBroker, place_of, read_broker
+from magnetar_broker.offline.partition import OfflinePartition, Saw, check_writers
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import record_pb2 as records
 from magnetar_storage.offline.findings import Findings
-from magnetar_storage.offline.rows import RestRows
+from magnetar_storage.offline.rows import OfflineRows
 from magnetar_storage.store import Reader
 
-Owner = tuple[int, int, int]
+SubscriptionPlace = tuple[int, int, int]
 
 
 async def check_broker(
@@ -28,7 +28,7 @@ async def check_broker(
     findings: Findings,
     saw: Saw,
     passed: Callable[[int], object] = lambda _: None,
-) -> RestBroker:
+) -> OfflineBroker:
     """Check a broker's store.
 
     Args:
@@ -37,21 +37,21 @@ async def check_broker(
     Returns:
         Content of the small families, to compare it with other servers.
     """
-    rows = RestRows(reader, findings, passed)
+    rows = OfflineRows(reader, findings, passed)
     broker = await read_broker(rows)
     _check_ids(broker, findings)
     for place in sorted(broker.partitions):
         if place[0] not in broker.topics and rows.is_whole(keys.TOPICS):
             findings.damage("topic", f"partition {place}", "its topic is not in the directory")
-        await RestPartition(rows, broker, findings, place, saw).run()
+        await OfflinePartition(rows, broker, findings, place, saw).run()
     await _check_producers(rows, broker, findings)
     cursors = await _check_cursors(rows, broker, findings)
     await _check_pending_acks(rows, broker, findings, cursors, saw)
     return broker
 
 
-def _check_ids(broker: RestBroker, findings: Findings) -> None:
-    highest = max((owner[2] for owner in broker.subscriptions), default=0)
+def _check_ids(broker: OfflineBroker, findings: Findings) -> None:
+    highest = max((subscription_place[2] for subscription_place in broker.subscriptions), default=0)
     bound = broker.next_subscription_id
     if bound is not None and highest >= bound:
         findings.damage(
@@ -77,7 +77,7 @@ def _check_ids(broker: RestBroker, findings: Findings) -> None:
             )
 
 
-async def _check_producers(rows: RestRows, broker: RestBroker, findings: Findings) -> None:
+async def _check_producers(rows: OfflineRows, broker: OfflineBroker, findings: Findings) -> None:
     async for key, value in rows.rows(keys.PRODUCERS):
         place = place_of(key)
         partition = broker.partitions.get(place)
@@ -93,22 +93,22 @@ async def _check_producers(rows: RestRows, broker: RestBroker, findings: Finding
 
 
 async def _check_cursors(
-    rows: RestRows, broker: RestBroker, findings: Findings
-) -> dict[Owner, Acknowledgements]:
-    chunks: dict[Owner, list[tuple[int, bytes]]] = {}
+    rows: OfflineRows, broker: OfflineBroker, findings: Findings
+) -> dict[SubscriptionPlace, Acknowledgements]:
+    chunks: dict[SubscriptionPlace, list[tuple[int, bytes]]] = {}
     async for key, value in rows.rows(keys.CURSORS):
-        owner = (*place_of(key), int.from_bytes(key[12:20], "big"))
-        chunks.setdefault(owner, []).append((keys.last_u64(key), value))
-    cursors: dict[Owner, Acknowledgements] = {}
-    for owner, found in chunks.items():
-        record = broker.subscriptions.get(owner)
-        name = _name(broker, owner)
+        subscription_place = (*place_of(key), int.from_bytes(key[12:20], "big"))
+        chunks.setdefault(subscription_place, []).append((keys.last_u64(key), value))
+    cursors: dict[SubscriptionPlace, Acknowledgements] = {}
+    for subscription_place, found in chunks.items():
+        record = broker.subscriptions.get(subscription_place)
+        name = _name(broker, subscription_place)
         if record is None or record.absent:
             if rows.is_whole(keys.SUBSCRIPTIONS):
                 findings.damage("cursor", name, "a cursor is stored, and its subscription is not")
             continue
-        cursor = cursors[owner] = Acknowledgements.restored(found)
-        partition = broker.partitions.get(owner[:2])
+        cursor = cursors[subscription_place] = Acknowledgements.restored(found)
+        partition = broker.partitions.get(subscription_place[:2])
         if partition is not None and cursor.known_end > partition.end_offset:
             findings.damage(
                 "cursor",
@@ -117,59 +117,69 @@ async def _check_cursors(
                 f" {partition.end_offset}",
             )
     if rows.is_whole(keys.CURSORS):
-        for owner, record in broker.subscriptions.items():
-            if not record.absent and owner not in chunks and owner[:2] in broker.partitions:
-                findings.damage("cursor", _name(broker, owner), "its cursor is missing")
+        for subscription_place, record in broker.subscriptions.items():
+            if (
+                not record.absent
+                and subscription_place not in chunks
+                and subscription_place[:2] in broker.partitions
+            ):
+                findings.damage(
+                    "cursor", _name(broker, subscription_place), "its cursor is missing"
+                )
     return cursors
 
 
 async def _check_pending_acks(
-    rows: RestRows,
-    broker: RestBroker,
+    rows: OfflineRows,
+    broker: OfflineBroker,
     findings: Findings,
-    cursors: dict[Owner, Acknowledgements],
+    cursors: dict[SubscriptionPlace, Acknowledgements],
     saw: Saw,
 ) -> None:
-    acks: dict[tuple[Owner, TxnID], dict[int, set[int]]] = {}
-    held: dict[Owner, dict[TxnID, OffsetSet]] = {}
+    acks: dict[tuple[SubscriptionPlace, TxnID], dict[int, set[int]]] = {}
+    held: dict[SubscriptionPlace, dict[TxnID, OffsetSet]] = {}
     async for key, value in rows.rows(keys.PENDINGACKS):
-        owner = (*place_of(key), int.from_bytes(key[12:20], "big"))
+        subscription_place = (*place_of(key), int.from_bytes(key[12:20], "big"))
         txn_id, ordinal, sequence = keys.pending_ack_place(key)
         ranges: list[Range] = []
         with rows.parsing(keys.PENDINGACKS, key):
             row = records.PendingAckRow.FromString(value)
             ranges = [(one.first, one.last) for one in row.ranges]
-        where = f"{_name(broker, owner)}: {txn_id}"
-        entry = broker.index(*owner).get(txn_id)
+        where = f"{_name(broker, subscription_place)}: {txn_id}"
+        entry = broker.index(*subscription_place).get(txn_id)
         if entry is None or not entry.is_open:
             if rows.is_whole(keys.TXNINDEX):
                 findings.damage("pending-ack", where, "its transaction is not open here")
             continue
-        acks.setdefault((owner, txn_id), {}).setdefault(ordinal, set()).add(sequence)
-        _check_ranges(broker, findings, owner, where, ranges, cursors.get(owner))
-        held.setdefault(owner, {}).setdefault(txn_id, OffsetSet()).update(OffsetSet(ranges))
-    for owner, by_txn_id in held.items():
+        acks.setdefault((subscription_place, txn_id), {}).setdefault(ordinal, set()).add(sequence)
+        _check_ranges(
+            broker, findings, subscription_place, where, ranges, cursors.get(subscription_place)
+        )
+        held.setdefault(subscription_place, {}).setdefault(txn_id, OffsetSet()).update(
+            OffsetSet(ranges)
+        )
+    for subscription_place, by_txn_id in held.items():
         together = OffsetSet()
         for txn_id, offsets in by_txn_id.items():
             if together.intersection(offsets):
                 findings.damage(
                     "pending-ack",
-                    f"{_name(broker, owner)}: {txn_id}",
+                    f"{_name(broker, subscription_place)}: {txn_id}",
                     "it holds a message that another transaction holds, too",
                 )
             together.update(offsets)
-    for owner, index in broker.indexes.items():
-        if not owner[2]:
+    for subscription_place, index in broker.indexes.items():
+        if not subscription_place[2]:
             continue
         for txn_id, entry in index.items():
-            where = f"{_name(broker, owner)}: {txn_id}"
+            where = f"{_name(broker, subscription_place)}: {txn_id}"
             if entry.row is None:
                 findings.damage("index", where, "its writers are known, and its own row is not")
                 continue
-            saw(txn_id, _name(broker, owner), entry.row.status)
-            check_writers(findings, _name(broker, owner), txn_id, entry)
+            saw(txn_id, _name(broker, subscription_place), entry.row.status)
+            check_writers(findings, _name(broker, subscription_place), txn_id, entry)
             for ordinal, (consumer_id, count) in entry.writers.items():
-                found = acks.get((owner, txn_id), {}).get(ordinal, set())
+                found = acks.get((subscription_place, txn_id), {}).get(ordinal, set())
                 if found != set(range(count)) and rows.is_whole(keys.PENDINGACKS):
                     findings.damage(
                         "pending-ack",
@@ -180,14 +190,14 @@ async def _check_pending_acks(
 
 
 def _check_ranges(
-    broker: RestBroker,
+    broker: OfflineBroker,
     findings: Findings,
-    owner: Owner,
+    subscription_place: SubscriptionPlace,
     where: str,
     ranges: list[Range],
     cursor: Acknowledgements | None,
 ) -> None:
-    partition = broker.partitions.get(owner[:2])
+    partition = broker.partitions.get(subscription_place[:2])
     for _, last in ranges:
         if partition is not None and last >= partition.end_offset:
             findings.damage(
@@ -197,7 +207,7 @@ def _check_ranges(
         findings.damage("pending-ack", where, "it holds a message that is acknowledged already")
 
 
-def _name(broker: RestBroker, owner: Owner) -> str:
-    record = broker.subscriptions.get(owner)
-    named = record.subscription if record is not None else str(owner[2])
-    return f"{broker.name(owner[:2])}, subscription {named}"
+def _name(broker: OfflineBroker, subscription_place: SubscriptionPlace) -> str:
+    record = broker.subscriptions.get(subscription_place)
+    named = record.subscription if record is not None else str(subscription_place[2])
+    return f"{broker.name(subscription_place[:2])}, subscription {named}"

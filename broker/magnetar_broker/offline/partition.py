@@ -14,13 +14,13 @@ from typing import NamedTuple
 from magnetar_broker import keys
 from magnetar_broker.log.entries import MarkerEntry, MarkerWriter, parse_entry, stored_batch_header
 from magnetar_broker.log.offset_set import OffsetSet
-from magnetar_broker.offline.broker import IndexEntry, Place, RestBroker
+from magnetar_broker.offline.broker import IndexEntry, OfflineBroker, Place
 from magnetar_core.errors import DataLoss
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import record_pb2 as records
 from magnetar_storage.offline.findings import Findings
-from magnetar_storage.offline.rows import RestRows
+from magnetar_storage.offline.rows import OfflineRows
 
 # Takes a transaction, the participant, and its status there.
 Saw = Callable[[TxnID, str, common.TxnStatus], object]
@@ -34,11 +34,11 @@ class Batch(NamedTuple):
     message_count: int
 
 
-class RestPartition:
+class OfflinePartition:
     """The check of a partition."""
 
     def __init__(
-        self, rows: RestRows, broker: RestBroker, findings: Findings, place: Place, saw: Saw
+        self, rows: OfflineRows, broker: OfflineBroker, findings: Findings, place: Place, saw: Saw
     ) -> None:
         self._rows = rows
         self._broker = broker
@@ -238,7 +238,7 @@ class RestPartition:
             cut: whether the last batch may have messages that the commit discarded.
         """
         expected = 0
-        for _, index, count in (one for one in batches if one.ordinal == writer.ordinal):
+        for _, index, count in (batch for batch in batches if batch.ordinal == writer.ordinal):
             if expected >= writer.count or index != expected:
                 break
             if not count:
@@ -255,7 +255,7 @@ class RestPartition:
         )
 
     def _check_others(self, txn_id: TxnID, known: set[int], batches: Sequence[Batch]) -> None:
-        others = sorted({one.ordinal for one in batches} - known)
+        others = sorted({batch.ordinal for batch in batches} - known)
         if others:
             self._damage(
                 "sidecar", str(txn_id), f"messages of writers {others} are stored, who are unknown"

@@ -17,7 +17,7 @@ from magnetar_broker.log.log_reader import LogReader
 from magnetar_broker.log.offset_set import OffsetSet, Range
 from magnetar_broker.log.partition_log import PartitionLog
 from magnetar_broker.subscriptions.delivery import Delivery
-from magnetar_broker.subscriptions.ownership import Ownership
+from magnetar_broker.subscriptions.group_ownership import GroupOwnership
 from magnetar_broker.transactions import index_rows
 from magnetar_broker.transactions.transaction_index import NO_MEMBER, End, TransactionIndex
 from magnetar_core.errors import (
@@ -57,7 +57,7 @@ class Subscription:
         self.cursor = cursor
         self.index = index
         # The relation to its group, if it belongs to a group.
-        self.ownership: Ownership | None = None
+        self.group_ownership: GroupOwnership | None = None
         # Transactions that must end before the attached consumer gets messages.
         self._after: frozenset[TxnID] = frozenset()
         self.delivery = Delivery(
@@ -89,9 +89,9 @@ class Subscription:
             member: the group's member, if the subscription belongs to a group.
         Raises:
             InvalidArgument: an offset was never in the log.
-            UnknownMember: as Ownership.check.
-            FencedInstance: as Ownership.check.
-            IllegalGeneration: as Ownership.check.
+            UnknownMember: as GroupOwnership.check.
+            FencedInstance: as GroupOwnership.check.
+            IllegalGeneration: as GroupOwnership.check.
         """
         self._check_owner(member)
         self._check_ranges(ranges)
@@ -132,14 +132,14 @@ class Subscription:
             QuotaExceeded: as TransactionIndex.check_write, or too many transactions are open.
             InvalidArgument: an offset was never in the log; or the group takes no part in two-phase
                 commit.
-            UnknownMember: as Ownership.check.
-            FencedInstance: as Ownership.check.
-            IllegalGeneration: as Ownership.check.
+            UnknownMember: as GroupOwnership.check.
+            FencedInstance: as GroupOwnership.check.
+            IllegalGeneration: as GroupOwnership.check.
         """
         # Checked for a repeat, too: the first ack may be gone with its transaction.
         self._check_owner(member)
-        if self.ownership is not None:
-            self.ownership.check_transactional(two_phase_commit=two_phase_commit)
+        if self.group_ownership is not None:
+            self.group_ownership.check_transactional(two_phase_commit=two_phase_commit)
         config = self._environment.config
         if self.index.check_write(
             txn_id, consumer_id, ack_sequence, 1, writers_max=config.txn_writers_max
@@ -230,20 +230,20 @@ class Subscription:
         """Yield the ranges in PENDING_ACK, with the ids of their consumers."""
         for txn_id, pending in self.cursor.transactions.items():
             writers = self.index.open[txn_id].writers.values()
-            consumer_ids = {one.ordinal: one.writer_id for one in writers}
+            consumer_ids = {writer.ordinal: writer.writer_id for writer in writers}
             for ack in pending.acks:
                 for one in ack.ranges:
                     yield consumer_ids[ack.ordinal], one
 
     # Groups
 
-    def claim(self, ownership: Ownership) -> None:
+    def claim(self, group_ownership: GroupOwnership) -> None:
         """Let the subscription belong to a group from now on, or to another owner in it.
 
         Attached consumers are no longer the owner's. The new owner waits for transactions in which
         earlier owners acknowledged.
         """
-        self.ownership = ownership
+        self.group_ownership = group_ownership
         lost = IllegalGeneration(f"{self.name} was given to another member of its group")
         self.delivery.close_consumers(lost)
         self._after = frozenset()
@@ -255,13 +255,13 @@ class Subscription:
         In a group, it also waits for what its owner's consumer before it had to wait for.
         """
         after = set(txn_ids)
-        if self.ownership is not None:
+        if self.group_ownership is not None:
             after.update(one for one in self._after if one in self.index.open)
         self._after = frozenset(after)
         self.delivery.wait(self._has_to_wait())
 
     def _has_to_wait(self) -> bool:
-        if self.ownership is None and not self._after:
+        if self.group_ownership is None and not self._after:
             return False
         # Withheld messages come back in a moment, and lie before messages that are not read yet.
         return bool(self.dispatcher.withheld) or bool(self.awaited())
@@ -269,20 +269,20 @@ class Subscription:
     def awaited(self) -> list[TxnID]:
         """Return open transactions for which delivery waits."""
         awaited = [one for one in self._after if one in self.index.open]
-        if self.ownership is not None:
-            earlier = self.ownership.awaited(self.index.open.values())
+        if self.group_ownership is not None:
+            earlier = self.group_ownership.awaited(self.index.open.values())
             awaited += [one for one in earlier if one not in self._after]
         return awaited
 
     def left_behind(self) -> list[TxnID]:
         """Return transactions of members that are no longer in the group."""
-        if self.ownership is None:
+        if self.group_ownership is None:
             return []
-        return self.ownership.left_behind(self.index.open.values())
+        return self.group_ownership.left_behind(self.index.open.values())
 
     def _check_owner(self, member: MemberName | None) -> None:
-        if self.ownership is not None:
-            self.ownership.check(member)
+        if self.group_ownership is not None:
+            self.group_ownership.check(member)
         elif member is not None:
             raise UnknownMember(f"{self.name} belongs to no group: join one")
 
@@ -303,9 +303,9 @@ class Subscription:
         Args:
             member: the group's member, if the subscription belongs to a group.
         Raises:
-            UnknownMember: as Ownership.check.
-            FencedInstance: as Ownership.check.
-            IllegalGeneration: as Ownership.check.
+            UnknownMember: as GroupOwnership.check.
+            FencedInstance: as GroupOwnership.check.
+            IllegalGeneration: as GroupOwnership.check.
             ResourceInUse: open transactions have acknowledged here.
             OutOfRange: the offset is not in the log.
             Gone: the subscription was deleted meanwhile.

@@ -16,7 +16,7 @@ from magnetar_broker.environment import Environment
 from magnetar_broker.log.log_reader import LogReader
 from magnetar_broker.log.partition_log import PartitionLog
 from magnetar_broker.subscriptions.delivery import Delivery
-from magnetar_broker.subscriptions.ownership import Ownership
+from magnetar_broker.subscriptions.group_ownership import GroupOwnership
 from magnetar_broker.subscriptions.subscription import Subscription
 from magnetar_broker.transactions import index_rows
 from magnetar_broker.transactions.transaction_index import End, TransactionIndex
@@ -157,10 +157,10 @@ class Subscriptions:
         self._existing[name] = restored
         return restored
 
-    def claim(self, name: str, ownership: Ownership) -> None:
+    def claim(self, name: str, group_ownership: GroupOwnership) -> None:
         """Let an existing subscription belong to a group, or to another owner in it."""
         claimed = self._existing[name]
-        claimed.claim(ownership)
+        claimed.claim(group_ownership)
         self._put_record(name, claimed.subscription_id, absent=False)
 
     def restore_absent(self, name: str, subscription_id: int) -> Absent:
@@ -177,8 +177,8 @@ class Subscriptions:
             ResourceInUse: acks are pending, or its group has members.
         """
         doomed = self.get(name)
-        if doomed.ownership is not None:
-            doomed.ownership.refuse_deletion()
+        if doomed.group_ownership is not None:
+            doomed.group_ownership.refuse_deletion()
         doomed.refuse_deletion()
         del self._existing[name]
         self._deleted[name] = doomed.delivery
@@ -284,8 +284,8 @@ class Subscriptions:
             absent=absent,
         )
         existing = self._existing.get(name)
-        if existing is not None and existing.ownership is not None:
-            owner = existing.ownership.owner
+        if existing is not None and existing.group_ownership is not None:
+            owner = existing.group_ownership.partition_owner
             record.owner.SetInParent()
             if owner is not None:
                 record.owner.member_id, record.owner.generation = owner

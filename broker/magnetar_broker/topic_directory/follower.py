@@ -26,9 +26,9 @@ from magnetar_broker.groups.groups import Groups
 from magnetar_broker.replies import Replies
 from magnetar_broker.topic_directory.guards import FollowerGuard, is_refusal
 from magnetar_broker.topic_directory.peer import BrokerPeer
-from magnetar_broker.topics.directory import (
-    DirectoryCopy,
-    DirectoryDistrusted,
+from magnetar_broker.topics.topic_directory import (
+    TopicDirectoryCopy,
+    TopicDirectoryDistrusted,
     Unheard,
     UnheardName,
 )
@@ -62,7 +62,7 @@ _NEVER_WAITING = frozenset({"send", "publish"})
 OnCurrent = Callable[[MagnetarError | None], None]
 
 
-class DirectoryFollower:
+class TopicDirectoryFollower:
     """A follower's part in the directory.
 
     Attributes:
@@ -87,7 +87,7 @@ class DirectoryFollower:
         self._commands = _PassedOn(environment, topics, self)
         self.handlers = self._commands.handlers
         self._random = random
-        self._copy = DirectoryCopy()
+        self._copy = TopicDirectoryCopy()
         self._row = records.DirectoryCopyRow()
         self._peer = BrokerPeer(
             config.brokers[0],
@@ -122,7 +122,7 @@ class DirectoryFollower:
         if not self._row.store_token:
             self._row.store_token = f"{self._random.getrandbits(128):032x}"
             self._put_row()
-        self._copy = DirectoryCopy(
+        self._copy = TopicDirectoryCopy(
             directory_losses=self._row.directory_losses,
             own_losses=self._row.own_losses,
             losses=losses,
@@ -212,8 +212,8 @@ class DirectoryFollower:
         """Let nobody wait any longer."""
         callers = [*self._asking, *self._waiting]
         self._asking, self._waiting = [], []
-        for one in callers:
-            one(self._away())
+        for caller in callers:
+            caller(self._away())
 
     def _away(self) -> MagnetarError:
         if self._copy.distrusted:
@@ -256,7 +256,7 @@ class DirectoryFollower:
         self._note_accepted()
         try:
             self._take(body)
-        except DirectoryDistrusted as error:
+        except TopicDirectoryDistrusted as error:
             self._complain(error)
             self._give_up()
             self._follow_later()
@@ -279,12 +279,12 @@ class DirectoryFollower:
         )
         for name in names:
             self._groups.topic_changed(name)
-        self._stores = {one.tcid: one for one in told.coordinator_stores}
+        self._stores = {store.tcid: store for store in told.coordinator_stores}
         if not self.is_current:
             self.is_current = True
             self._complaint = ""
 
-    def _complain(self, reason: DirectoryDistrusted) -> None:
+    def _complain(self, reason: TopicDirectoryDistrusted) -> None:
         self.is_current = False
         self._copy.link_is_up()
         if self._complaint == str(reason):
@@ -337,7 +337,7 @@ class _PassedOn:
     """Commands that a follower passes on, and those that wait for what the first broker knows."""
 
     def __init__(
-        self, environment: Environment, topics: Topics, follower: DirectoryFollower
+        self, environment: Environment, topics: Topics, follower: TopicDirectoryFollower
     ) -> None:
         self._topics = topics
         self._follower = follower
@@ -374,7 +374,7 @@ class _PassedOn:
         self._follower.catch_up(on_current)
 
     def waiting_for_news(self, handlers: Mapping[str, Handler]) -> dict[str, Handler]:
-        """See DirectoryFollower.waiting_for_news."""
+        """See TopicDirectoryFollower.waiting_for_news."""
         return {
             name: self._hurrying(handler) if name in _NEVER_WAITING else self._waiting(handler)
             for name, handler in handlers.items()

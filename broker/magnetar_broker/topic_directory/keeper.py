@@ -23,7 +23,7 @@ from magnetar_broker.replies import Replies
 from magnetar_broker.topic_directory.guards import EmptyStoreGuard
 from magnetar_broker.topic_directory.peer import BrokerPeer
 from magnetar_broker.topic_directory.rows import BrokerStores, PastCalls
-from magnetar_broker.topics.directory import Contents, Directory, begin_life
+from magnetar_broker.topics.topic_directory import Contents, TopicDirectory, begin_life
 from magnetar_broker.topics.topics import Topic, Topics
 from magnetar_core.errors import (
     InvalidArgument,
@@ -85,7 +85,7 @@ class _Wait:
         self.timer: asyncio.TimerHandle | None = None
 
 
-class DirectoryKeeper:
+class TopicDirectoryKeeper:
     """The first broker's part in the directory.
 
     Attributes:
@@ -115,7 +115,7 @@ class DirectoryKeeper:
         self._stores = BrokerStores(environment)
         self.guard = EmptyStoreGuard(config, incarnations)
         self._replies = Replies(environment)
-        self._directory = Directory(random.getrandbits(63) | 1)
+        self._directory = TopicDirectory(random.getrandbits(63) | 1)
         self._losses = 0
         self._lives: list[wire.DirectoryLife] = []
         others = list(enumerate(config.brokers))[1:]
@@ -156,20 +156,20 @@ class DirectoryKeeper:
 
     def start(self) -> None:
         """Begin to connect to the other brokers."""
-        for one in self._peers.values():
-            one.start()
+        for peer in self._peers.values():
+            peer.start()
 
     def stop(self) -> None:
         """Break all links at once."""
-        for one in self._peers.values():
-            one.stop()
+        for peer in self._peers.values():
+            peer.stop()
 
     async def close(self) -> None:
         """Let nobody wait any longer."""
         for wait in list(self._waits):
             self._end(wait)
-        for one in self._peers.values():
-            await one.close()
+        for peer in self._peers.values():
+            await peer.close()
 
     def waiting_for_news(self, handlers: Mapping[str, Handler]) -> dict[str, Handler]:
         """Return the handlers: nobody else knows of topics that this broker does not know."""
@@ -324,14 +324,16 @@ class DirectoryKeeper:
         self._look_at_waits()
 
     def _tell_followers(self) -> None:
-        for one in self._followers.values():
-            waiting, one.waiting = one.waiting, None
+        for follower in self._followers.values():
+            waiting, follower.waiting = follower.waiting, None
             if waiting is not None:
                 self._tell(*waiting)
 
     def _is_over(self, wait: _Wait) -> bool:
         followers = self._followers.values()
-        return all(one.revision >= wait.revision for one in followers if one.is_linked)
+        return all(
+            follower.revision >= wait.revision for follower in followers if follower.is_linked
+        )
 
     def _look_at_waits(self) -> None:
         for wait in [one for one in self._waits if self._is_over(one)]:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from magnetar_broker import keys
 from magnetar_broker.environment import Environment
-from magnetar_broker.topics.directory import Taken, Unheard, UnheardName
 from magnetar_broker.topics.partition import Partition
+from magnetar_broker.topics.topic_directory import Taken, Unheard, UnheardName
 from magnetar_core.errors import (
     Gone,
     InvalidArgument,

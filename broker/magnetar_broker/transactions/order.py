@@ -132,7 +132,9 @@ class Order:
         transaction = self._index.open.get(txn_id)
         if transaction is None:
             return self._passing.get(txn_id, ())
-        return itertools.chain.from_iterable(one.follows for one in transaction.writers.values())
+        return itertools.chain.from_iterable(
+            writer.follows for writer in transaction.writers.values()
+        )
 
     def awaited(self, plan: EndPlan) -> TxnID | None:
         """Return a transaction that a commit's marker must wait for.

@@ -80,5 +80,5 @@ def messages_of(kept: Sequence[KeptWriter]) -> Messages | None:
         if writer.recent is None:
             return None
         batches = zip(writer.batch_starts, writer.recent, strict=True)
-        of_writers.append(tuple(one for one in batches if one[0] < count))
+        of_writers.append(tuple(batch for batch in batches if batch[0] < count))
     return Messages(tuple(of_writers))

@@ -32,7 +32,7 @@ def backup(directory: Path, as_json: bool) -> None:
     from magnetar_cli.link_options import new_transport
     from magnetar_cli.output import print_json
     from magnetar_cli.progress import RowsRead
-    from magnetar_cli.session import with_client
+    from magnetar_cli.with_client import with_client
     from magnetar_core.version import VERSION
 
     done = 0

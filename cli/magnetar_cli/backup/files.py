@@ -69,7 +69,7 @@ class Contents:
     @property
     def row_count(self) -> int:
         """The rows of all servers."""
-        return sum(one.rows for one in self.servers)
+        return sum(server.rows for server in self.servers)
 
 
 class RowsWriter:
@@ -167,8 +167,8 @@ def read_contents(directory: Path) -> Contents:
             " restore it with the version that made it, or a later one"
         )
     check_layout(contents.layout, f"the backup in {directory}")
-    for one in servers:
-        if Path(one.file).name != one.file:
+    for server in servers:
+        if Path(server.file).name != server.file:
             raise InvalidConfig(f"{directory / CONTENTS} names a file outside of the backup")
     return contents
 

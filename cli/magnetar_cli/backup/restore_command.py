@@ -69,11 +69,11 @@ def restore(
     from magnetar_core.config import InvalidConfig
 
     contents = read_contents(directory)
-    known = [one.member for one in contents.servers]
+    known = [server.member for server in contents.servers]
     unknown = set(names) - set(known)
     if unknown:
         raise InvalidConfig(f"the backup has no {', '.join(sorted(unknown))}: {', '.join(known)}")
-    chosen = [one for one in contents.servers if not names or one.member in names]
+    chosen = [server for server in contents.servers if not names or server.member in names]
     total = sum(one.rows for one in chosen)
     done = 0
     with JobProgress("verified" if verify else "restored", "rows") as shown:

@@ -6,27 +6,88 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError
 
 from magnetar_broker.offline.check import check_broker
 from magnetar_cli.check.decisions import Decisions
-from magnetar_cli.check.ends import Ends
-from magnetar_coordinator.offline.check import RestCoordinator, check_coordinator
+from magnetar_coordinator.offline.check import OfflineCoordinator, check_coordinator
 from magnetar_core.config import InvalidConfig
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire.record_pb2 import StoreIdentity
 from magnetar_storage import store_identity
+from magnetar_storage.object_store.url import ObjectStoreUrl
 from magnetar_storage.offline.findings import Finding, Findings
 from magnetar_storage.offline.read_only import ReadOnlyStore, open_read_only
 from magnetar_storage.store import RowsUnreadable, StoreDamaged, StoreFailed
+
+if TYPE_CHECKING:
+    from magnetar_cli.stored_marks import StoredMarks
 
 # Both servers keep the store's identity in this family.
 _META = "meta"
 
 # Takes a store, and the number of rows of it that were read.
 Progress = Callable[[str, int], object]
+
+
+# Comparison of stores in an object store with their durable marks: whether their ends are there.
+# A directory has its own mark, which is compared when it is opened.
+
+_CHECK = "durable"
+
+
+class Ends:
+    """Compares the ends of stores with their marks.
+
+    Args:
+        etcd: addresses of the etcd of the stores' cluster; None: they were not given.
+        cluster_id: the cluster, of several in one etcd.
+    """
+
+    def __init__(self, etcd: str | None, cluster_id: str) -> None:
+        self._etcd = etcd
+        self._cluster_id = cluster_id
+        self._marks: StoredMarks | None = None
+
+    async def compare(self, place: str, findings: Findings) -> None:
+        """Note changes that are missing from the end of a store.
+
+        Raises:
+            InvalidConfig: it is not the address of a server's store, or etcd is another one.
+            StoreDamaged: the manifest is missing or damaged, or an object of the log.
+            StoreFailed: the store cannot be read.
+        """
+        if "://" not in place:
+            return
+        # Packages that a check of directories does not need.
+        from magnetar_cli.stored_marks import EtcdUnknown, StoredMarks
+        from magnetar_storage.object_store.check import generation_at
+        from magnetar_storage.slatedb.end import end_of_store, missing_from_store
+        from magnetar_storage.slatedb.engine import ENGINE
+
+        url = ObjectStoreUrl.parse(place)
+        self._marks = self._marks or StoredMarks(self._etcd, self._cluster_id)
+        generation = await generation_at(url, engine=ENGINE)
+        if generation is None:
+            findings.damage(_CHECK, place, "the stamp of the store is missing")
+            return
+        try:
+            mark_place = await self._marks.place_of(url)
+        except EtcdUnknown as error:
+            await end_of_store(url)
+            findings.note(_CHECK, place, str(error))
+            return
+        missing = await missing_from_store(url, mark_place, generation)
+        if missing is not None:
+            findings.damage(_CHECK, place, missing)
+
+    async def aclose(self) -> None:
+        """Close the connection to etcd."""
+        if self._marks is not None:
+            await self._marks.close()
 
 
 @dataclass(slots=True)
@@ -62,7 +123,7 @@ class Report:
     @property
     def damage_count(self) -> int:
         """Number of findings that are damage."""
-        return self.between_damage_count + sum(one.damage_count for one in self.stores)
+        return self.between_damage_count + sum(store.damage_count for store in self.stores)
 
 
 @dataclass(slots=True)
@@ -144,7 +205,7 @@ async def _open(checked: Checked, opened: list[_Open], ends: Ends) -> None:
 
 async def _check_all(opened: Sequence[_Open], progress: Progress) -> Findings:
     between = Findings()
-    coordinators: dict[int, RestCoordinator] = {}
+    coordinators: dict[int, OfflineCoordinator] = {}
     for one in opened:
         if one.checked.kind == "coordinator":
             found = await check_coordinator(one.store, one.findings, _counting(one, progress))

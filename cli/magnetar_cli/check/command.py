@@ -62,15 +62,15 @@ def _print(report: Report) -> None:
     print_table(
         ("STORE", "SERVER", "ROWS", "DAMAGE"),
         [
-            (one.place, one.server or "unknown", one.row_count, one.damage_count)
-            for one in report.stores
+            (store.place, store.server or "unknown", store.row_count, store.damage_count)
+            for store in report.stores
         ],
         empty="nothing was checked",
     )
     found = [
         ("damage" if finding.is_damage else "note", server, finding)
         for server, findings in (
-            *((one.server or one.place, one.findings) for one in report.stores),
+            *((store.server or store.place, store.findings) for store in report.stores),
             ("all", report.between),
         )
         for finding in findings

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from magnetar_broker.offline.broker import RestBroker
+from magnetar_broker.offline.broker import OfflineBroker
 from magnetar_coordinator.metadata.transaction import TxnStatus
-from magnetar_coordinator.offline.check import RestCoordinator
+from magnetar_coordinator.offline.check import OfflineCoordinator
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import common_pb2 as common
 from magnetar_storage.offline.findings import Findings
@@ -35,7 +35,7 @@ class Decisions:
         findings: gets the contradictions.
     """
 
-    def __init__(self, coordinators: Mapping[int, RestCoordinator], findings: Findings) -> None:
+    def __init__(self, coordinators: Mapping[int, OfflineCoordinator], findings: Findings) -> None:
         self._coordinators = coordinators
         self._findings = findings
 
@@ -56,7 +56,7 @@ class Decisions:
                 f"it is {here} here, and {at_coordinator.name} at its coordinator",
             )
 
-    def check_watermarks(self, server: str, broker: RestBroker) -> None:
+    def check_watermarks(self, server: str, broker: OfflineBroker) -> None:
         """Check that no broker knows of ends or TxnIDs that its coordinators do not know."""
         for tcid, watermark in broker.watermarks.known():
             coordinator = self._coordinators.get(tcid)
@@ -88,7 +88,7 @@ class Decisions:
                     )
 
     def _check_unknown(
-        self, coordinator: RestCoordinator, txn_id: TxnID, place: str, here: str
+        self, coordinator: OfflineCoordinator, txn_id: TxnID, place: str, here: str
     ) -> None:
         if txn_id.incarnation > coordinator.incarnation:
             text = f"the incarnation of its coordinator's store is {coordinator.incarnation}"

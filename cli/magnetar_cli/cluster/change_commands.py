@@ -12,7 +12,7 @@ from magnetar_cli.cluster.options import etcd_options, with_directory
 from magnetar_cli.types import Duration
 
 if TYPE_CHECKING:
-    from magnetar_cluster.directory import Directory
+    from magnetar_cluster.cluster_directory import ClusterDirectory
 
 # As of errors.STATUS_OF_KIND: ask again later.
 NOT_YET_STATUS = 10
@@ -54,7 +54,7 @@ def drain(
     from magnetar_cli.cluster import changes
     from magnetar_cli.progress import JobProgress
 
-    async def work(directory: Directory) -> str:
+    async def work(directory: ClusterDirectory) -> str:
         now = await changes.known(directory)
         name = changes.member_named(now.view, member, kind, also=now.view.draining)
         if undo:
@@ -89,7 +89,7 @@ def move(
     from magnetar_cli.cluster import changes
     from magnetar_cli.progress import JobProgress
 
-    async def work(directory: Directory) -> str:
+    async def work(directory: ClusterDirectory) -> str:
         now = await changes.known(directory)
         name = changes.shard_named(now.fixed, shard)
         to = changes.member_named(now.view, member, name.kind)
@@ -119,7 +119,7 @@ def rebalance(no_wait: bool, timeout: int, etcd: str | None, cluster_id: str) ->
     from magnetar_cli.cluster import changes
     from magnetar_cli.progress import JobProgress
 
-    async def work(directory: Directory) -> str:
+    async def work(directory: ClusterDirectory) -> str:
         now = await changes.known(directory)
         pinned = await changes.take_pins_back(directory, now.view)
         took = f"took {len(pinned)} pin{'s' * (len(pinned) != 1)} back"

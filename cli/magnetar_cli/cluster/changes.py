@@ -13,7 +13,11 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from magnetar_cli.cluster.picture import shards_of, wishes
-from magnetar_cluster.directory import Directory, DirectoryUnavailable, DirectoryWentBack
+from magnetar_cluster.cluster_directory import (
+    ClusterDirectory,
+    ClusterDirectoryUnavailable,
+    ClusterDirectoryWentBack,
+)
 from magnetar_cluster.view import KINDS, Format, MemberName, ShardName, View
 
 # Between two attempts while the directory does not answer.
@@ -51,7 +55,7 @@ class Known:
     fixed: Format
 
 
-async def known(directory: Directory) -> Known:
+async def known(directory: ClusterDirectory) -> Known:
     """Read the directory.
 
     Raises:
@@ -67,12 +71,12 @@ async def known(directory: Directory) -> Known:
     return Known(await present_view(directory), fixed)
 
 
-async def present_view(directory: Directory) -> View:
+async def present_view(directory: ClusterDirectory) -> View:
     """Return the current view."""
     async with aclosing(directory.watch()) as views:
         async for view in views:
             return view
-    raise DirectoryUnavailable("the watch ended without a view")
+    raise ClusterDirectoryUnavailable("the watch ended without a view")
 
 
 def member_named(
@@ -115,7 +119,7 @@ def shard_named(fixed: Format, text: str) -> ShardName:
 
 
 async def begin_drain(
-    directory: Directory, view: View, name: MemberName, *, may_wait: bool
+    directory: ClusterDirectory, view: View, name: MemberName, *, may_wait: bool
 ) -> None:
     """Ask a member to give up its shards.
 
@@ -134,7 +138,7 @@ async def begin_drain(
     await directory.drain(name, draining=True)
 
 
-async def end_drain(directory: Directory, view: View, name: MemberName) -> bool:
+async def end_drain(directory: ClusterDirectory, view: View, name: MemberName) -> bool:
     """Let a member have shards again; returns whether it was draining."""
     if name not in view.draining:
         return False
@@ -142,7 +146,9 @@ async def end_drain(directory: Directory, view: View, name: MemberName) -> bool:
     return True
 
 
-async def until_drained(directory: Directory, name: MemberName, on_progress: OnProgress) -> None:
+async def until_drained(
+    directory: ClusterDirectory, name: MemberName, on_progress: OnProgress
+) -> None:
     """Wait until a member has no shard."""
     total = 0
 
@@ -156,7 +162,7 @@ async def until_drained(directory: Directory, name: MemberName, on_progress: OnP
     await until(directory, is_done)
 
 
-async def pin(directory: Directory, view: View, shard: ShardName, name: MemberName) -> None:
+async def pin(directory: ClusterDirectory, view: View, shard: ShardName, name: MemberName) -> None:
     """Pin a shard to a member.
 
     Raises:
@@ -187,7 +193,7 @@ def _check_not_refused(view: View, shard: ShardName, name: MemberName) -> None:
 
 
 async def until_moved(
-    directory: Directory, shard: ShardName, name: MemberName, on_progress: OnProgress
+    directory: ClusterDirectory, shard: ShardName, name: MemberName, on_progress: OnProgress
 ) -> None:
     """Wait until a member has a shard.
 
@@ -197,7 +203,7 @@ async def until_moved(
 
     def is_done(view: View) -> bool:
         _check_not_refused(view, shard, name)
-        owner = view.owners.get(shard)
+        owner = view.shard_owners.get(shard)
         has = owner is not None and owner.member == name.name
         on_progress(int(has), 1)
         return has
@@ -205,7 +211,7 @@ async def until_moved(
     await until(directory, is_done)
 
 
-async def take_pins_back(directory: Directory, view: View) -> list[ShardName]:
+async def take_pins_back(directory: ClusterDirectory, view: View) -> list[ShardName]:
     """Take all pins back; returns the shards that had one."""
     pinned = sorted(view.pins)
     for shard in pinned:
@@ -213,7 +219,9 @@ async def take_pins_back(directory: Directory, view: View) -> list[ShardName]:
     return pinned
 
 
-async def until_balanced(directory: Directory, fixed: Format, on_progress: OnProgress) -> None:
+async def until_balanced(
+    directory: ClusterDirectory, fixed: Format, on_progress: OnProgress
+) -> None:
     """Wait until every shard that can be opened is at its desired member."""
 
     def is_done(view: View) -> bool:
@@ -228,12 +236,12 @@ async def until_balanced(directory: Directory, fixed: Format, on_progress: OnPro
 def elsewhere(view: View, wished: Mapping[ShardName, str]) -> Iterable[ShardName]:
     """Return the shards that are not at their desired members."""
     for shard, member in wished.items():
-        owner = view.owners.get(shard)
+        owner = view.shard_owners.get(shard)
         if owner is None or owner.member != member:
             yield shard
 
 
-async def until(directory: Directory, is_done: Callable[[View], bool]) -> None:
+async def until(directory: ClusterDirectory, is_done: Callable[[View], bool]) -> None:
     """Look at each view until one is as desired, also after pauses of the directory."""
     while True:
         try:
@@ -241,8 +249,8 @@ async def until(directory: Directory, is_done: Callable[[View], bool]) -> None:
                 async for view in views:
                     if is_done(view):
                         return
-        except DirectoryWentBack:
+        except ClusterDirectoryWentBack:
             raise
-        except DirectoryUnavailable:
+        except ClusterDirectoryUnavailable:
             pass  # what was changed stays changed, and is seen when the directory is back
         await asyncio.sleep(RETRY_S)

@@ -13,7 +13,7 @@ from magnetar_cli.servers.owner_options import DEFAULT_CLUSTER_ID
 from magnetar_cli.types import with_options
 
 if TYPE_CHECKING:
-    from magnetar_cluster.directory import Directory
+    from magnetar_cluster.cluster_directory import ClusterDirectory
 
 Result = TypeVar("Result")
 # Of MemberConfig: what a client of etcd needs beside addresses.
@@ -43,7 +43,7 @@ etcd_options = with_options(
 
 
 def with_directory(
-    etcd: str | None, cluster_id: str, work: Callable[[Directory], Awaitable[Result]]
+    etcd: str | None, cluster_id: str, work: Callable[[ClusterDirectory], Awaitable[Result]]
 ) -> Result:
     """Open the directory of a cluster, do the work, and close it."""
     if etcd is None:
@@ -63,7 +63,7 @@ def with_directory(
     return event_loop.run(run())
 
 
-def open_directory(etcd: str, cluster_id: str) -> Directory:
+def open_directory(etcd: str, cluster_id: str) -> ClusterDirectory:
     """Return the directory of a cluster; nothing is asked yet.
 
     Further settings of etcd, such as certificates, come from the variables that servers read.

@@ -14,8 +14,8 @@ from magnetar_cluster.view import (
     Format,
     Member,
     MemberName,
-    Owner,
     ShardName,
+    ShardOwner,
     View,
 )
 from magnetar_cluster.wish import wish
@@ -62,7 +62,7 @@ class MemberPicture:
 
 
 def _numbers(shards: Iterable[str]) -> str:
-    return " ".join(one.rpartition("-")[2] for one in shards)
+    return " ".join(shard.rpartition("-")[2] for shard in shards)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,13 +136,13 @@ def shards_of(view: View, name: MemberName) -> list[ShardName]:
     """Return the shards that a member has, in order."""
     return sorted(
         shard
-        for shard, owner in view.owners.items()
+        for shard, owner in view.shard_owners.items()
         if (shard.kind, owner.member) == (name.kind, name.name)
     )
 
 
 def _shard(view: View, shard: ShardName, wished: str) -> ShardPicture:
-    owner: Owner | None = view.owners.get(shard)
+    owner: ShardOwner | None = view.shard_owners.get(shard)
     has = owner.member if owner else ""
     member: Member | None = view.members.get(MemberName(shard.kind, has))
     return ShardPicture(
@@ -186,9 +186,9 @@ def _listed_shard(kind: str, number: int, member: ListedMember) -> ShardPicture:
 
 def _members_of(shards: Iterable[ShardPicture]) -> list[MemberPicture]:
     by_member: dict[tuple[str, str, str], list[str]] = {}
-    for one in shards:
-        if one.owner:
-            by_member.setdefault((one.kind, one.owner, one.address), []).append(one.name)
+    for shard in shards:
+        if shard.owner:
+            by_member.setdefault((shard.kind, shard.owner, shard.address), []).append(shard.name)
     return [
         MemberPicture(kind=kind, name=name, address=address, shards=tuple(has))
         for (kind, name, address), has in by_member.items()

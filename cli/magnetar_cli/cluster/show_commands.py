@@ -14,7 +14,7 @@ from magnetar_cli.types import json_option
 if TYPE_CHECKING:
     from magnetar import Client
     from magnetar_cli.cluster.picture import Picture
-    from magnetar_cluster.directory import Directory
+    from magnetar_cluster.cluster_directory import ClusterDirectory
 
 watch_option = click.option("--watch", is_flag=True, help="Repeat every second, until Ctrl-C.")
 
@@ -97,13 +97,13 @@ def picture(etcd: str | None, cluster_id: str) -> Picture:
     from magnetar_cli.cluster.picture import of_info, of_view
 
     if etcd is None:
-        from magnetar_cli.session import with_client
+        from magnetar_cli.with_client import with_client
 
         return of_info(with_client(lambda client: client.admin.cluster_info()))
     from magnetar_cli.cluster.changes import known
     from magnetar_cli.cluster.options import with_directory
 
-    async def work(directory: Directory) -> Picture:
+    async def work(directory: ClusterDirectory) -> Picture:
         now = await known(directory)
         return of_view(now.view, now.fixed)
 
@@ -112,7 +112,7 @@ def picture(etcd: str | None, cluster_id: str) -> Picture:
 
 def with_lags(found: Picture) -> Picture:
     """Ask the brokers how much is not acknowledged in their partitions."""
-    from magnetar_cli.session import with_client
+    from magnetar_cli.with_client import with_client
     from magnetar_core.errors import TopicNotFound
 
     async def work(client: Client) -> Counter[str]:

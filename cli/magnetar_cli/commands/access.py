@@ -48,7 +48,7 @@ def _show_policy(policy: Policy, as_json: bool) -> None:
         return
     print_table(
         ("PRINCIPAL", "ROLES"),
-        [(one["principal"], ", ".join(one["roles"])) for one in rows],
+        [(row["principal"], ", ".join(row["roles"])) for row in rows],
         empty="the file is valid, and grants no rights",
     )
 

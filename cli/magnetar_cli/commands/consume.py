@@ -66,7 +66,7 @@ def consume(topic: str, **options: Any) -> None:
 
     magnetar consume numbers --until-end | wc -l
     """
-    from magnetar_cli.session import with_client
+    from magnetar_cli.with_client import with_client
 
     if options["at"] is None:
         if options["since"] is not None:

@@ -31,7 +31,7 @@ def cut(topics: tuple[str, ...], timeout_ms: int) -> None:
     token names it until retention removes some of its messages: `magnetar consume TOPIC --at
     TOKEN`.
     """
-    from magnetar_cli.session import with_client
+    from magnetar_cli.with_client import with_client
 
     async def take(client: Client) -> Cut:
         return await client.cut(topics, timeout_s=timeout_ms / 1_000)

@@ -24,7 +24,7 @@ def groups() -> None:
 def list_groups(as_json: bool) -> None:
     """List all groups."""
     from magnetar_cli.output import print_json, print_table
-    from magnetar_cli.session import with_client
+    from magnetar_cli.with_client import with_client
 
     found = with_client(lambda client: client.admin.groups.list())
     if as_json:
@@ -47,7 +47,7 @@ def list_groups(as_json: bool) -> None:
 def describe(group: str, watch: bool, as_json: bool) -> None:
     """Show the members, partitions and lag of GROUP."""
     from magnetar_cli.output import print_json, watched
-    from magnetar_cli.session import with_client
+    from magnetar_cli.with_client import with_client
 
     def show() -> None:
         found = with_client(lambda client: client.admin.groups.describe(group))
@@ -124,8 +124,8 @@ def reset_offsets(
 ) -> None:
     """Move the cursors of GROUP, while it has no members."""
     from magnetar_cli.output import print_json, print_table
-    from magnetar_cli.session import with_client
     from magnetar_cli.types import place_of
+    from magnetar_cli.with_client import with_client
 
     place = place_of(target)
     if place.offset is not None and (topic is None or partition is None):
@@ -154,7 +154,7 @@ def reset_offsets(
 @yes_option
 def delete(group: str, yes: bool) -> None:
     """Delete GROUP and its cursors, while it has no members."""
-    from magnetar_cli.session import with_client
+    from magnetar_cli.with_client import with_client
 
     confirm(f"Delete group {group} and its cursors?", yes=yes)
     with_client(lambda client: client.admin.groups.delete(group))

@@ -121,7 +121,7 @@ def members(timeout_s: float) -> tuple[Sequence[Server], str]:
     Returns:
         The servers, and why others are not known; then they are those that --broker names.
     """
-    from magnetar_cli.session import broker_addresses, with_client
+    from magnetar_cli.with_client import broker_addresses, with_client
     from magnetar_core.errors import MagnetarError
     from magnetar_core.transport.transport import LinkClosed
 
@@ -133,6 +133,6 @@ def members(timeout_s: float) -> tuple[Sequence[Server], str]:
     except (LinkClosed, MagnetarError) as error:
         return [Server("broker", "", one) for one in named], str(error)
     return [
-        *(Server("broker", one.name, one.address) for one in info.brokers),
+        *(Server("broker", broker.name, broker.address) for broker in info.brokers),
         *(Server("coordinator", one.name, one.address) for one in info.coordinators),
     ], ""

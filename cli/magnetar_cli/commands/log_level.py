@@ -43,7 +43,7 @@ def log_level(server: str, level: str | None, logger: str) -> None:
 
 def _change(server: str, level: str, logger: str) -> str:
     """Ask a server for a change, and return the level from before."""
-    from magnetar_cli.session import with_client
+    from magnetar_cli.with_client import with_client
 
     if ":" in server:
         addresses = [(server, service) for service in SERVICES]
@@ -59,7 +59,7 @@ async def _addresses(client: Client, server: str) -> list[tuple[str, str]]:
     """Return where a server is that has a name, and by which service it is asked."""
     info = await client.admin.cluster_info()
     found = [
-        *((one.address, SERVICES[0]) for one in info.brokers if one.name == server),
+        *((broker.address, SERVICES[0]) for broker in info.brokers if broker.name == server),
         *((one.address, SERVICES[1]) for one in info.coordinators if one.name == server),
     ]
     if not found:

@@ -23,7 +23,7 @@ def peek(topic: str, partition: int, txn_id: str | None, skip: int, count: int) 
     Each message is a line of JSON. Uncommitted messages have no offset yet, and disappear when
     their transaction aborts.
     """
-    from magnetar_cli.session import with_client
+    from magnetar_cli.with_client import with_client
     from magnetar_core.ids import TxnID
 
     wanted = TxnID.parse(txn_id) if txn_id is not None else None

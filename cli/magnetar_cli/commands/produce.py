@@ -80,7 +80,7 @@ def produce(topic: str, file: BinaryIO, **options: Any) -> None:
     it at once.
     """
     from magnetar.config import ProducerConfig
-    from magnetar_cli.session import with_client
+    from magnetar_cli.with_client import with_client
 
     message_bytes_max = ProducerConfig().message_bytes_max
     separator: bytes | None = options["key_separator"]

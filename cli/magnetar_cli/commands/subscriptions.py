@@ -26,7 +26,7 @@ def list_subscriptions(topic: str, as_json: bool) -> None:
     """List the subscriptions of TOPIC, by partition."""
     from magnetar_cli.commands.topics import SUBSCRIPTION_COLUMNS, subscription_rows
     from magnetar_cli.output import print_json, print_table
-    from magnetar_cli.session import with_client
+    from magnetar_cli.with_client import with_client
 
     found = with_client(lambda client: client.admin.topics.describe(topic))
     if as_json:
@@ -52,7 +52,7 @@ def list_subscriptions(topic: str, as_json: bool) -> None:
 @yes_option
 def delete(topic: str, subscription: str, force: bool, yes: bool) -> None:
     """Delete SUBSCRIPTION of TOPIC."""
-    from magnetar_cli.session import with_client
+    from magnetar_cli.with_client import with_client
 
     confirm(f"Delete {subscription} of {topic}, with what it has acknowledged?", yes=yes)
     with_client(lambda client: client.admin.subscriptions.delete(topic, subscription, force=force))
@@ -75,7 +75,7 @@ def delete(topic: str, subscription: str, force: bool, yes: bool) -> None:
 @click.option("--force", is_flag=True, help="First abort transactions with pending acks there.")
 def seek(topic: str, subscription: str, target: str, partition: int | None, force: bool) -> None:
     """Move the cursors of SUBSCRIPTION of TOPIC."""
-    from magnetar_cli.session import with_client
+    from magnetar_cli.with_client import with_client
 
     place = place_of(target)
     if place.offset is not None and partition is None:

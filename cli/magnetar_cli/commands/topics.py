@@ -54,7 +54,7 @@ def create(
     exist_ok: bool,
 ) -> None:
     """Create TOPIC, with partitions and a retention."""
-    from magnetar_cli.session import with_client
+    from magnetar_cli.with_client import with_client
 
     async def work(client: Client) -> int:
         return await client.admin.topics.create(
@@ -76,7 +76,7 @@ def create(
 def list_topics(as_json: bool) -> None:
     """List all topics."""
     from magnetar_cli.output import print_json, print_table
-    from magnetar_cli.session import with_client
+    from magnetar_cli.with_client import with_client
 
     found = sorted(
         with_client(lambda client: client.admin.topics.list()), key=lambda one: one.topic
@@ -97,7 +97,7 @@ def list_topics(as_json: bool) -> None:
 def describe(topic: str, as_json: bool) -> None:
     """Show the partitions and subscriptions of TOPIC, and which broker keeps each partition."""
     from magnetar_cli.output import duration, print_facts, print_json, print_table, some
-    from magnetar_cli.session import with_client
+    from magnetar_cli.with_client import with_client
 
     found = with_client(lambda client: client.admin.topics.describe(topic))
     if as_json:
@@ -141,7 +141,7 @@ def describe(topic: str, as_json: bool) -> None:
 def offsets(topic: str, at: int | None, as_json: bool) -> None:
     """Show the first and last offsets of TOPIC."""
     from magnetar_cli.output import print_json, print_table
-    from magnetar_cli.session import with_client
+    from magnetar_cli.with_client import with_client
 
     found = with_client(lambda client: client.admin.topics.list_offsets(topic, append_time_ms=at))
     if as_json:
@@ -162,7 +162,7 @@ def offsets(topic: str, at: int | None, as_json: bool) -> None:
 @yes_option
 def delete(topic: str, force: bool, yes: bool) -> None:
     """Delete TOPIC, its messages and its subscriptions."""
-    from magnetar_cli.session import with_client
+    from magnetar_cli.with_client import with_client
 
     confirm(f"Delete {topic}, its messages and its subscriptions?", yes=yes)
     with_client(lambda client: client.admin.topics.delete(topic, force=force))
@@ -189,7 +189,7 @@ def skip_damaged(topic: str, partition: int | None, dry_run: bool, as_json: bool
     there, but the messages behind them, and subscriptions count them as acknowledged.
     """
     from magnetar_cli.output import print_json, print_table
-    from magnetar_cli.session import with_client
+    from magnetar_cli.with_client import with_client
 
     async def work(client: Client) -> list[LostOffsets]:
         numbers: Sequence[int] = (partition,) if partition is not None else ()

@@ -80,7 +80,7 @@ def list_transactions(
     """
     from magnetar import TransactionStatus
     from magnetar_cli.output import print_json, print_table, watched
-    from magnetar_cli.session import with_client
+    from magnetar_cli.with_client import with_client
 
     if all_statuses and statuses:
         raise click.UsageError("--all shows every status; leave out --status")
@@ -174,7 +174,7 @@ def _timeout(one: TransactionDescription) -> str:
 def describe(txn_id: str | None, transactional_id: str | None, as_json: bool) -> None:
     """Show a transaction, or a transactional id."""
     from magnetar_cli.output import print_json
-    from magnetar_cli.session import with_client
+    from magnetar_cli.with_client import with_client
     from magnetar_core.ids import TxnID
 
     if (txn_id is None) == (transactional_id is None):
@@ -193,7 +193,7 @@ def describe(txn_id: str | None, transactional_id: str | None, as_json: bool) ->
 
 def _describe_id(transactional_id: str, as_json: bool) -> None:
     from magnetar_cli.output import duration, print_facts, print_json
-    from magnetar_cli.session import with_client
+    from magnetar_cli.with_client import with_client
 
     found = with_client(lambda client: client.admin.transactional_ids.describe(transactional_id))
     if as_json:
@@ -318,7 +318,7 @@ def _abort_hanging(
     producer_epoch: int,
 ) -> None:
     from magnetar import Client, ProducerDescription
-    from magnetar_cli.session import with_client
+    from magnetar_cli.with_client import with_client
     from magnetar_core.ids import PartitionName, TxnID
 
     async def work(client: Client) -> None:
@@ -351,7 +351,7 @@ def describe_producers(topic: str, partition: int, as_json: bool) -> None:
     The command also shows the transactions that are open there and at its subscriptions.
     """
     from magnetar_cli.output import print_json, print_table
-    from magnetar_cli.session import with_client
+    from magnetar_cli.with_client import with_client
 
     found = with_client(
         lambda client: client.admin.transactions.describe_producers(topic, partition)
@@ -399,7 +399,7 @@ def find_hanging(
     not hanging. The exit status is 3 if the command finds any.
     """
     from magnetar_cli.output import duration, print_json, print_table
-    from magnetar_cli.session import with_client
+    from magnetar_cli.with_client import with_client
     from magnetar_core.clock import SystemClock
 
     if partition is not None and topic is None:
@@ -456,7 +456,7 @@ def complete(transactional_id: str, text: str, yes: bool) -> None:
     program still runs, it is fenced.
     """
     from magnetar import PreparedTxnState
-    from magnetar_cli.session import with_client
+    from magnetar_cli.with_client import with_client
 
     prepared = PreparedTxnState.parse(text.strip())
     opened = _open_transactions(transactional_id, prepared.txn_id)
@@ -493,7 +493,7 @@ def force_terminate(transactional_id: str, abort_prepared: bool, yes: bool) -> N
     A transaction of two-phase commit may be prepared, and then the database decides: look into its
     table first. If the table names the transaction, use `complete`; if not, --abort-prepared.
     """
-    from magnetar_cli.session import with_client
+    from magnetar_cli.with_client import with_client
 
     found = with_client(lambda client: client.admin.transactional_ids.describe(transactional_id))
     opened = _open_transactions(transactional_id, found.txn_id)
@@ -522,7 +522,7 @@ def _open_transactions(transactional_id: str, txn_id: TxnID | None) -> list[Tran
         txn_id: any transaction of the id: its coordinator is asked, and no other. None: all are.
     """
     from magnetar import TransactionStatus
-    from magnetar_cli.session import with_client
+    from magnetar_cli.with_client import with_client
 
     found = with_client(
         lambda client: client.admin.transactions.list(
@@ -543,7 +543,7 @@ def _open_transactions(transactional_id: str, txn_id: TxnID | None) -> list[Tran
 def describe_name(name: str, as_json: bool) -> None:
     """Show a named sequence, and its open transaction."""
     from magnetar_cli.output import print_facts, print_json
-    from magnetar_cli.session import with_client
+    from magnetar_cli.with_client import with_client
 
     found = with_client(lambda client: client.admin.named_sequences.describe(name))
     if as_json:
@@ -569,7 +569,7 @@ def remove_name(name: str, yes: bool) -> None:
     The same numbers could then be committed again. Remove a name only when its work is over for
     ever.
     """
-    from magnetar_cli.session import with_client
+    from magnetar_cli.with_client import with_client
 
     confirm(f"Remove {name}? Its numbers could then be committed again.", yes=yes)
     with_client(lambda client: client.admin.named_sequences.remove(name))
@@ -587,7 +587,7 @@ def accept_loss(txn_id: str) -> None:
 
     A participant has lost them, and answers TxnIncomplete.
     """
-    from magnetar_cli.session import with_client
+    from magnetar_cli.with_client import with_client
     from magnetar_core.ids import TxnID
 
     with_client(lambda client: client.admin.transactions.accept_loss(TxnID.parse(txn_id)))
@@ -596,7 +596,7 @@ def accept_loss(txn_id: str) -> None:
 
 def _end(txn_id: str, action_name: str) -> None:
     from magnetar import TransactionAction
-    from magnetar_cli.session import with_client
+    from magnetar_cli.with_client import with_client
     from magnetar_core.ids import TxnID
 
     action = TransactionAction[action_name]

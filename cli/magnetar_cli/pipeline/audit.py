@@ -83,12 +83,12 @@ def audit(
                 ("KIND", "TOPIC", "PARTITION", "OFFSETS", "TRANSACTION", "WHAT"),
                 [
                     (
-                        *(one.kind, one.topic, one.partition),
-                        _offsets(one.first_offset, one.last_offset),
-                        one.txn_id,
-                        one.detail,
+                        *(finding.kind, finding.topic, finding.partition),
+                        _offsets(finding.first_offset, finding.last_offset),
+                        finding.txn_id,
+                        finding.detail,
                     )
-                    for one in report.findings
+                    for finding in report.findings
                 ],
                 empty="",
             )

@@ -96,10 +96,10 @@ def job_session(name: str, master: str | None, servers: tuple[str, ...]) -> Spar
     Raises:
         LinkClosed: no broker answers.
     """
-    from magnetar_spark.jobs.session import JavaMissing, find_broker, session
+    from magnetar_spark.jobs.spark_session import JavaMissing, find_broker, spark_session
 
     find_broker(servers)
     try:
-        return session(f"pipeline {name}", master)
+        return spark_session(f"pipeline {name}", master)
     except JavaMissing as error:
         raise click.ClickException(str(error)) from None

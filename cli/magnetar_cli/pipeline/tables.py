@@ -146,8 +146,14 @@ def tables(
         print_table(
             ("TABLE", "NEW ROWS", "NEW FILES", "JOINED FILES", "SNAPSHOT"),
             [
-                (one.table, one.new_rows, one.new_files, one.joined_files, one.snapshot_id or "-")
-                for one in report.tables
+                (
+                    table.table,
+                    table.new_rows,
+                    table.new_files,
+                    table.joined_files,
+                    table.snapshot_id or "-",
+                )
+                for table in report.tables
             ],
             empty="no tables",
         )

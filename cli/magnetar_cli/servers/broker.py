@@ -29,7 +29,7 @@ from magnetar_cli.servers.owner_options import (
 )
 
 if TYPE_CHECKING:
-    from magnetar_broker.budgets.memory import Memory
+    from magnetar_broker.budgets.memory_budget import MemoryBudget
     from magnetar_broker.config import BrokerConfig
     from magnetar_cli.servers.member_process import Place
     from magnetar_cli.servers.open_store import Rows
@@ -127,7 +127,7 @@ def _run_one(options: dict[str, Any], membership: Membership | None, sources: So
         config = resolved.settings
         if resolved.origins["address"] == "default":
             config = replace(config, address=world.address)
-        return _build(config, world, _memory(config))
+        return _build(config, world, _memory_budget(config))
 
     run(
         ServerProcess(
@@ -161,7 +161,7 @@ def _run_member(options: dict[str, Any], sources: Sources, owner: Owning) -> Non
     ).settings
     _check_frames(config, owner.listen)
     _check_durability(config, owner.store)
-    memory = _memory(config)
+    memory = _memory_budget(config)
 
     def kind_of(place: Place) -> ShardKind:
         return ShardKind(
@@ -186,13 +186,13 @@ def _run_member(options: dict[str, Any], sources: Sources, owner: Owning) -> Non
     )
 
 
-def _memory(config: BrokerConfig) -> Memory:
+def _memory_budget(config: BrokerConfig) -> MemoryBudget:
     """Return the memory of this process, for all of its brokers."""
-    from magnetar_broker.budgets.memory import Memory
+    from magnetar_broker.budgets.memory_budget import MemoryBudget
     from magnetar_core.process.process_memory import ProcessMemory
 
     process = ProcessMemory()
-    return Memory(
+    return MemoryBudget(
         memory_bytes=config.memory_bytes,
         tails_bytes_max=config.tails_bytes_max,
         resident_bytes=process.resident_bytes,
@@ -201,7 +201,7 @@ def _memory(config: BrokerConfig) -> Memory:
 
 
 def _build(
-    config: BrokerConfig, world: World, memory: Memory, book: AddressBook | None = None
+    config: BrokerConfig, world: World, memory: MemoryBudget, book: AddressBook | None = None
 ) -> Component:
     from magnetar_broker.broker import Broker
 
@@ -220,7 +220,7 @@ def _build(
 
 
 def _rows(options: dict[str, Any], settings: BrokerConfig, config: StoreConfig, name: str) -> Rows:
-    from magnetar_broker.budgets.memory import store_shares
+    from magnetar_broker.budgets.memory_budget import store_shares
     from magnetar_broker.keys import FAMILIES, PAYLOAD_FAMILIES
     from magnetar_cli.servers.open_store import Rows
 

@@ -100,8 +100,8 @@ def _run_one(options: dict[str, Any], membership: Membership | None, sources: So
         "broker_addresses": (broker_option,),
     }
     if membership is not None:
-        given["broker_addresses"] = tuple(one.address for one in membership.brokers)
-        given["broker_names"] = tuple(one.name for one in membership.brokers)
+        given["broker_addresses"] = tuple(broker.address for broker in membership.brokers)
+        given["broker_names"] = tuple(broker.name for broker in membership.brokers)
         given.update(membership.settings())
     config = resolve(
         CoordinatorConfig, "coordinator", sources, beside=shared_settings(), **given
@@ -143,7 +143,7 @@ def _run_member(options: dict[str, Any], sources: Sources, owner: Owning) -> Non
     ).settings
 
     def kind_of(place: Place) -> ShardKind:
-        names = tuple(one.name for one in place.broker.brokers)
+        names = tuple(broker.name for broker in place.broker.brokers)
         config = replace(resolved, broker_addresses=names, broker_names=names, **place.identity)
         return ShardKind(
             rows=lambda shard: _rows(options, owner.store, str(shard)),

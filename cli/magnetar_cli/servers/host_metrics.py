@@ -9,7 +9,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 
 from magnetar_cluster.host import Host
-from magnetar_cluster.shard_phase import Phase
+from magnetar_cluster.shard_phase import ShardPhase
 
 
 class HostMetric(NamedTuple):
@@ -26,7 +26,7 @@ HOST_METRICS: Final = (
         "magnetar_member_shards",
         "gauge",
         "Shards that this server has, and that are open.",
-        lambda host: sum(one.phase is Phase.SERVING for one in host.shards.values()),
+        lambda host: sum(shard.phase is ShardPhase.SERVING for shard in host.shards.values()),
     ),
     HostMetric(
         "magnetar_member_shards_failing",
@@ -111,9 +111,9 @@ class HostMetrics(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """Return all of them, as they are now."""
-        for one in HOST_METRICS:
-            value = float(one.value(self._host))
-            if one.kind == "counter":
-                yield CounterMetricFamily(one.name, one.meaning, value=value)
+        for metric in HOST_METRICS:
+            value = float(metric.value(self._host))
+            if metric.kind == "counter":
+                yield CounterMetricFamily(metric.name, metric.meaning, value=value)
             else:
-                yield GaugeMetricFamily(one.name, one.meaning, value=value)
+                yield GaugeMetricFamily(metric.name, metric.meaning, value=value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from magnetar_broker.commands.cluster_answers import ClusterAnswers
+from magnetar_broker.commands.cluster_responses import ClusterResponses
 from magnetar_core.errors import LogUnavailable, MagnetarError
 from magnetar_core.server.commands import AnswerSizes, CommandSession, Conversation, Handler, Reply
 from magnetar_core.server.log_levels import LOG_LEVEL_HANDLERS
@@ -15,7 +15,7 @@ from magnetar_core.wire import common_pb2, topic_pb2
 class MemberCommands:
     """Commands of a member without a shard."""
 
-    def __init__(self, cluster: ClusterAnswers) -> None:
+    def __init__(self, cluster: ClusterResponses) -> None:
         self._cluster = cluster
         self.answer_sizes: AnswerSizes = {}
         self.handlers: Mapping[str, Handler] = {

@@ -19,7 +19,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from magnetar_broker.commands.cluster_answers import ClusterAnswers
+from magnetar_broker.commands.cluster_responses import ClusterResponses
 from magnetar_broker.config import BrokerConfig
 from magnetar_cli.servers.host_metrics import HostMetrics
 from magnetar_cli.servers.interruption import unless_stopped
@@ -37,7 +37,11 @@ from magnetar_cli.servers.server_process import (
 )
 from magnetar_cli.servers.shard_metrics import ShardMetrics
 from magnetar_cli.servers.shard_servers import ObjectStores, ShardKind, ShardServers
-from magnetar_cluster.directory import Directory, DirectoryUnavailable, DirectoryWentBack
+from magnetar_cluster.cluster_directory import (
+    ClusterDirectory,
+    ClusterDirectoryUnavailable,
+    ClusterDirectoryWentBack,
+)
 from magnetar_cluster.etcd_directory import EtcdDirectory
 from magnetar_cluster.etcd_history import watch_history
 from magnetar_cluster.host import Host
@@ -114,7 +118,7 @@ def run(process: MemberProcess) -> None:
     except NotHandedOver as reason:
         log.error("%s", reason)
         sys.exit(EXIT_NOT_HANDED_OVER)
-    except DirectoryWentBack as reason:
+    except ClusterDirectoryWentBack as reason:
         log.critical("%s. This one has given up its shards, and ends", reason)
         sys.exit(EXIT_FATAL)
 
@@ -192,9 +196,9 @@ async def _serve(process: MemberProcess) -> None:
             shards.owners_changed(view)
             push.owners_changed(view)
 
-        failures: list[DirectoryWentBack | AddressTaken] = []
+        failures: list[ClusterDirectoryWentBack | AddressTaken] = []
 
-        def failed(error: DirectoryWentBack | AddressTaken) -> None:
+        def failed(error: ClusterDirectoryWentBack | AddressTaken) -> None:
             failures.append(error)
             stop.set()
 
@@ -206,7 +210,7 @@ async def _serve(process: MemberProcess) -> None:
         host.on_failure.append(failed)
         host.on_view.append(saw)
         host.on_speech.append(lambda may_speak: None if may_speak else doors.mute())
-        own = ClusterAnswers(place.broker, place.book, name.name)
+        own = ClusterResponses(place.broker, place.book, name.name)
         await server.serve(MemberCommands(own))
         closing.push_async_callback(host.close)
         await host.start()
@@ -230,7 +234,7 @@ async def _serve(process: MemberProcess) -> None:
         stop.clear()
         # A second signal does not wait for others to take the shards.
         if reason := await unless_stopped(host.drain(), stop):
-            left = sum(bool(one.epoch) for one in host.shards.values())
+            left = sum(bool(shard.epoch) for shard in host.shards.values())
             raise NotHandedOver(
                 f"{name.kind} {name.name} stops with {left} shards that it could not hand over,"
                 f" since {reason}. Nothing acknowledged is lost: others open the shards when its"
@@ -267,7 +271,7 @@ def place_of(
     return Place(identity=identity, broker=broker, book=book)
 
 
-async def _format(directory: Directory, config: MemberConfig, random: Random) -> Format:
+async def _format(directory: ClusterDirectory, config: MemberConfig, random: Random) -> Format:
     """Return how many shards the cluster has; wait until etcd answers.
 
     Args:
@@ -281,7 +285,7 @@ async def _format(directory: Directory, config: MemberConfig, random: Random) ->
     while True:
         try:
             return config.check_format(await directory.format(wanted))
-        except DirectoryUnavailable as error:
+        except ClusterDirectoryUnavailable as error:
             log.warning("etcd at %s does not answer; asking again: %s", config.etcd, error)
             await asyncio.sleep(_ASK_AGAIN_SECONDS)
 

@@ -170,10 +170,12 @@ def settings_of_cluster(cluster_id: str, cluster_format: Format) -> dict[str, An
     brokers, coordinators = servers_of(cluster_format)
     return Membership(
         cluster_id=cluster_id,
-        brokers=tuple(Member(name=one.name, address=f"{one.name}:1") for one in brokers),
+        brokers=tuple(Member(name=broker.name, address=f"{broker.name}:1") for broker in brokers),
         coordinators=tuple(
-            CoordinatorMember(name=one.name, address=f"{one.name}:1", tcid=one.tcid)
-            for one in coordinators
+            CoordinatorMember(
+                name=coordinator.name, address=f"{coordinator.name}:1", tcid=coordinator.tcid
+            )
+            for coordinator in coordinators
         ),
         stable_addresses=False,
     ).settings()

@@ -40,7 +40,10 @@ class OwnersPush:
     def _tell(self) -> None:
         self._timer = None
         told, latest = self._told, self._latest
-        if told is not None and (told.owners, told.members) == (latest.owners, latest.members):
+        if told is not None and (told.shard_owners, told.members) == (
+            latest.shard_owners,
+            latest.members,
+        ):
             return
         self._told = latest
         self._push(CommandOwnersChanged())

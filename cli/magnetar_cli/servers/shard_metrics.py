@@ -43,6 +43,7 @@ class ShardMetrics(Collector):
                     family = Metric(metric.name, metric.documentation, metric.type, metric.unit)
                     merged[metric.name] = family
                 family.samples += [
-                    one._replace(labels={LABEL: str(shard), **one.labels}) for one in metric.samples
+                    sample._replace(labels={LABEL: str(shard), **sample.labels})
+                    for sample in metric.samples
                 ]
         return list(merged.values())

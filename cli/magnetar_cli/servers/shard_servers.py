@@ -18,10 +18,10 @@ from magnetar_cli.servers.interruption import Interrupted, unless
 from magnetar_cli.servers.open_store import Rows, open_object_store
 from magnetar_cli.servers.server_process import Component, World
 from magnetar_cli.servers.shard_metrics import ShardMetrics
+from magnetar_cluster.cluster_directory import ClusterDirectory
 from magnetar_cluster.cluster_transport import ClusterTransport
-from magnetar_cluster.directory import Directory
 from magnetar_cluster.shard_marks import ShardMarkPlace
-from magnetar_cluster.shard_opener import Ownership, RunningShard
+from magnetar_cluster.shard_opener import RunningShard, ShardOwnership
 from magnetar_cluster.view import ShardName, View
 from magnetar_core.clock import Clock
 from magnetar_core.link.grpc_transport import GrpcTransport
@@ -65,13 +65,13 @@ class ShardStore(Store, Protocol):
 class Surroundings(Protocol):
     """Surroundings that all shards of a process share."""
 
-    def transport(self, ownership: Ownership) -> Transport:
+    def transport(self, ownership: ShardOwnership) -> Transport:
         """Return a way to other servers, for one ownership."""
         ...
 
     async def open_store(
         self,
-        ownership: Ownership,
+        ownership: ShardOwnership,
         registry: CollectorRegistry,
         on_end: Callable[[StoreFailed], object],
     ) -> ShardStore:
@@ -99,7 +99,7 @@ class ObjectStores:
         rows: Callable[[ShardName], Rows],
         links: LinkSecurity,
         cluster: ClusterStamp | None = None,
-        directory: Directory | None = None,
+        directory: ClusterDirectory | None = None,
     ) -> None:
         self._rows = rows
         self._links = links
@@ -108,13 +108,13 @@ class ObjectStores:
         # Memory that all stores of this process share.
         self._cache: Any = None
 
-    def transport(self, ownership: Ownership) -> Transport:
+    def transport(self, ownership: ShardOwnership) -> Transport:
         """Return a way to other servers, for one ownership."""
         return GrpcTransport(self._links)
 
     async def open_store(
         self,
-        ownership: Ownership,
+        ownership: ShardOwnership,
         registry: CollectorRegistry,
         on_end: Callable[[StoreFailed], object],
     ) -> ShardStore:
@@ -177,7 +177,7 @@ class ShardServers:
         for server in list(self._servers):
             server.owners_changed(view)
 
-    async def open(self, ownership: Ownership) -> RunningShard:
+    async def open(self, ownership: ShardOwnership) -> RunningShard:
         """Open a shard's store, recover it, and let conversations in."""
         server = _ShardServer(self, ownership)
         self._servers[server] = None
@@ -196,7 +196,7 @@ class ShardServers:
 class _ShardServer:
     """A shard that this process has, or opens."""
 
-    def __init__(self, servers: ShardServers, ownership: Ownership) -> None:
+    def __init__(self, servers: ShardServers, ownership: ShardOwnership) -> None:
         self._servers = servers
         self._ownership = ownership
         self._place = ShardPlace(ownership.shard.number, ownership.epoch)
@@ -257,7 +257,7 @@ class _ShardServer:
         It may wait for something that comes too late, such as an answer that is no longer needed.
         """
         self.transport.owners_changed(view)
-        epoch, owner = self._ownership.epoch, view.owners.get(self._ownership.shard)
+        epoch, owner = self._ownership.epoch, view.shard_owners.get(self._ownership.shard)
         # A view from before the claim does not have this owner.
         if view.revision >= epoch and (owner is None or owner.epoch != epoch):
             self._lose()

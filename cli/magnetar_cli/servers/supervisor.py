@@ -243,8 +243,8 @@ class Supervisor:
             # The first of each: most programs need no other.
             "broker": self._brokers[0].ready,
             "coordinator": self._coordinators[0].ready,
-            "brokers": [one.ready for one in self._brokers],
-            "coordinators": [one.ready for one in self._coordinators],
+            "brokers": [broker.ready for broker in self._brokers],
+            "coordinators": [coordinator.ready for coordinator in self._coordinators],
         }
         write_ready_file(self._ready_file, content)
 
@@ -254,7 +254,7 @@ def _label(kind: str, name: str, members: Sequence[object]) -> str:
 
 
 def _addresses(kind: str, servers: list[Child]) -> str:
-    addresses = " ".join(one.ready["address"] for one in servers)
+    addresses = " ".join(server.ready["address"] for server in servers)
     return f"{kind}{'s' if len(servers) > 1 else ''} {addresses}"
 
 
@@ -268,8 +268,8 @@ async def _wait_until_ready(servers: list[Child], tasks: list[asyncio.Task[None]
     """
 
     async def all_ready() -> None:
-        for one in servers:
-            await one.was_ready.wait()
+        for server in servers:
+            await server.was_ready.wait()
 
     ready = asyncio.ensure_future(all_ready())
     try:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypeAlias
 
-from magnetar.admin.all_brokers import ask_all_brokers
 from magnetar.admin.group_descriptions import (
     GroupDescription,
     GroupState,
@@ -15,13 +15,59 @@ from magnetar.admin.merged_groups import merge_descriptions, merge_lists
 from magnetar.arguments import checked
 from magnetar.enums import InitialPosition
 from magnetar.link.cluster import Cluster
+from magnetar.link.members import Member
+from magnetar.link.session import ResponseT
+from magnetar.link.whole_topics import all_of
 from magnetar.messaging.seeking import seek_command
-from magnetar_core.errors import InvalidArgument, ResourceInUse
+from magnetar_core.errors import (
+    GroupNotFound,
+    InvalidArgument,
+    LogUnavailable,
+    MagnetarError,
+    ResourceInUse,
+)
+from magnetar_core.requests import Request
 from magnetar_core.wire import group_pb2
 
 # `list` is a method of the class below.
 GroupSummaries: TypeAlias = list[GroupSummary]
 OffsetResets: TypeAlias = list[OffsetReset]
+
+
+async def ask_all_brokers(
+    cluster: Cluster, command: Callable[[], Request[ResponseT]]
+) -> list[ResponseT]:
+    """Ask all brokers about a group, at the same time.
+
+    Args:
+        command: returns the command for one broker.
+    Returns:
+        The answers of those that have the group.
+    Raises:
+        GroupNotFound: none of them has it.
+        LogUnavailable: a broker does not answer in time. Others may have done what they were asked.
+        MagnetarError: a broker refuses. Others may have done what they were asked.
+    """
+
+    async def ask(broker: Member) -> ResponseT | GroupNotFound:
+        try:
+            return await cluster.broker(broker).request(command())
+        except GroupNotFound as error:
+            return error
+        except MagnetarError as error:
+            if not error.kind.may_pass:
+                raise
+            title = cluster.broker_title(broker.address)
+            raise LogUnavailable(f"{title} does not answer: {error}") from error
+
+    await cluster.info()
+    answers = await all_of(cluster.runtime, [ask(one) for one in cluster.brokers])
+    found = [answer for answer in answers if not isinstance(answer, GroupNotFound)]
+    if not found:
+        for one in answers:
+            if isinstance(one, GroupNotFound):
+                raise one
+    return found
 
 
 class GroupAdmin:
@@ -38,7 +84,7 @@ class GroupAdmin:
         """
         replies = await ask_all_brokers(self._cluster, group_pb2.CommandListGroups)
         return merge_lists(
-            [GroupSummary.from_wire(one) for one in reply.groups] for reply in replies
+            [GroupSummary.from_wire(group) for group in reply.groups] for reply in replies
         )
 
     @checked

@@ -21,8 +21,8 @@ def merge_lists(lists: Iterable[Iterable[GroupSummary]]) -> list[GroupSummary]:
     """Return one summary for each group that any broker has, by name."""
     by_name: dict[str, list[GroupSummary]] = {}
     for summaries in lists:
-        for one in summaries:
-            by_name.setdefault(one.group, []).append(one)
+        for summary in summaries:
+            by_name.setdefault(summary.group, []).append(summary)
     return [merge_summaries(by_name[name]) for name in sorted(by_name)]
 
 
@@ -32,14 +32,14 @@ def merge_summaries(summaries: Sequence[GroupSummary]) -> GroupSummary:
     A group is empty only where it has no members anywhere, and moves where any broker moves
     something. Brokers that count different numbers of members are about to agree on the highest.
     """
-    states = [one.state for one in summaries]
+    states = [summary.state for summary in summaries]
     return GroupSummary(
         group=summaries[0].group,
         state=max(states),
-        generation=max(one.generation for one in summaries),
-        members=max(one.members for one in summaries),
-        partitions=sum(one.partitions for one in summaries),
-        lag=sum(one.lag for one in summaries),
+        generation=max(summary.generation for summary in summaries),
+        members=max(summary.members for summary in summaries),
+        partitions=sum(summary.partitions for summary in summaries),
+        lag=sum(summary.lag for summary in summaries),
     )
 
 

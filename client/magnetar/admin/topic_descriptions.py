@@ -128,7 +128,7 @@ class TopicDescription:
             wire.retention_ms,
             wire.retention_bytes,
             wire.retain_unconsumed == topic_pb2.YES,
-            tuple(_partition(one) for one in partitions),
+            tuple(_partition(partition) for partition in partitions),
         )
 
 

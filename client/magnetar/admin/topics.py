@@ -149,18 +149,18 @@ class TopicAdmin:
         )
         # Another process may read up to these offsets for this client: its commits get higher
         # stamps.
-        self._cluster.runtime.saw(max((one.highest_stamp for one in answers), default=0))
+        self._cluster.runtime.saw(max((answer.highest_stamp for answer in answers), default=0))
         return TopicOffsets(
             reply.topic_id,
             tuple(
                 PartitionOffsets(
-                    one.partition,
-                    one.ledger_id,
-                    one.first_offset,
-                    one.end_offset,
-                    None if append_time_ms is None else one.time_offset,
+                    answer.partition,
+                    answer.ledger_id,
+                    answer.first_offset,
+                    answer.end_offset,
+                    None if append_time_ms is None else answer.time_offset,
                 )
-                for one in answers
+                for answer in answers
             ),
         )
 

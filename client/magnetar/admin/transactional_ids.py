@@ -9,7 +9,7 @@ from magnetar.admin.producer_descriptions import TransactionalIdDescription
 from magnetar.arguments import checked
 from magnetar.enums import TransactionAction, TransactionalState, TransactionStatus
 from magnetar.link.cluster import Cluster
-from magnetar.link.requests import Requests
+from magnetar.link.connection_base import ConnectionBase
 from magnetar.transactions.prepared_outcome import outcome_of_prepared
 from magnetar.transactions.producer_identity import PreparedTxnState, ProducerIdentity
 from magnetar_core.errors import ConcurrentTransactions, InvalidArgument, ProducerFenced
@@ -43,7 +43,10 @@ class TransactionalIdAdmin:
         found: TransactionalIds = []
         for coordinator in await self._cluster.coordinators():
             reply = await coordinator.request(command)
-            found += [TransactionalIdDescription.from_wire(one) for one in reply.descriptions]
+            found += [
+                TransactionalIdDescription.from_wire(description)
+                for description in reply.descriptions
+            ]
         return found
 
     @checked
@@ -159,7 +162,7 @@ class TransactionalIdAdmin:
             await self._end(coordinator, transactional_id, taken, TransactionAction.ABORT)
 
     async def _describe(
-        self, coordinator: Requests, transactional_id: str
+        self, coordinator: ConnectionBase, transactional_id: str
     ) -> TransactionalIdDescription:
         reply = await coordinator.request(
             transaction_pb2.CommandDescribeTransactionalId(transactional_id=transactional_id)
@@ -168,7 +171,7 @@ class TransactionalIdAdmin:
 
     async def _end(
         self,
-        coordinator: Requests,
+        coordinator: ConnectionBase,
         transactional_id: str,
         taken: transaction_pb2.CommandInitProducerResponse,
         action: TransactionAction,

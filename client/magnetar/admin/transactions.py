@@ -16,7 +16,7 @@ from magnetar.admin.transaction_descriptions import TransactionDescription
 from magnetar.arguments import checked
 from magnetar.enums import TransactionAction, TransactionStatus
 from magnetar.link.cluster import Cluster
-from magnetar.link.requests import Requests
+from magnetar.link.connection_base import ConnectionBase
 from magnetar.link.topic_route import TopicRoute
 from magnetar.link.whole_topics import all_of
 from magnetar_core.errors import (
@@ -125,7 +125,7 @@ class TransactionAdmin:
             The answers, by TCID.
         """
 
-        async def ask(tcid: int, coordinator: Requests) -> ResponseT | None:
+        async def ask(tcid: int, coordinator: ConnectionBase) -> ResponseT | None:
             try:
                 return await coordinator.request(command)
             except MagnetarError as error:

@@ -14,7 +14,7 @@ from typing import Any
 from magnetar.cuts.cut import Cut
 from magnetar.errors import CutUnfinished
 from magnetar.link.cluster import Cluster
-from magnetar.link.requests import Requests
+from magnetar.link.connection_base import ConnectionBase
 from magnetar.link.whole_topics import all_of, ask_partitions
 from magnetar_core.cuts import cuts
 from magnetar_core.cuts.cut_token import PARTITIONS_MAX
@@ -34,7 +34,7 @@ NAMED_MAX = 10
 # The id of a topic, and its partitions' offsets.
 Offsets = tuple[int, list[broker_pb2.PartitionOffsets]]
 Clocks = dict[int, transaction_pb2.CommandCloseCutResponse]
-Ask = Callable[[Requests], Coroutine[Any, Any, transaction_pb2.CommandCloseCutResponse]]
+Ask = Callable[[ConnectionBase], Coroutine[Any, Any, transaction_pb2.CommandCloseCutResponse]]
 
 
 class CutTaker:
@@ -127,11 +127,11 @@ class CutTaker:
         """Ask all coordinators that are in the list now; return their answers by TCID."""
         await self._cluster.info()
         connections = await self._cluster.coordinators()
-        answers = await all_of(self._runtime, [ask(one) for one in connections])
-        return {one.tcid: one for one in answers}
+        answers = await all_of(self._runtime, [ask(connection) for connection in connections])
+        return {answer.tcid: answer for answer in answers}
 
     async def _close(
-        self, coordinator: Requests, *, stamp: int, wait_ms: float = 0
+        self, coordinator: ConnectionBase, *, stamp: int, wait_ms: float = 0
     ) -> transaction_pb2.CommandCloseCutResponse:
         try:
             return await coordinator.request(
@@ -148,7 +148,7 @@ class CutTaker:
             ) from error
 
     async def _close_all_of(
-        self, coordinator: Requests, *, stamp: int
+        self, coordinator: ConnectionBase, *, stamp: int
     ) -> transaction_pb2.CommandCloseCutResponse:
         """Close the past of a coordinator, and wait until all of it is finished."""
         backoff = self._runtime.backoff()
@@ -184,4 +184,4 @@ def _incarnations(clocks: Clocks) -> dict[int, int]:
 
 
 def _ledgers(offsets: Sequence[broker_pb2.PartitionOffsets]) -> list[tuple[int, int]]:
-    return [(one.partition, one.ledger_id) for one in offsets]
+    return [(offset.partition, offset.ledger_id) for offset in offsets]

@@ -14,7 +14,7 @@ from magnetar.link.cluster import Cluster
 from magnetar.link.in_flight import copy_error
 from magnetar.link.runtime import Runtime
 from magnetar.link.topic_route import TopicRoute
-from magnetar.messaging.partition_ownership import Ownership, Settling
+from magnetar.messaging.partition_ownership import PartitionOwnership, Settling
 from magnetar.messaging.partition_receiver import PartitionReceiver
 from magnetar.messaging.permits import PrefetchBudget
 from magnetar.topic_partition import TopicPartition
@@ -122,7 +122,7 @@ class AssignedReceivers:
             self._routes[name.topic_id] = route
         return route
 
-    def add(self, route: TopicRoute, name: PartitionName, ownership: Ownership) -> None:
+    def add(self, route: TopicRoute, name: PartitionName, ownership: PartitionOwnership) -> None:
         """Receive from a partition that is assigned now."""
         receiver = PartitionReceiver(
             self._runtime,

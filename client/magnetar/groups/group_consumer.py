@@ -26,7 +26,7 @@ from magnetar.messaging.consumer_base import Acknowledged, ConsumerBase
 from magnetar.messaging.dead_letters import DeadLetters
 from magnetar.messaging.fast_lane import NOTHING_LENT, LentMessages
 from magnetar.messaging.interval_set import IntervalSet, Range
-from magnetar.messaging.partition_ownership import Ownership
+from magnetar.messaging.partition_ownership import PartitionOwnership
 from magnetar.messaging.partition_receiver import PartitionReceiver
 from magnetar.messaging.permits import PrefetchBudget
 from magnetar.topic_partition import TopicPartition
@@ -379,23 +379,23 @@ class GroupConsumer(ConsumerBase):
         assigned: list[PartitionName] = []
         lost: list[PartitionName] = []
         released: list[PartitionName] = []
-        for one in instructions:
-            receiver = self._receivers.get(one.partition)
-            if isinstance(one, Assigned):
-                assigned.append(one.partition)
-            elif isinstance(one, Revoked):
+        for instruction in instructions:
+            receiver = self._receivers.get(instruction.partition)
+            if isinstance(instruction, Assigned):
+                assigned.append(instruction.partition)
+            elif isinstance(instruction, Revoked):
                 if receiver is not None:
                     receiver.stop()
-            elif isinstance(one, Kept):
+            elif isinstance(instruction, Kept):
                 if receiver is not None:
                     receiver.resume()
                 else:
-                    assigned.append(one.partition)
-            elif isinstance(one, Release):
-                released.append(one.partition)
-            elif isinstance(one, Lost):
-                lost.append(one.partition)
-                self._receivers.lose(one.partition)
+                    assigned.append(instruction.partition)
+            elif isinstance(instruction, Release):
+                released.append(instruction.partition)
+            elif isinstance(instruction, Lost):
+                lost.append(instruction.partition)
+                self._receivers.lose(instruction.partition)
         if lost:
             self._callbacks.later(partial(self._callbacks.lost, lost))
         if assigned:
@@ -444,8 +444,8 @@ class GroupConsumer(ConsumerBase):
                 self._order.append(receiver)
         self._note_change()
 
-    def _ownership(self, name: PartitionName, since: int) -> Ownership:
-        return Ownership(
+    def _ownership(self, name: PartitionName, since: int) -> PartitionOwnership:
+        return PartitionOwnership(
             self._memberships.identity(since),
             partial(self._on_lost, name, since),
             self._on_settled,

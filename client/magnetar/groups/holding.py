@@ -1,6 +1,6 @@
 """The states of a partition that a group's member holds, and the one table that moves them. Pure.
 
-Only `next_holding` reads the table, and only `Held.move` stores what it says. The drawing is
+Only `MACHINE` reads the table, and only `Held.move` stores what it says. The drawing is
 docs/protocol/states.md.
 Source: docs/design/0003-groups.md, The client.
 """
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum, unique
 from typing import Final
 
-from magnetar_core.transitions import step
+from magnetar_core.transitions import Machine
 
 
 @unique
@@ -47,13 +47,7 @@ TRANSITIONS: Final[Mapping[tuple[Holding, HoldingEvent], Holding]] = {
 }
 
 
-def next_holding(state: Holding, event: HoldingEvent) -> Holding:
-    """Return the state after an event.
-
-    Raises:
-        InvalidTxnState: the event cannot happen in this state. No effect.
-    """
-    return step(TRANSITIONS, state, event, "a partition of a member")
+MACHINE: Final = Machine(TRANSITIONS, "a partition of a member")
 
 
 @dataclass(slots=True)
@@ -71,4 +65,4 @@ class Held:
 
     def move(self, event: HoldingEvent) -> None:
         """Change the state by an event."""
-        self.state = next_holding(self.state, event)
+        self.state = MACHINE.next(self.state, event)

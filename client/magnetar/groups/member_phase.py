@@ -1,6 +1,6 @@
 """The phases of a group's member, and the one table that moves them. Pure.
 
-Only `next_phase` reads the table, and only `MemberState._move` stores what it says. The drawing is
+Only `MACHINE` reads the table, and only `MemberState._move` stores what it says. The drawing is
 docs/protocol/states.md.
 Source: docs/design/0003-groups.md, Members.
 """
@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from enum import Enum, unique
 from typing import Final
 
-from magnetar_core.transitions import step
+from magnetar_core.transitions import Machine
 
 
 @unique
-class Phase(Enum):
+class MemberPhase(Enum):
     """Phase of a member, with its meaning."""
 
     JOINING = "it asks the group to take it in"
@@ -26,7 +26,7 @@ class Phase(Enum):
 
 
 @unique
-class PhaseEvent(Enum):
+class MemberEvent(Enum):
     """Event that changes the phase of a member."""
 
     JOINED = "the group has taken it in"
@@ -37,30 +37,24 @@ class PhaseEvent(Enum):
     ENDED = "a newer member has its instance id, or a broker refuses it for good"
 
 
-TRANSITIONS: Final[Mapping[tuple[Phase, PhaseEvent], Phase]] = {
-    (Phase.JOINING, PhaseEvent.JOINED): Phase.MEMBER,
-    (Phase.MEMBER, PhaseEvent.UNKNOWN): Phase.JOINING,
-    (Phase.MEMBER, PhaseEvent.OVERDUE): Phase.LEAVING,
-    (Phase.LEAVING, PhaseEvent.LEFT): Phase.AWAY,
-    (Phase.LEAVING, PhaseEvent.UNKNOWN): Phase.AWAY,
-    (Phase.LEAVING, PhaseEvent.CAME_BACK): Phase.JOINING,
-    (Phase.AWAY, PhaseEvent.CAME_BACK): Phase.JOINING,
-    (Phase.JOINING, PhaseEvent.ENDED): Phase.ENDED,
-    (Phase.MEMBER, PhaseEvent.ENDED): Phase.ENDED,
-    (Phase.LEAVING, PhaseEvent.ENDED): Phase.ENDED,
-    (Phase.AWAY, PhaseEvent.ENDED): Phase.ENDED,
-    (Phase.ENDED, PhaseEvent.ENDED): Phase.ENDED,
+TRANSITIONS: Final[Mapping[tuple[MemberPhase, MemberEvent], MemberPhase]] = {
+    (MemberPhase.JOINING, MemberEvent.JOINED): MemberPhase.MEMBER,
+    (MemberPhase.MEMBER, MemberEvent.UNKNOWN): MemberPhase.JOINING,
+    (MemberPhase.MEMBER, MemberEvent.OVERDUE): MemberPhase.LEAVING,
+    (MemberPhase.LEAVING, MemberEvent.LEFT): MemberPhase.AWAY,
+    (MemberPhase.LEAVING, MemberEvent.UNKNOWN): MemberPhase.AWAY,
+    (MemberPhase.LEAVING, MemberEvent.CAME_BACK): MemberPhase.JOINING,
+    (MemberPhase.AWAY, MemberEvent.CAME_BACK): MemberPhase.JOINING,
+    (MemberPhase.JOINING, MemberEvent.ENDED): MemberPhase.ENDED,
+    (MemberPhase.MEMBER, MemberEvent.ENDED): MemberPhase.ENDED,
+    (MemberPhase.LEAVING, MemberEvent.ENDED): MemberPhase.ENDED,
+    (MemberPhase.AWAY, MemberEvent.ENDED): MemberPhase.ENDED,
+    (MemberPhase.ENDED, MemberEvent.ENDED): MemberPhase.ENDED,
     # The application came back before the group had heard that the member leaves.
-    (Phase.JOINING, PhaseEvent.LEFT): Phase.JOINING,
+    (MemberPhase.JOINING, MemberEvent.LEFT): MemberPhase.JOINING,
     # The group does not know a member that it refuses.
-    (Phase.JOINING, PhaseEvent.UNKNOWN): Phase.JOINING,
+    (MemberPhase.JOINING, MemberEvent.UNKNOWN): MemberPhase.JOINING,
 }
 
 
-def next_phase(phase: Phase, event: PhaseEvent) -> Phase:
-    """Return the phase after an event.
-
-    Raises:
-        InvalidTxnState: the event cannot happen in this phase. No effect.
-    """
-    return step(TRANSITIONS, phase, event, "a member")
+MACHINE: Final = Machine(TRANSITIONS, "a member")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from magnetar.groups.holding import Held, Holding, HoldingEvent
-from magnetar.groups.member_phase import Phase, PhaseEvent, next_phase
+from magnetar.groups.member_phase import MACHINE, MemberEvent, MemberPhase
 from magnetar.messaging.partition_ownership import Settling
 from magnetar_core.ids import PartitionName
 
@@ -83,7 +83,7 @@ class MemberState:
             now_ms: when the application has received last; it counts as there until then.
             receiving_count: how many calls of receive are under way.
         """
-        self.phase = Phase.JOINING
+        self.phase = MemberPhase.JOINING
         # Of the last answer; 0: not a member.
         self.generation = 0
         # Partitions that it will get once others have released them.
@@ -101,18 +101,18 @@ class MemberState:
 
     def next_command(self, now_ms: float) -> Command | None:
         """Return the command to send now; None until an event, or until wakes_at_ms."""
-        if self.phase is Phase.JOINING:
+        if self.phase is MemberPhase.JOINING:
             return Command.JOIN
-        if self.phase is Phase.LEAVING:
+        if self.phase is MemberPhase.LEAVING:
             return Command.LEAVE
-        if self.phase is Phase.MEMBER and now_ms >= self._beat_due_ms:
+        if self.phase is MemberPhase.MEMBER and now_ms >= self._beat_due_ms:
             return Command.HEARTBEAT
         return None
 
     @property
     def wakes_at_ms(self) -> float:
         """When time alone changes something."""
-        if self.phase is not Phase.MEMBER:
+        if self.phase is not MemberPhase.MEMBER:
             return math.inf
         return min(self._beat_due_ms, self._poll_due_ms)
 
@@ -154,9 +154,9 @@ class MemberState:
         now_ms: float,
     ) -> list[Instruction]:
         """Note that the group has accepted the member. The first heartbeat follows at once."""
-        if self.phase is not Phase.JOINING:
+        if self.phase is not MemberPhase.JOINING:
             return []
-        self._move(PhaseEvent.JOINED)
+        self._move(MemberEvent.JOINED)
         instructions = self.answered(generation, interval_ms, assigned, coming)
         self._beat_due_ms = now_ms
         return instructions
@@ -173,7 +173,7 @@ class MemberState:
         Args:
             assigned: the partitions, with the generation since which each belongs to this member.
         """
-        if self.phase is not Phase.MEMBER:
+        if self.phase is not MemberPhase.MEMBER:
             return []
         self.generation = generation
         self.coming = coming
@@ -207,24 +207,24 @@ class MemberState:
 
     def unknown(self) -> list[Instruction]:
         """Note that the group does not know the member: join again."""
-        self._move(PhaseEvent.UNKNOWN)
+        self._move(MemberEvent.UNKNOWN)
         return self._drop_all()
 
     def left(self) -> None:
         """Note that the group has heard that the member leaves."""
-        self._move(PhaseEvent.LEFT)
+        self._move(MemberEvent.LEFT)
 
     def end(self) -> list[Instruction]:
         """Note that this member will never be one again."""
-        self._move(PhaseEvent.ENDED)
+        self._move(MemberEvent.ENDED)
         return self._drop_all()
 
     # Events from the member's own side.
 
     def come_back(self, now_ms: float) -> None:
         """Note that the application is back: a member that had to leave joins again."""
-        if self.phase in (Phase.LEAVING, Phase.AWAY):
-            self._move(PhaseEvent.CAME_BACK)
+        if self.phase in (MemberPhase.LEAVING, MemberPhase.AWAY):
+            self._move(MemberEvent.CAME_BACK)
             self._received_ms = now_ms
 
     def receive_begins(self, now_ms: float) -> None:
@@ -273,9 +273,9 @@ class MemberState:
 
     def tick(self, now_ms: float) -> list[Instruction]:
         """Note that time has passed. If the application does not come back, the member leaves."""
-        if self.phase is not Phase.MEMBER or now_ms < self._poll_due_ms:
+        if self.phase is not MemberPhase.MEMBER or now_ms < self._poll_due_ms:
             return []
-        self._move(PhaseEvent.OVERDUE)
+        self._move(MemberEvent.OVERDUE)
         return self._drop_all()
 
     @property
@@ -295,11 +295,11 @@ class MemberState:
     def _drop(self, partition: PartitionName, event: HoldingEvent) -> None:
         self._held.pop(partition).move(event)
 
-    def _move(self, event: PhaseEvent) -> None:
-        self.phase = next_phase(self.phase, event)
+    def _move(self, event: MemberEvent) -> None:
+        self.phase = MACHINE.next(self.phase, event)
 
     def check(self) -> None:
         """Check the invariants."""
         assert self._receiving_count >= 0
-        assert self.phase is Phase.MEMBER or not self._held
-        assert (self.generation > 0) == (self.phase is Phase.MEMBER)
+        assert self.phase is MemberPhase.MEMBER or not self._held
+        assert (self.generation > 0) == (self.phase is MemberPhase.MEMBER)

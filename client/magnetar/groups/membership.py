@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from magnetar.groups.member_phase import Phase
+from magnetar.groups.member_phase import MemberPhase
 from magnetar.groups.member_state import Command, Instruction, MemberState
 from magnetar.link.runtime import Runtime
 from magnetar.link.session import LinkSession, Push
@@ -34,7 +34,7 @@ log = logging.getLogger("magnetar")
 BEAT_TIMEOUT_MS_MIN = 1_000
 
 
-class Owner(Protocol):
+class MembershipOwner(Protocol):
     """Owner of a membership."""
 
     def follow(self, instructions: Sequence[Instruction]) -> None:
@@ -70,7 +70,7 @@ class GroupMembership:
         connection: ShardConnection,
         join: group_pb2.CommandJoinGroup,
         member: MemberState,
-        owner: Owner,
+        owner: MembershipOwner,
     ) -> None:
         """A membership that has not joined yet.
 
@@ -104,7 +104,7 @@ class GroupMembership:
 
     def receive_begins(self) -> None:
         """Note that the application asks for messages."""
-        was_away = self.member.phase in (Phase.LEAVING, Phase.AWAY)
+        was_away = self.member.phase in (MemberPhase.LEAVING, MemberPhase.AWAY)
         self.member.receive_begins(self._runtime.now_ms())
         if was_away:
             self.wake()
@@ -129,7 +129,7 @@ class GroupMembership:
         self._unwatch()
         self._unwatch_link()
         self._connection.unregister(self._addressee)
-        if leave and self.failure is None and self.member.phase is not Phase.AWAY:
+        if leave and self.failure is None and self.member.phase is not MemberPhase.AWAY:
             timeout_ms = self._runtime.config.close_timeout_ms
             try:
                 await self._connection.request(self._leave_command(), timeout_ms=timeout_ms)

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from magnetar.groups.member_phase import Phase
+from magnetar.groups.member_phase import MemberPhase
 from magnetar.groups.member_state import Instruction, MemberState
 from magnetar.groups.membership import GroupMembership
 from magnetar.groups.settings import GroupSettings
@@ -72,7 +72,7 @@ class Memberships:
 
         Each broker counts generations of its own. A partition goes by that of its broker.
         """
-        return max((one.generation for one in self._members()), default=0)
+        return max((member.generation for member in self._members()), default=0)
 
     def identity(self, since: int) -> common_pb2.GroupMember:
         """Return how commands name the member for a partition assigned in a generation."""
@@ -175,7 +175,7 @@ class Memberships:
     @property
     def has_revoked(self) -> bool:
         """Whether a broker asks for a partition back whose release has not begun."""
-        return any(one.revoked for one in self._members())
+        return any(member.revoked for member in self._members())
 
     def since(self, name: PartitionName) -> int:
         """The generation since which the consumer has a partition; 0: it does not have it."""
@@ -184,11 +184,13 @@ class Memberships:
 
     def holds(self, name: PartitionName, since: int) -> bool:
         """Whether the consumer has this partition since then, and keeps it."""
-        return any(one.holds(name, since) for one in self._members())
+        return any(member.holds(name, since) for member in self._members())
 
     def review(self, settling: Callable[[PartitionName], Settling]) -> list[Instruction]:
         """Return which of the revoked partitions can be released now."""
-        return [instruction for one in self._members() for instruction in one.review(settling)]
+        return [
+            instruction for member in self._members() for instruction in member.review(settling)
+        ]
 
     def released(self, name: PartitionName, since: int) -> None:
         """Note that a partition was released, and tell its broker at once."""
@@ -227,7 +229,9 @@ class Memberships:
         """Join brokers that are new in the list. Brokers that have moved are followed anyway."""
         await self._cluster.info()
         # An application that does not receive has left, and joins again when it comes back.
-        has_left = any(one.phase in (Phase.LEAVING, Phase.AWAY) for one in self._members())
+        has_left = any(
+            member.phase in (MemberPhase.LEAVING, MemberPhase.AWAY) for member in self._members()
+        )
         for broker in self._cluster.brokers:
             if broker.name in self._memberships or self._failure is not None or has_left:
                 continue

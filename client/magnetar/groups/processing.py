@@ -254,8 +254,10 @@ class _Processing:
                     dead_count += 1
                     continue
                 sent_count += len(outputs)
-                for one in outputs:
-                    await producer.enqueue(one.topic, one.value, one.key, properties=one.properties)
+                for output in outputs:
+                    await producer.enqueue(
+                        output.topic, output.value, output.key, properties=output.properties
+                    )
         self._consumer.ack_nowait(messages, txn=producer.transaction)
         await self._commit()
         return sent_count, dead_count
@@ -365,11 +367,11 @@ class _Processing:
 
 
 def _check(outputs: list[Output]) -> None:
-    for one in outputs:
-        if not isinstance(one, Output):
-            raise InvalidArgument(f"transform() gives Outputs, not {type(one).__name__}")
-        text("topic", one.topic)
-        checked_message(one.value, one.key, one.properties, None)
+    for output in outputs:
+        if not isinstance(output, Output):
+            raise InvalidArgument(f"transform() gives Outputs, not {type(output).__name__}")
+        text("topic", output.topic)
+        checked_message(output.value, output.key, output.properties, None)
 
 
 def _reason_of(error: MagnetarError) -> MagnetarError:

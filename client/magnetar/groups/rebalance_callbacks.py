@@ -14,7 +14,7 @@ from inspect import isawaitable
 from typing import Any
 
 from magnetar.groups.settings import Callbacks, OnPartitions
-from magnetar.link.runtime import Owner, Runtime
+from magnetar.link.runtime import Runtime, WorkOwner
 from magnetar.topic_partition import TopicPartition
 from magnetar_core.ids import PartitionName
 
@@ -39,7 +39,7 @@ class RebalanceCallbacks:
         group: str,
         callbacks: Callbacks,
         on_failed: Callable[[], None],
-        owner: Owner,
+        owner: WorkOwner,
     ) -> None:
         """No partition is assigned yet.
 

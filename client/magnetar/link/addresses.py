@@ -22,7 +22,7 @@ def addresses_of(given: str | Sequence[str], *, of_any_form: bool = False) -> tu
         InvalidArgument: no address is given, or a text is not an address.
     """
     texts = [given] if isinstance(given, str) else given
-    if not isinstance(texts, Sequence) or not all(isinstance(one, str) for one in texts):
+    if not isinstance(texts, Sequence) or not all(isinstance(text, str) for text in texts):
         raise InvalidArgument(f"{given!r} does not name brokers; {_EXAMPLE}")
     found = [one.strip() for text in texts for one in text.split(",") if one.strip()]
     if not found:

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from magnetar.errors import ClientClosed
+from magnetar.link.connection_base import ConnectionBase, bear_token
 from magnetar.link.first_answer import FirstAnswer
-from magnetar.link.requests import Requests, bear_token
 from magnetar.link.runtime import Runtime
 from magnetar.link.session import ResponseT
 from magnetar.link.shard_connection import ShardConnection
@@ -40,7 +40,7 @@ class AnyBroker:
     """Requests to whichever broker answers."""
 
     def __init__(
-        self, runtime: Runtime, named: Iterable[Requests], on_silent: Callable[[], None]
+        self, runtime: Runtime, named: Iterable[ConnectionBase], on_silent: Callable[[], None]
     ) -> None:
         """Make an asker that has not asked any broker yet.
 
@@ -55,11 +55,11 @@ class AnyBroker:
         self._on_silent = on_silent
 
     @property
-    def everybody(self) -> Sequence[Requests]:
+    def everybody(self) -> Sequence[ConnectionBase]:
         """All who can be asked, the one that answered last first."""
         return self._order
 
-    def learn(self, others: Iterable[Requests]) -> None:
+    def learn(self, others: Iterable[ConnectionBase]) -> None:
         """Replace those that the cluster named by these."""
         known = dict.fromkeys((*self._named, *others))
         self._order = [one for one in self._order if one in known]
@@ -87,7 +87,7 @@ class AnyBroker:
         timeout_ms: float | None = None,
         patience_ms: float | None = None,
         turn: int = 0,
-    ) -> tuple[ResponseT, Requests]:
+    ) -> tuple[ResponseT, ConnectionBase]:
         """Do the same as request, and also return who answered.
 
         Args:
@@ -108,7 +108,7 @@ class AnyBroker:
             return reply, only
         deadline_ms = self._runtime.now_ms() + timeout_ms
 
-        async def repeat(connection: Requests) -> ResponseT:
+        async def repeat(connection: ConnectionBase) -> ResponseT:
             return await connection.repeat(
                 reached_at(body, connection.address),
                 timeout_ms=max(1.0, deadline_ms - self._runtime.now_ms()),
@@ -131,19 +131,19 @@ class AnyBroker:
         self._trust(answer[1])
         return answer
 
-    def _order_for(self, body: Request[ResponseT], turn: int) -> list[Requests]:
+    def _order_for(self, body: Request[ResponseT], turn: int) -> list[ConnectionBase]:
         turn %= len(self._order)
         order = self._order[turn:] + self._order[:turn]
         if isinstance(body, topic_pb2.CommandGetClusterInfo):
             return order
         return sorted(order, key=lambda one: not isinstance(one, ShardConnection))
 
-    def _trust(self, connection: Requests) -> None:
+    def _trust(self, connection: ConnectionBase) -> None:
         if connection in self._order and connection is not self._order[0]:
             self._order.remove(connection)
             self._order.insert(0, connection)
 
-    def _suspect(self, connection: Requests) -> None:
+    def _suspect(self, connection: ConnectionBase) -> None:
         # While shards have no owners this happens all the time.
         log.debug("%s does not answer: others are asked", connection.title)
         self._on_silent()
@@ -168,7 +168,7 @@ def _is_no_answer(error: MagnetarError) -> bool:
     )
 
 
-def _nobody(failures: Mapping[Requests, MagnetarError]) -> MagnetarError:
+def _nobody(failures: Mapping[ConnectionBase, MagnetarError]) -> MagnetarError:
     """Return the error for a question that no broker answered."""
     kinds = [type(error) for error in failures.values()]
     kind: type[MagnetarError] = kinds[-1]

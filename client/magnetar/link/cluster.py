@@ -12,8 +12,8 @@ import google_crc32c
 from magnetar.link.addresses import shard_of, title_of
 from magnetar.link.any_broker import AnyBroker
 from magnetar.link.connection import Connection
+from magnetar.link.connection_base import ConnectionBase
 from magnetar.link.members import BROKER, COORDINATOR, ClusterInfo, Lookup, Member
-from magnetar.link.requests import Requests
 from magnetar.link.runtime import Runtime, awaited
 from magnetar.link.servers import Servers
 from magnetar.link.shard_connection import ShardConnection
@@ -61,7 +61,7 @@ class Cluster:
         """Return the connection that follows a broker's shard, if the address names one."""
         return None if shard_of(address) is None else self._servers.follow(BROKER, "", address)
 
-    def server_at(self, address: str) -> Requests:
+    def server_at(self, address: str) -> ConnectionBase:
         """Return the connection to a broker's shard, or else to the broker at an address."""
         return self.shard_at(address) or self.broker_at(address)
 
@@ -101,7 +101,10 @@ class Cluster:
 
     def _unreachable(self, timeout_ms: float) -> MagnetarError:
         failures = [one.failure for one in self.any_broker.everybody if one.failure is not None]
-        kinds = {one.kind if isinstance(one, LinkRefused) else LogUnavailable for one in failures}
+        kinds = {
+            failure.kind if isinstance(failure, LinkRefused) else LogUnavailable
+            for failure in failures
+        }
         kind = kinds.pop() if len(kinds) == 1 else LogUnavailable
         causes = "; ".join(map(str, failures)) or "no attempt to connect has ended"
         error = kind(f"no server could be reached within {timeout_ms:.0f} ms: {causes}")
@@ -125,7 +128,9 @@ class Cluster:
             reply.membership_version,
             reply.cluster_hash,
             # A broker that has no address of its own is where it was reached.
-            tuple(Member(one.name, one.address or answerer.address) for one in reply.brokers),
+            tuple(
+                Member(broker.name, broker.address or answerer.address) for broker in reply.brokers
+            ),
             tuple(Member(one.name, one.address, one.tcid) for one in reply.coordinators),
             reply.server_version,
         )
@@ -138,18 +143,22 @@ class Cluster:
     def _learn(self, brokers: Iterable[Member], coordinators: Iterable[Member]) -> None:
         told = self._servers.told
         self._coordinators = tuple(
-            replace(one, address=told(COORDINATOR, one.tcid or 0, one.address).address)
-            for one in coordinators
+            replace(
+                coordinator,
+                address=told(COORDINATOR, coordinator.tcid or 0, coordinator.address).address,
+            )
+            for coordinator in coordinators
         )
         self.runtime.coordinator_count = len(self._coordinators)
         self._brokers = tuple(
-            replace(one, address=told(BROKER, one.name, one.address).address) for one in brokers
+            replace(broker, address=told(BROKER, broker.name, broker.address).address)
+            for broker in brokers
         )
-        known = [one.address for one in self._brokers if one.address]
+        known = [broker.address for broker in self._brokers if broker.address]
         # A server that has lost a shard is still there, and knows who has it.
         servers = [server_of(one) for one in known if shard_of(one) is not None]
         self.any_broker.learn(
-            [*map(self.server_at, known), *(self.broker_at(one) for one in servers if one)]
+            [*map(self.server_at, known), *(self.broker_at(server) for server in servers if server)]
         )
         self._servers.drop_idle_but(self.any_broker.everybody)
 
@@ -159,9 +168,9 @@ class Cluster:
 
     def broker_title(self, address: str) -> str:
         """Return the name of a broker, for messages, with its address."""
-        for one in self._brokers:
-            if one.address == address:
-                return f"broker {one.name} at {title_of(address)}"
+        for broker in self._brokers:
+            if broker.address == address:
+                return f"broker {broker.name} at {title_of(address)}"
         return f"the broker at {title_of(address)}"
 
     def refresh_members_soon(self) -> None:
@@ -197,7 +206,11 @@ class Cluster:
         await self._require_members()
         if not self._coordinators:
             raise LogUnavailable("the cluster names no transaction coordinator")
-        chosen = [one for one in self._coordinators if tcid is None or one.tcid == tcid]
+        chosen = [
+            coordinator
+            for coordinator in self._coordinators
+            if tcid is None or coordinator.tcid == tcid
+        ]
         if not chosen:
             raise InvalidArgument(f"no coordinator of this cluster has the id {tcid}")
         return {one.tcid or 0: self._coordinator(one) for one in chosen}
@@ -222,9 +235,9 @@ class Cluster:
         """
         await self._require_members()
         for attempt in range(2):
-            for one in self._coordinators:
-                if one.tcid == txn_id.tcid:
-                    return self._coordinator(one)
+            for coordinator in self._coordinators:
+                if coordinator.tcid == txn_id.tcid:
+                    return self._coordinator(coordinator)
             if attempt == 0:
                 await self.info()
         raise TxnNotFound(f"no coordinator of this cluster has the id {txn_id.tcid}")
@@ -246,7 +259,7 @@ class Cluster:
         """
         reply, answerer = await self.any_broker.ask(topic_pb2.CommandLookup(topic=topic))
         # A broker that has no address of its own is where it was reached.
-        addresses = tuple(one or answerer.address for one in reply.broker_addresses)
+        addresses = tuple(address or answerer.address for address in reply.broker_addresses)
         for one in dict.fromkeys(addresses):
             if shard_of(one) is not None:
                 self._servers.told(BROKER, one, one)

@@ -9,8 +9,8 @@ from functools import partial
 
 from magnetar.errors import ClientClosed
 from magnetar.link.addresses import shard_of
+from magnetar.link.connection_base import ConnectionBase, OnPush, OnSession
 from magnetar.link.members import BROKER
-from magnetar.link.requests import OnPush, OnSession, Requests
 from magnetar.link.runtime import Runtime
 from magnetar.link.session import LinkSession, Unasked
 from magnetar_core.errors import MagnetarError
@@ -26,7 +26,7 @@ Addressee = tuple[int, int] | tuple[str, str]
 log = logging.getLogger("magnetar")
 
 
-class Connection(Requests):
+class Connection(ConnectionBase):
     """Requests to a service at an address, repeated over as many links as needed."""
 
     def __init__(

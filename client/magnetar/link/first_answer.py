@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from magnetar.errors import ClientClosed
-from magnetar.link.requests import Requests
+from magnetar.link.connection_base import ConnectionBase
 from magnetar.link.runtime import Runtime, awaited
 from magnetar_core.errors import MagnetarError
 
@@ -31,12 +31,12 @@ class FirstAnswer(Generic[T]):
     def __init__(
         self,
         runtime: Runtime,
-        ask: Callable[[Requests], Coroutine[Any, Any, T]],
+        ask: Callable[[ConnectionBase], Coroutine[Any, Any, T]],
         *,
         name: str,
         patience_ms: float,
         is_no_answer: Callable[[MagnetarError], bool],
-        on_silent: Callable[[Requests], None] = lambda connection: None,
+        on_silent: Callable[[ConnectionBase], None] = lambda connection: None,
     ) -> None:
         """A question that was not asked yet.
 
@@ -47,8 +47,8 @@ class FirstAnswer(Generic[T]):
             is_no_answer: whether another server may know more than this error.
             on_silent: called with each server that cannot answer, or takes too long.
         """
-        self.open: dict[asyncio.Task[T], Requests] = {}
-        self.failures: dict[Requests, MagnetarError] = {}
+        self.open: dict[asyncio.Task[T], ConnectionBase] = {}
+        self.failures: dict[ConnectionBase, MagnetarError] = {}
         self._runtime = runtime
         self._ask = ask
         self._name = name
@@ -56,7 +56,7 @@ class FirstAnswer(Generic[T]):
         self._is_no_answer = is_no_answer
         self._on_silent = on_silent
 
-    async def among(self, order: Sequence[Requests]) -> tuple[T, Requests] | None:
+    async def among(self, order: Sequence[ConnectionBase]) -> tuple[T, ConnectionBase] | None:
         """Ask the servers in this order.
 
         Returns:
@@ -102,7 +102,7 @@ class FirstAnswer(Generic[T]):
 
 
 async def _first_of(
-    asked: Iterable[asyncio.Task[T]], connection: Requests | None, timeout_ms: float | None
+    asked: Iterable[asyncio.Task[T]], connection: ConnectionBase | None, timeout_ms: float | None
 ) -> list[asyncio.Task[T]]:
     """Wait until questions are answered.
 

@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
 
 from magnetar.errors import failure_of
-from magnetar.link.requests import Requests
+from magnetar.link.connection_base import ConnectionBase
 from magnetar.link.runtime import Runtime
 from magnetar.link.session import LinkSession, ResponseT, Result
 from magnetar_core.backoff import Backoff
@@ -87,10 +87,10 @@ class Item(Generic[ResponseT]):
 ItemT = TypeVar("ItemT", bound=Item[Any])
 
 
-class Owner(Protocol[ItemT, ResponseT]):
+class ItemOwner(Protocol[ItemT, ResponseT]):
     """The owner of items."""
 
-    def connection(self) -> Requests:
+    def connection(self) -> ConnectionBase:
         """Return the connection to the server that has the partition now."""
         ...
 
@@ -135,7 +135,7 @@ class InFlightCommands(Generic[ItemT, ResponseT]):
     def __init__(
         self,
         runtime: Runtime,
-        owner: Owner[ItemT, ResponseT],
+        owner: ItemOwner[ItemT, ResponseT],
         *,
         in_flight_max: int,
         open_gate: bool = True,
@@ -155,7 +155,7 @@ class InFlightCommands(Generic[ItemT, ResponseT]):
         self._ordinal = 0
         self._session: LinkSession | None = None
         self._wait_number: int | None = None
-        self._waits_on: Requests | None = None
+        self._waits_on: ConnectionBase | None = None
         # Made when something is refused for the first time.
         self._backoff: Backoff | None = None
         self._pause: asyncio.TimerHandle | None = None

@@ -39,7 +39,7 @@ _numbers = itertools.count(1)
 T = TypeVar("T")
 FutureT = TypeVar("FutureT", bound="asyncio.Future[Any]")
 # Called with the error of what has died.
-Owner: TypeAlias = Callable[[MagnetarError], object]
+WorkOwner: TypeAlias = Callable[[MagnetarError], object]
 
 
 def awaited(error: MagnetarError) -> None:
@@ -102,7 +102,7 @@ class Runtime:
         # Why the client has failed as a whole; None: it has not. The client says what it is then
         # that all its parts do.
         self.failure: MagnetarError | None = None
-        self.on_failed: Owner = awaited
+        self.on_failed: WorkOwner = awaited
 
     def new_id(self) -> int:
         """Return a random id for a producer or consumer; never 0."""
@@ -173,7 +173,7 @@ class Runtime:
         """Return the milliseconds of a clock that does not jump."""
         return self.clock.monotonic_ms()
 
-    def spawn(self, work: Coroutine[Any, Any, T], name: str, owner: Owner) -> asyncio.Task[T]:
+    def spawn(self, work: Coroutine[Any, Any, T], name: str, owner: WorkOwner) -> asyncio.Task[T]:
         """Run a coroutine in the background; it is cancelled when the client closes.
 
         If the client is closed already, the coroutine never runs, and the task ends with
@@ -200,7 +200,7 @@ class Runtime:
         task.add_done_callback(done)
         return unobserved(task)
 
-    async def _run(self, work: Coroutine[Any, Any, T], name: str, owner: Owner) -> T:
+    async def _run(self, work: Coroutine[Any, Any, T], name: str, owner: WorkOwner) -> T:
         try:
             return await work
         except (asyncio.CancelledError, GeneratorExit):
@@ -213,28 +213,28 @@ class Runtime:
             raise failure from error
 
     def call_soon(
-        self, owner: Owner, callback: Callable[..., object], *args: Any
+        self, owner: WorkOwner, callback: Callable[..., object], *args: Any
     ) -> asyncio.Handle:
         """Call a function in the next turn of the event loop."""
         return self.loop.call_soon(self.guarded, owner, callback, *args)
 
     def call_later(
-        self, owner: Owner, delay_ms: float, callback: Callable[..., object], *args: Any
+        self, owner: WorkOwner, delay_ms: float, callback: Callable[..., object], *args: Any
     ) -> asyncio.TimerHandle:
         """Call a function after a delay in milliseconds."""
         return self.loop.call_later(delay_ms / 1000, self.guarded, owner, callback, *args)
 
     def when_done(
-        self, owner: Owner, task: asyncio.Task[T], callback: Callable[[asyncio.Task[T]], object]
+        self, owner: WorkOwner, task: asyncio.Task[T], callback: Callable[[asyncio.Task[T]], object]
     ) -> None:
         """Call a function with a task when that has ended."""
         task.add_done_callback(partial(self.guarded, owner, callback))
 
-    def owned(self, owner: Owner, callback: Callable[..., object]) -> Callable[..., None]:
+    def owned(self, owner: WorkOwner, callback: Callable[..., object]) -> Callable[..., None]:
         """Return a function to give to others: it does the same, and has an owner."""
         return partial(self.guarded, owner, callback)
 
-    def guarded(self, owner: Owner, callback: Callable[..., object], *args: Any) -> None:
+    def guarded(self, owner: WorkOwner, callback: Callable[..., object], *args: Any) -> None:
         """Call a function. If that fails, its owner is called with the error."""
         try:
             callback(*args)
@@ -248,7 +248,7 @@ class Runtime:
         except BaseException as error:
             self._died(on_result, error, "to handle an answer")
 
-    def fail_each(self, owners: Iterable[Owner], error: MagnetarError) -> None:
+    def fail_each(self, owners: Iterable[WorkOwner], error: MagnetarError) -> None:
         """Call each with an error, also if others fail."""
         for owner in owners:
             try:
@@ -267,7 +267,7 @@ class Runtime:
             log.critical("the client failed: %s", error)
             self.fail_each([self.on_failed], error)
 
-    def _died(self, owner: Owner, error: BaseException, what: str) -> BaseException:
+    def _died(self, owner: WorkOwner, error: BaseException, what: str) -> BaseException:
         """Have an owner answer for what an exception has ended; return what to raise."""
         failure = failure_of(error, what)
         # Of those that applications know, the owner alone is told.

@@ -13,9 +13,9 @@ from collections.abc import Awaitable, Callable, Collection, Iterator
 
 from magnetar.link.addresses import shard_of
 from magnetar.link.connection import Connection
+from magnetar.link.connection_base import ConnectionBase
 from magnetar.link.members import BROKER, is_earlier
 from magnetar.link.owner_watch import OwnerWatch
-from magnetar.link.requests import Requests
 from magnetar.link.runtime import Runtime
 from magnetar.link.shard_connection import ShardConnection
 
@@ -46,8 +46,8 @@ class Servers:
         self._watch = OwnerWatch(
             runtime,
             ask_members,
-            is_hunting=lambda: any(one.is_waited_for for one in self._shards()),
-            is_following=lambda: any(one.live_session is not None for one in self._shards()),
+            is_hunting=lambda: any(shard.is_waited_for for shard in self._shards()),
+            is_following=lambda: any(shard.live_session is not None for shard in self._shards()),
         )
 
     def connection(self, address: str, service: str) -> Connection:
@@ -115,7 +115,7 @@ class Servers:
         if shard_of(former.address) is not None:
             self._drop(former, service, "another server has the shard now")
 
-    def drop_idle_but(self, kept: Collection[Requests]) -> None:
+    def drop_idle_but(self, kept: Collection[ConnectionBase]) -> None:
         """Close links to servers that are no longer asked, where shards have owners."""
         if next(self._shards(), None) is None:
             return

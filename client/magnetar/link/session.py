@@ -209,12 +209,12 @@ class LinkSession:
         if self.closed:
             return
         self._heard_at_ms = self._runtime.now_ms()
-        for one in frame.commands:
-            name = one.WhichOneof("body")
-            if one.request_id == 0:
-                self._pushed(name, one)
+        for command in frame.commands:
+            name = command.WhichOneof("body")
+            if command.request_id == 0:
+                self._pushed(name, command)
             else:
-                self._replied(one.request_id, name, one)
+                self._replied(command.request_id, name, command)
 
     def on_link_closed(self) -> None:
         """Handle the end of the link, which the transport has noticed."""

@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 from magnetar.link.addresses import shard_of
 from magnetar.link.connection import Addressee, Connection
-from magnetar.link.requests import OnPush, OnSession, Requests
+from magnetar.link.connection_base import ConnectionBase, OnPush, OnSession
 from magnetar.link.runtime import Runtime
 from magnetar.link.session import LinkSession
 from magnetar_core.errors import ClusterMismatch, MagnetarError
 from magnetar_core.transport.transport import LinkClosed
 
 
-class ShardConnection(Requests):
+class ShardConnection(ConnectionBase):
     """The connection to the server of a shard, a partition or a TCID, replaced when it moves.
 
     Calls that wait for a link then wait for one to the other server. A link to the server before is

@@ -101,8 +101,8 @@ class TopicRoute:
     def by_address(self, partitions: Iterable[int]) -> dict[str, list[int]]:
         """Return partitions by the address of their broker."""
         found: dict[str, list[int]] = {}
-        for one in partitions:
-            found.setdefault(self._addresses[one], []).append(one)
+        for partition in partitions:
+            found.setdefault(self._addresses[partition], []).append(partition)
         return found
 
     def refresh_soon(self) -> None:

@@ -100,12 +100,12 @@ async def _ask_once(
         if reply.topic_id != route.topic_id:
             raise Gone(f"topic {route.topic!r} of id {route.topic_id} was deleted")
         told = {one.partition: one for one in reply.partitions}
-        missing = [one for one in numbers if one not in told]
+        missing = [number for number in numbers if number not in told]
         if missing:
             raise PartitionMoved(
                 f"{cluster.broker_title(address)} does not have {_listed(route.topic, missing)}"
             )
-        found.update((one, told[one]) for one in numbers)
+        found.update((number, told[number]) for number in numbers)
     return replies[0], [found[one] for one in sorted(found)]
 
 
@@ -130,6 +130,6 @@ async def all_of(runtime: Runtime, work: Sequence[Coroutine[Any, Any, T]]) -> li
 
 
 def _listed(topic: str, numbers: Sequence[int]) -> str:
-    some = ", ".join(str(one) for one in numbers[:NAMED_MAX])
+    some = ", ".join(str(number) for number in numbers[:NAMED_MAX])
     more = f" and {len(numbers) - NAMED_MAX} more" if len(numbers) > NAMED_MAX else ""
     return f"partition{'s' * (len(numbers) > 1)} {some}{more} of {topic!r}"

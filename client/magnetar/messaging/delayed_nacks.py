@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 
 from magnetar.config import ConsumerConfig
-from magnetar.link.runtime import Owner, Runtime
+from magnetar.link.runtime import Runtime, WorkOwner
 from magnetar.messaging.interval_set import IntervalSet, Range
 from magnetar.messaging.unacked_tracker import UnackedTracker
 
@@ -24,7 +24,7 @@ class DelayedNacks:
         config: ConsumerConfig,
         unacked: UnackedTracker,
         ask_again: Callable[[Mapping[int, list[Range]]], None],
-        owner: Owner,
+        owner: WorkOwner,
     ) -> None:
         """No nack waits yet.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 
-from magnetar.link.runtime import Owner, Runtime
+from magnetar.link.runtime import Runtime, WorkOwner
 from magnetar.link.session import LinkSession, Result
 from magnetar.messaging.acks import RANGES_PER_COMMAND_MAX, ranges_to_wire
 from magnetar.messaging.interval_set import IntervalSet, Range
@@ -30,7 +30,7 @@ class NackRequests:
         name: SubscriptionName,
         consumer_id: int,
         attached: Callable[[], LinkSession | None],
-        owner: Owner,
+        owner: WorkOwner,
     ) -> None:
         """No nack is under way.
 

@@ -48,7 +48,7 @@ class Settling(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Ownership:
+class PartitionOwnership:
     """Ownership of a partition, as a receiver knows it from its group.
 
     Attributes:

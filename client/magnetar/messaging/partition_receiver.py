@@ -26,7 +26,7 @@ from magnetar.messaging.delayed_nacks import DelayedNacks
 from magnetar.messaging.fast_lane import AckRun
 from magnetar.messaging.interval_set import Range
 from magnetar.messaging.nack_requests import NackRequests
-from magnetar.messaging.partition_ownership import LOSSES, Ownership, Settling
+from magnetar.messaging.partition_ownership import LOSSES, PartitionOwnership, Settling
 from magnetar.messaging.permits import PrefetchBudget
 from magnetar.messaging.receive_queue import ReceiveQueue
 from magnetar.messaging.unacked_tracker import UnackedTracker
@@ -62,7 +62,7 @@ class PartitionReceiver:
         config: ConsumerConfig,
         prefetch: PrefetchBudget,
         on_change: Callable[[], None],
-        ownership: Ownership | None = None,
+        ownership: PartitionOwnership | None = None,
         *,
         received_by: int,
     ) -> None:

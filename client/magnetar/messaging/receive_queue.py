@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from magnetar.config import ConsumerConfig
 from magnetar.message import AssembledBatch, MessageColumns, ReceivedBatch
 from magnetar.messaging.assembly import Assembly
-from magnetar.messaging.batch_cursor import BatchCursor
 from magnetar.messaging.fast_lane import NOTHING_LENT, LentMessages
 from magnetar.messaging.interval_set import IntervalSet, Range
 from magnetar.messaging.permits import Permits, PrefetchBudget
@@ -30,6 +29,47 @@ log = logging.getLogger("magnetar")
 ASSEMBLED_NOTED_MAX = 10_000
 # Messages that are lent at once: what is left is counted when it is taken back.
 LENT_MAX = 1_000
+
+
+class BatchCursor:
+    """A received batch, and the offsets of it that the application has not received."""
+
+    __slots__ = ("batch", "ranges")
+
+    def __init__(self, batch: ReceivedBatch, ranges: list[Range]) -> None:
+        self.batch = batch
+        # In descending order: the next one is at the end.
+        self.ranges = ranges[::-1]
+
+    def remove(self, ranges: Iterable[Range]) -> None:
+        """Remove these offsets, so that the application does not receive them."""
+        kept = IntervalSet(self.ranges)
+        kept.remove_all(ranges)
+        if isinstance(self.batch, AssembledBatch) and list(kept) != self.ranges:
+            kept = IntervalSet()
+        self.ranges = list(kept)[::-1]
+
+    @property
+    def count(self) -> int:
+        """Number of offsets that are left."""
+        return sum(last - first + 1 for first, last in self.ranges)
+
+    def skip(self, count: int) -> None:
+        """Pass over the next messages; of their range at least one more must be left."""
+        first, last = self.ranges[-1]
+        self.ranges[-1] = (first + count, last)
+
+    def take(self, count_max: int) -> MessageColumns:
+        """Return the next consecutive messages; there must be some."""
+        if isinstance(self.batch, AssembledBatch):
+            self.ranges.clear()
+            return MessageColumns(self.batch, 0, 1)
+        first, last = self.ranges.pop()
+        stop = min(last, first + count_max - 1)
+        if stop < last:
+            self.ranges.append((stop + 1, last))
+        base = self.batch.first_offset
+        return MessageColumns(self.batch, first - base, stop - base + 1)
 
 
 class ReceiveQueue:

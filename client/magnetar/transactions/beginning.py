@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import NamedTuple
 
 from magnetar.errors import ClientClosed, ClientFailed
-from magnetar.link.requests import Requests
+from magnetar.link.connection_base import ConnectionBase
 from magnetar.link.runtime import Runtime
 from magnetar.transactions.participants import Participants
 from magnetar.transactions.producer_identity import ProducerIdentity
@@ -21,7 +21,7 @@ class Begun(NamedTuple):
     txn_id: TxnID
     # 0: it never expires.
     timeout_ms: int
-    coordinator: Requests
+    coordinator: ConnectionBase
     identity: ProducerIdentity | None = None
     # Whether the coordinator has stored the transaction and the participants that it was given.
     is_durable: bool = True

@@ -19,7 +19,7 @@ from magnetar_core.wire import common_pb2, transaction_pb2
 
 if TYPE_CHECKING:
     from magnetar.link.cluster import Cluster
-    from magnetar.link.requests import Requests
+    from magnetar.link.connection_base import ConnectionBase
 
 log = logging.getLogger("magnetar")
 
@@ -34,11 +34,11 @@ class CoordinatorChoice:
         self._runtime = cluster.runtime
         self._turn = 0
         # Coordinators that did not answer, with the tasks that wait until they do.
-        self._silent: dict[Requests, asyncio.Task[None]] = {}
+        self._silent: dict[ConnectionBase, asyncio.Task[None]] = {}
 
     async def new_txn(
         self, command: transaction_pb2.CommandNewTxn
-    ) -> tuple[transaction_pb2.CommandNewTxnResponse, Requests]:
+    ) -> tuple[transaction_pb2.CommandNewTxnResponse, ConnectionBase]:
         """Begin a transaction at the first coordinator that answers.
 
         The next coordinator is asked when no server listens at the address, or when there is no
@@ -73,28 +73,28 @@ class CoordinatorChoice:
         self._trust(answer[1])
         return answer
 
-    def _in_order(self, every: Iterable[Requests]) -> list[Requests]:
+    def _in_order(self, every: Iterable[ConnectionBase]) -> list[ConnectionBase]:
         """Each begins in its turn; those that do not answer come last."""
         self._turn += 1
-        answering: list[Requests] = []
-        silent: list[Requests] = []
+        answering: list[ConnectionBase] = []
+        silent: list[ConnectionBase] = []
         for one in every:
             (silent if one in self._silent else answering).append(one)
         return _rotated(answering, self._turn) + _rotated(silent, self._turn)
 
-    def _trust(self, connection: Requests) -> None:
+    def _trust(self, connection: ConnectionBase) -> None:
         waiting = self._silent.pop(connection, None)
         if waiting is not None:
             waiting.cancel()
 
-    def _suspect(self, connection: Requests) -> None:
+    def _suspect(self, connection: ConnectionBase) -> None:
         if connection not in self._silent:
             log.info("coordinator %s does not answer: others are asked", connection.title)
             self._silent[connection] = self._runtime.spawn(
                 self._until_answer(connection), f"wait for {connection.title}", self._runtime.fail
             )
 
-    async def _until_answer(self, connection: Requests) -> None:
+    async def _until_answer(self, connection: ConnectionBase) -> None:
         """Ask something that it answers when its disk does, too."""
         question = transaction_pb2.CommandListTxns(statuses=[common_pb2.OPEN], limit=1)
         while True:
@@ -108,7 +108,7 @@ class CoordinatorChoice:
         self._silent.pop(connection, None)
 
 
-def _abort_late(connection: Requests, question: Question) -> None:
+def _abort_late(connection: ConnectionBase, question: Question) -> None:
     """Abort the transaction that a slow coordinator began too late for its caller."""
     if question.cancelled() or question.exception() is not None:
         return
@@ -118,6 +118,6 @@ def _abort_late(connection: Requests, question: Question) -> None:
     connection.request_soon(abort, lambda result: None)
 
 
-def _rotated(items: list[Requests], turn: int) -> list[Requests]:
+def _rotated(items: list[ConnectionBase], turn: int) -> list[ConnectionBase]:
     first = turn % len(items) if items else 0
     return items[first:] + items[:first]

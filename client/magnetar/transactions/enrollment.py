@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 
 from google.protobuf.message import Message
 
-from magnetar.link.requests import Requests
+from magnetar.link.connection_base import ConnectionBase
 from magnetar.transactions.producer_identity import ProducerIdentity
 from magnetar_core.errors import MagnetarError
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
@@ -46,7 +46,7 @@ class Enrollment:
     def __init__(
         self,
         txn_id: TxnID,
-        coordinator: Requests,
+        coordinator: ConnectionBase,
         on_failed: Callable[[MagnetarError], None],
         *,
         identity: ProducerIdentity | None = None,
@@ -144,7 +144,7 @@ class Enrollment:
         if partitions:
             add_partitions = transaction_pb2.CommandAddPartitionToTxn(
                 txn_id=self._txn_id.to_wire(),
-                partitions=[one.to_wire() for one in partitions],
+                partitions=[partition.to_wire() for partition in partitions],
                 identity=None if self._identity is None else self._identity.to_wire(),
             )
             self._ask(add_partitions)
@@ -152,7 +152,7 @@ class Enrollment:
         if subscriptions:
             add_subscriptions = transaction_pb2.CommandAddSubscriptionToTxn(
                 txn_id=self._txn_id.to_wire(),
-                subscriptions=[one.to_wire() for one in subscriptions],
+                subscriptions=[subscription.to_wire() for subscription in subscriptions],
                 identity=None if self._identity is None else self._identity.to_wire(),
             )
             self._ask(add_subscriptions)

@@ -6,11 +6,12 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from magnetar.config import ClientConfig
 from magnetar.enums import TransactionStatus
 from magnetar.link.cluster import Cluster
-from magnetar.link.requests import Requests
+from magnetar.link.connection_base import ConnectionBase
 from magnetar.link.runtime import Runtime
 from magnetar.transactions.beginning import Begin, Begun
 from magnetar.transactions.coordinator_choice import CoordinatorChoice
@@ -19,17 +20,53 @@ from magnetar.transactions.prepared_outcome import outcome_of_prepared
 from magnetar.transactions.producer_identity import PreparedTxnState, ProducerIdentity
 from magnetar.transactions.topic_producers import TopicProducers
 from magnetar.transactions.transaction import ConsumerOf, Transaction
-from magnetar.transactions.transaction_span import TransactionSpan
 from magnetar.transactions.transaction_work import TransactionWork
 from magnetar.transactions.writer_protocols import TopicProducer
 from magnetar_core.errors import MagnetarError, SequenceCommitted
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 from magnetar_core.wire import transaction_pb2
 
+if TYPE_CHECKING:
+    from magnetar.link.traces import ClientTraces
+
 log = logging.getLogger("magnetar")
 
 # Of thousands that are open when a client closes, so many are aborted at once.
 CLOSING_ABORTS_MAX = 256
+
+
+class TransactionSpan:
+    """The span of a transaction; its commands are spans below it."""
+
+    def __init__(self, traces: ClientTraces) -> None:
+        self._traces = traces
+        self._span = traces.transaction()
+        self._begun: Begun | None = None
+
+    def around(self, begin: Begin) -> Begin:
+        """Return a function that begins the transaction inside the span."""
+
+        async def begin_inside(
+            partitions: Collection[PartitionName], subscriptions: Collection[SubscriptionName]
+        ) -> Begun:
+            with self._traces.inside(self._span):
+                begun = await begin(partitions, subscriptions)
+            self._begun = begun
+            self._traces.begun(begun.txn_id, self._span)
+            return begun
+
+        return begin_inside
+
+    def ended(self, txn: TransactionWork) -> None:
+        """End the span with the outcome."""
+        self._span.note({"magnetar.txn.outcome": txn.status.name.lower()})
+        self.end(txn.failure)
+
+    def end(self, error: BaseException | None) -> None:
+        """End the span. Repeating it is harmless."""
+        if self._begun is not None:
+            self._traces.ended(self._begun.txn_id, self._span)
+        self._span.end("" if error is None else self._traces.error_type(error))
 
 
 class OpenTransactions:
@@ -66,7 +103,7 @@ class OpenTransactions:
         """The settings of the client."""
         return self._runtime.config
 
-    async def coordinator_for(self, transactional_id: str) -> Requests:
+    async def coordinator_for(self, transactional_id: str) -> ConnectionBase:
         """Return the connection to the coordinator of a transactional id."""
         return await self._cluster.coordinator_for(transactional_id)
 
@@ -109,7 +146,7 @@ class OpenTransactions:
             raise
 
     async def begin_as(
-        self, identity: ProducerIdentity, coordinator: Requests, producers: TopicProducers
+        self, identity: ProducerIdentity, coordinator: ConnectionBase, producers: TopicProducers
     ) -> Transaction:
         """Open the transaction of a transactional producer.
 
@@ -200,7 +237,7 @@ class OpenTransactions:
 
     async def _new_txn_at(
         self,
-        coordinator: Requests,
+        coordinator: ConnectionBase,
         txn_timeout_ms: int,
         identity: ProducerIdentity | None,
         named: transaction_pb2.NamedSequence | None,
@@ -212,8 +249,8 @@ class OpenTransactions:
             transaction_pb2.CommandNewTxn(
                 call_token=0 if named is None else self._runtime.new_id(),
                 txn_timeout_ms=txn_timeout_ms,
-                partitions=[one.to_wire() for one in partitions],
-                subscriptions=[one.to_wire() for one in subscriptions],
+                partitions=[partition.to_wire() for partition in partitions],
+                subscriptions=[subscription.to_wire() for subscription in subscriptions],
                 identity=None if identity is None else identity.to_wire(),
                 named_sequence=named,
                 seen_stamp=seen_stamp,
@@ -238,8 +275,8 @@ class OpenTransactions:
         reply, coordinator = await self._coordinators.new_txn(
             transaction_pb2.CommandNewTxn(
                 txn_timeout_ms=txn_timeout_ms,
-                partitions=[one.to_wire() for one in partitions],
-                subscriptions=[one.to_wire() for one in subscriptions],
+                partitions=[partition.to_wire() for partition in partitions],
+                subscriptions=[subscription.to_wire() for subscription in subscriptions],
                 answer_before_durable=True,
                 seen_stamp=seen_stamp,
             )

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from magnetar.enums import TransactionStatus
 from magnetar.errors import ClientClosed
-from magnetar.link.requests import Requests
+from magnetar.link.connection_base import ConnectionBase
 from magnetar.link.runtime import Runtime
 from magnetar_core.errors import MagnetarError, TxnForgotten, TxnNotFound
 from magnetar_core.ids import TxnID
@@ -32,7 +32,7 @@ class OutcomeInquiry:
         self,
         runtime: Runtime,
         txn_id: TxnID,
-        coordinator: Requests,
+        coordinator: ConnectionBase,
         timeout_ms: int,
         *,
         on_ended: Callable[[TransactionStatus], None],

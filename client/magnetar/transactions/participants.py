@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from magnetar.link.requests import Requests
+from magnetar.link.connection_base import ConnectionBase
 from magnetar.transactions.enrollment import Enrollment
 from magnetar.transactions.producer_identity import ProducerIdentity
 from magnetar.transactions.writer_protocols import Acks, Sender
@@ -121,7 +121,7 @@ class Participants:
     def begin(
         self,
         txn_id: TxnID,
-        coordinator: Requests,
+        coordinator: ConnectionBase,
         on_failed: Callable[[MagnetarError], None],
         *,
         identity: ProducerIdentity | None,
@@ -263,7 +263,9 @@ class Participants:
         """Return the counts that were confirmed to this client."""
         return TransactionPart(
             txn_id,
-            tuple((one.name, one.producer_id, one.confirmed_count) for one in self.senders),
+            tuple(
+                (sender.name, sender.producer_id, sender.confirmed_count) for sender in self.senders
+            ),
             tuple((one.name, one.consumer_id, one.confirmed_count) for one in self.acks),
         )
 

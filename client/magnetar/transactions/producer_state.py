@@ -1,6 +1,6 @@
 """The states of a transactional producer, and the calls allowed in each state. Pure.
 
-Only `next_state` reads the table of transitions, and only `TransactionalProducer._move` stores the
+Only `MACHINE` reads the table of transitions, and only `TransactionalProducer._move` stores the
 result. The drawing is docs/protocol/states.md.
 Source: KIP-939, KafkaProducer API Changes; KIP-447; docs/design/0002-two-phase-commit.md.
 """
@@ -12,7 +12,7 @@ from enum import Enum, unique
 from typing import Final
 
 from magnetar_core.errors import InvalidTxnState
-from magnetar_core.transitions import step
+from magnetar_core.transitions import Machine
 
 
 @unique
@@ -122,10 +122,4 @@ def require_call(state: ProducerState, call: str, name: str) -> None:
         )
 
 
-def next_state(state: ProducerState, event: ProducerEvent, name: str) -> ProducerState:
-    """Return the state after an event.
-
-    Raises:
-        InvalidTxnState: the event cannot happen in this state. No effect.
-    """
-    return step(TRANSITIONS, state, event, name)
+MACHINE: Final = Machine(TRANSITIONS, "a producer")

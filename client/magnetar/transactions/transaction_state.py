@@ -1,6 +1,6 @@
 """The states of a transaction at its client, and the table of their transitions. Pure.
 
-Only `next_phase` reads the table, and only `TransactionWork._move` stores the result.
+Only `MACHINE` reads the table, and only `TransactionWork._move` stores the result.
 docs/protocol/states.md has the drawing.
 Source: docs/design/0001-protocol.md, One transaction; PIP-31, TxnStatus.
 """
@@ -12,11 +12,11 @@ from enum import Enum, unique
 from typing import Final
 
 from magnetar.enums import TransactionStatus
-from magnetar_core.transitions import step
+from magnetar_core.transitions import Machine
 
 
 @unique
-class Phase(Enum):
+class TransactionPhase(Enum):
     """The state of a transaction at its client, with its meaning."""
 
     OPEN = "takes sends and acknowledgements"
@@ -36,7 +36,7 @@ class Phase(Enum):
 
 
 @unique
-class Event(Enum):
+class TransactionEvent(Enum):
     """An event that changes the state of a transaction."""
 
     FLUSH_BEGUN = "prepare, commit or leave begins to flush"
@@ -54,122 +54,116 @@ class Event(Enum):
     HEARD_FORGOTTEN = "the coordinator no longer knows it"
 
 
-HEARD: Final[Mapping[TransactionStatus, Event]] = {
-    TransactionStatus.COMMITTING: Event.HEARD_COMMITTING,
-    TransactionStatus.COMMITTED: Event.HEARD_COMMITTED,
-    TransactionStatus.ABORTING: Event.HEARD_ABORTING,
-    TransactionStatus.ABORTED: Event.HEARD_ABORTED,
+HEARD: Final[Mapping[TransactionStatus, TransactionEvent]] = {
+    TransactionStatus.COMMITTING: TransactionEvent.HEARD_COMMITTING,
+    TransactionStatus.COMMITTED: TransactionEvent.HEARD_COMMITTED,
+    TransactionStatus.ABORTING: TransactionEvent.HEARD_ABORTING,
+    TransactionStatus.ABORTED: TransactionEvent.HEARD_ABORTED,
 }
 
 # What a client knows of the status.
-STATUS_OF: Final[Mapping[Phase, TransactionStatus]] = {
-    Phase.OPEN: TransactionStatus.OPEN,
-    Phase.FLUSHING: TransactionStatus.OPEN,
-    Phase.PREPARED: TransactionStatus.OPEN,
-    Phase.BATCH_ASKED: TransactionStatus.OPEN,
-    Phase.COMMIT_ASKED: TransactionStatus.OPEN,
-    Phase.COMMITTING: TransactionStatus.COMMITTING,
-    Phase.COMMITTED: TransactionStatus.COMMITTED,
-    Phase.ABORT_ASKED: TransactionStatus.ABORTING,
-    Phase.BOTH_ASKED: TransactionStatus.OPEN,
-    Phase.ABORTING: TransactionStatus.ABORTING,
-    Phase.ABORTED: TransactionStatus.ABORTED,
-    Phase.LEFT: TransactionStatus.OPEN,
-    Phase.WITHDRAWN: TransactionStatus.OPEN,
-    Phase.FORGOTTEN: TransactionStatus.OPEN,
+STATUS_OF: Final[Mapping[TransactionPhase, TransactionStatus]] = {
+    TransactionPhase.OPEN: TransactionStatus.OPEN,
+    TransactionPhase.FLUSHING: TransactionStatus.OPEN,
+    TransactionPhase.PREPARED: TransactionStatus.OPEN,
+    TransactionPhase.BATCH_ASKED: TransactionStatus.OPEN,
+    TransactionPhase.COMMIT_ASKED: TransactionStatus.OPEN,
+    TransactionPhase.COMMITTING: TransactionStatus.COMMITTING,
+    TransactionPhase.COMMITTED: TransactionStatus.COMMITTED,
+    TransactionPhase.ABORT_ASKED: TransactionStatus.ABORTING,
+    TransactionPhase.BOTH_ASKED: TransactionStatus.OPEN,
+    TransactionPhase.ABORTING: TransactionStatus.ABORTING,
+    TransactionPhase.ABORTED: TransactionStatus.ABORTED,
+    TransactionPhase.LEFT: TransactionStatus.OPEN,
+    TransactionPhase.WITHDRAWN: TransactionStatus.OPEN,
+    TransactionPhase.FORGOTTEN: TransactionStatus.OPEN,
 }
 
 # The coordinator may have decided to commit.
-COMMIT_WAS_ASKED: Final = frozenset({Phase.BATCH_ASKED, Phase.COMMIT_ASKED, Phase.BOTH_ASKED})
+COMMIT_WAS_ASKED: Final = frozenset(
+    {TransactionPhase.BATCH_ASKED, TransactionPhase.COMMIT_ASKED, TransactionPhase.BOTH_ASKED}
+)
 # This client has not asked for an end.
-UNDECIDED: Final = frozenset({Phase.OPEN, Phase.FLUSHING, Phase.PREPARED})
-DECIDED_COMMIT: Final = frozenset({Phase.COMMITTING, Phase.COMMITTED})
-DECIDED_ABORT: Final = frozenset({Phase.ABORTING, Phase.ABORTED})
+UNDECIDED: Final = frozenset(
+    {TransactionPhase.OPEN, TransactionPhase.FLUSHING, TransactionPhase.PREPARED}
+)
+DECIDED_COMMIT: Final = frozenset({TransactionPhase.COMMITTING, TransactionPhase.COMMITTED})
+DECIDED_ABORT: Final = frozenset({TransactionPhase.ABORTING, TransactionPhase.ABORTED})
 # An end was asked for here; which one the coordinator has decided, if any, is not known.
-IN_DOUBT: Final = COMMIT_WAS_ASKED | {Phase.ABORT_ASKED}
+IN_DOUBT: Final = COMMIT_WAS_ASKED | {TransactionPhase.ABORT_ASKED}
 # This client can no longer change the outcome.
-ENDED: Final = DECIDED_COMMIT | DECIDED_ABORT | {Phase.FORGOTTEN}
+ENDED: Final = DECIDED_COMMIT | DECIDED_ABORT | {TransactionPhase.FORGOTTEN}
 # This client takes no further part in it.
-OVER: Final = ENDED | {Phase.LEFT, Phase.WITHDRAWN}
+OVER: Final = ENDED | {TransactionPhase.LEFT, TransactionPhase.WITHDRAWN}
 # Of these: what this client did stands, or may stand.
-STANDS: Final = DECIDED_COMMIT | {Phase.LEFT}
+STANDS: Final = DECIDED_COMMIT | {TransactionPhase.LEFT}
 
-TRANSITIONS: Final[Mapping[tuple[Phase, Event], Phase]] = {
-    (Phase.OPEN, Event.FLUSH_BEGUN): Phase.FLUSHING,
-    (Phase.FLUSHING, Event.FLUSH_CANCELLED): Phase.OPEN,
-    (Phase.FLUSHING, Event.FLUSHED): Phase.PREPARED,
+TRANSITIONS: Final[Mapping[tuple[TransactionPhase, TransactionEvent], TransactionPhase]] = {
+    (TransactionPhase.OPEN, TransactionEvent.FLUSH_BEGUN): TransactionPhase.FLUSHING,
+    (TransactionPhase.FLUSHING, TransactionEvent.FLUSH_CANCELLED): TransactionPhase.OPEN,
+    (TransactionPhase.FLUSHING, TransactionEvent.FLUSHED): TransactionPhase.PREPARED,
     # What ends.
-    (Phase.OPEN, Event.BATCH_SENT): Phase.BATCH_ASKED,
-    (Phase.BATCH_ASKED, Event.BATCH_SENT): Phase.BATCH_ASKED,
-    (Phase.PREPARED, Event.COMMIT_REQUESTED): Phase.COMMIT_ASKED,
-    (Phase.OPEN, Event.ABORT_REQUESTED): Phase.ABORT_ASKED,
-    (Phase.FLUSHING, Event.ABORT_REQUESTED): Phase.ABORT_ASKED,
-    (Phase.PREPARED, Event.ABORT_REQUESTED): Phase.ABORT_ASKED,
-    (Phase.COMMIT_ASKED, Event.ABORT_REQUESTED): Phase.BOTH_ASKED,
-    (Phase.ABORT_ASKED, Event.ABORT_REQUESTED): Phase.ABORT_ASKED,
-    (Phase.BOTH_ASKED, Event.ABORT_REQUESTED): Phase.BOTH_ASKED,
-    (Phase.PREPARED, Event.LEFT): Phase.LEFT,
-    (Phase.OPEN, Event.WITHDRAWN): Phase.WITHDRAWN,
-    (Phase.FLUSHING, Event.WITHDRAWN): Phase.WITHDRAWN,
-    (Phase.PREPARED, Event.WITHDRAWN): Phase.WITHDRAWN,
+    (TransactionPhase.OPEN, TransactionEvent.BATCH_SENT): TransactionPhase.BATCH_ASKED,
+    (TransactionPhase.BATCH_ASKED, TransactionEvent.BATCH_SENT): TransactionPhase.BATCH_ASKED,
+    (TransactionPhase.PREPARED, TransactionEvent.COMMIT_REQUESTED): TransactionPhase.COMMIT_ASKED,
+    (TransactionPhase.OPEN, TransactionEvent.ABORT_REQUESTED): TransactionPhase.ABORT_ASKED,
+    (TransactionPhase.FLUSHING, TransactionEvent.ABORT_REQUESTED): TransactionPhase.ABORT_ASKED,
+    (TransactionPhase.PREPARED, TransactionEvent.ABORT_REQUESTED): TransactionPhase.ABORT_ASKED,
+    (TransactionPhase.COMMIT_ASKED, TransactionEvent.ABORT_REQUESTED): TransactionPhase.BOTH_ASKED,
+    (TransactionPhase.ABORT_ASKED, TransactionEvent.ABORT_REQUESTED): TransactionPhase.ABORT_ASKED,
+    (TransactionPhase.BOTH_ASKED, TransactionEvent.ABORT_REQUESTED): TransactionPhase.BOTH_ASKED,
+    (TransactionPhase.PREPARED, TransactionEvent.LEFT): TransactionPhase.LEFT,
+    (TransactionPhase.OPEN, TransactionEvent.WITHDRAWN): TransactionPhase.WITHDRAWN,
+    (TransactionPhase.FLUSHING, TransactionEvent.WITHDRAWN): TransactionPhase.WITHDRAWN,
+    (TransactionPhase.PREPARED, TransactionEvent.WITHDRAWN): TransactionPhase.WITHDRAWN,
     # What the coordinator says. A timeout or an administrator may end it in any phase.
-    (Phase.OPEN, Event.HEARD_COMMITTING): Phase.COMMITTING,
-    (Phase.FLUSHING, Event.HEARD_COMMITTING): Phase.COMMITTING,
-    (Phase.PREPARED, Event.HEARD_COMMITTING): Phase.COMMITTING,
-    (Phase.COMMIT_ASKED, Event.HEARD_COMMITTING): Phase.COMMITTING,
-    (Phase.ABORT_ASKED, Event.HEARD_COMMITTING): Phase.COMMITTING,
-    (Phase.BOTH_ASKED, Event.HEARD_COMMITTING): Phase.COMMITTING,
-    (Phase.COMMITTING, Event.HEARD_COMMITTING): Phase.COMMITTING,
+    (TransactionPhase.OPEN, TransactionEvent.HEARD_COMMITTING): TransactionPhase.COMMITTING,
+    (TransactionPhase.FLUSHING, TransactionEvent.HEARD_COMMITTING): TransactionPhase.COMMITTING,
+    (TransactionPhase.PREPARED, TransactionEvent.HEARD_COMMITTING): TransactionPhase.COMMITTING,
+    (TransactionPhase.COMMIT_ASKED, TransactionEvent.HEARD_COMMITTING): TransactionPhase.COMMITTING,
+    (TransactionPhase.ABORT_ASKED, TransactionEvent.HEARD_COMMITTING): TransactionPhase.COMMITTING,
+    (TransactionPhase.BOTH_ASKED, TransactionEvent.HEARD_COMMITTING): TransactionPhase.COMMITTING,
+    (TransactionPhase.COMMITTING, TransactionEvent.HEARD_COMMITTING): TransactionPhase.COMMITTING,
     # An answer that was under way when a later one came.
-    (Phase.COMMITTED, Event.HEARD_COMMITTING): Phase.COMMITTED,
-    (Phase.OPEN, Event.HEARD_COMMITTED): Phase.COMMITTED,
-    (Phase.FLUSHING, Event.HEARD_COMMITTED): Phase.COMMITTED,
-    (Phase.PREPARED, Event.HEARD_COMMITTED): Phase.COMMITTED,
-    (Phase.BATCH_ASKED, Event.HEARD_COMMITTED): Phase.COMMITTED,
-    (Phase.COMMIT_ASKED, Event.HEARD_COMMITTED): Phase.COMMITTED,
-    (Phase.ABORT_ASKED, Event.HEARD_COMMITTED): Phase.COMMITTED,
-    (Phase.BOTH_ASKED, Event.HEARD_COMMITTED): Phase.COMMITTED,
-    (Phase.COMMITTING, Event.HEARD_COMMITTED): Phase.COMMITTED,
-    (Phase.COMMITTED, Event.HEARD_COMMITTED): Phase.COMMITTED,
-    (Phase.OPEN, Event.HEARD_ABORTING): Phase.ABORTING,
-    (Phase.FLUSHING, Event.HEARD_ABORTING): Phase.ABORTING,
-    (Phase.PREPARED, Event.HEARD_ABORTING): Phase.ABORTING,
-    (Phase.COMMIT_ASKED, Event.HEARD_ABORTING): Phase.ABORTING,
-    (Phase.ABORT_ASKED, Event.HEARD_ABORTING): Phase.ABORTING,
-    (Phase.BOTH_ASKED, Event.HEARD_ABORTING): Phase.ABORTING,
-    (Phase.ABORTING, Event.HEARD_ABORTING): Phase.ABORTING,
-    (Phase.ABORTED, Event.HEARD_ABORTING): Phase.ABORTED,
-    (Phase.OPEN, Event.HEARD_ABORTED): Phase.ABORTED,
-    (Phase.FLUSHING, Event.HEARD_ABORTED): Phase.ABORTED,
-    (Phase.PREPARED, Event.HEARD_ABORTED): Phase.ABORTED,
-    (Phase.BATCH_ASKED, Event.HEARD_ABORTED): Phase.ABORTED,
-    (Phase.COMMIT_ASKED, Event.HEARD_ABORTED): Phase.ABORTED,
-    (Phase.ABORT_ASKED, Event.HEARD_ABORTED): Phase.ABORTED,
-    (Phase.BOTH_ASKED, Event.HEARD_ABORTED): Phase.ABORTED,
-    (Phase.ABORTING, Event.HEARD_ABORTED): Phase.ABORTED,
-    (Phase.ABORTED, Event.HEARD_ABORTED): Phase.ABORTED,
+    (TransactionPhase.COMMITTED, TransactionEvent.HEARD_COMMITTING): TransactionPhase.COMMITTED,
+    (TransactionPhase.OPEN, TransactionEvent.HEARD_COMMITTED): TransactionPhase.COMMITTED,
+    (TransactionPhase.FLUSHING, TransactionEvent.HEARD_COMMITTED): TransactionPhase.COMMITTED,
+    (TransactionPhase.PREPARED, TransactionEvent.HEARD_COMMITTED): TransactionPhase.COMMITTED,
+    (TransactionPhase.BATCH_ASKED, TransactionEvent.HEARD_COMMITTED): TransactionPhase.COMMITTED,
+    (TransactionPhase.COMMIT_ASKED, TransactionEvent.HEARD_COMMITTED): TransactionPhase.COMMITTED,
+    (TransactionPhase.ABORT_ASKED, TransactionEvent.HEARD_COMMITTED): TransactionPhase.COMMITTED,
+    (TransactionPhase.BOTH_ASKED, TransactionEvent.HEARD_COMMITTED): TransactionPhase.COMMITTED,
+    (TransactionPhase.COMMITTING, TransactionEvent.HEARD_COMMITTED): TransactionPhase.COMMITTED,
+    (TransactionPhase.COMMITTED, TransactionEvent.HEARD_COMMITTED): TransactionPhase.COMMITTED,
+    (TransactionPhase.OPEN, TransactionEvent.HEARD_ABORTING): TransactionPhase.ABORTING,
+    (TransactionPhase.FLUSHING, TransactionEvent.HEARD_ABORTING): TransactionPhase.ABORTING,
+    (TransactionPhase.PREPARED, TransactionEvent.HEARD_ABORTING): TransactionPhase.ABORTING,
+    (TransactionPhase.COMMIT_ASKED, TransactionEvent.HEARD_ABORTING): TransactionPhase.ABORTING,
+    (TransactionPhase.ABORT_ASKED, TransactionEvent.HEARD_ABORTING): TransactionPhase.ABORTING,
+    (TransactionPhase.BOTH_ASKED, TransactionEvent.HEARD_ABORTING): TransactionPhase.ABORTING,
+    (TransactionPhase.ABORTING, TransactionEvent.HEARD_ABORTING): TransactionPhase.ABORTING,
+    (TransactionPhase.ABORTED, TransactionEvent.HEARD_ABORTING): TransactionPhase.ABORTED,
+    (TransactionPhase.OPEN, TransactionEvent.HEARD_ABORTED): TransactionPhase.ABORTED,
+    (TransactionPhase.FLUSHING, TransactionEvent.HEARD_ABORTED): TransactionPhase.ABORTED,
+    (TransactionPhase.PREPARED, TransactionEvent.HEARD_ABORTED): TransactionPhase.ABORTED,
+    (TransactionPhase.BATCH_ASKED, TransactionEvent.HEARD_ABORTED): TransactionPhase.ABORTED,
+    (TransactionPhase.COMMIT_ASKED, TransactionEvent.HEARD_ABORTED): TransactionPhase.ABORTED,
+    (TransactionPhase.ABORT_ASKED, TransactionEvent.HEARD_ABORTED): TransactionPhase.ABORTED,
+    (TransactionPhase.BOTH_ASKED, TransactionEvent.HEARD_ABORTED): TransactionPhase.ABORTED,
+    (TransactionPhase.ABORTING, TransactionEvent.HEARD_ABORTED): TransactionPhase.ABORTED,
+    (TransactionPhase.ABORTED, TransactionEvent.HEARD_ABORTED): TransactionPhase.ABORTED,
     # The inquiry knows less than the request for the end, whose answer may still come.
-    (Phase.OPEN, Event.HEARD_FORGOTTEN): Phase.FORGOTTEN,
-    (Phase.FLUSHING, Event.HEARD_FORGOTTEN): Phase.FORGOTTEN,
-    (Phase.PREPARED, Event.HEARD_FORGOTTEN): Phase.FORGOTTEN,
-    (Phase.COMMIT_ASKED, Event.HEARD_FORGOTTEN): Phase.FORGOTTEN,
-    (Phase.ABORT_ASKED, Event.HEARD_FORGOTTEN): Phase.FORGOTTEN,
-    (Phase.BOTH_ASKED, Event.HEARD_FORGOTTEN): Phase.FORGOTTEN,
-    (Phase.FORGOTTEN, Event.HEARD_COMMITTING): Phase.COMMITTING,
-    (Phase.FORGOTTEN, Event.HEARD_COMMITTED): Phase.COMMITTED,
-    (Phase.FORGOTTEN, Event.HEARD_ABORTING): Phase.ABORTING,
-    (Phase.FORGOTTEN, Event.HEARD_ABORTED): Phase.ABORTED,
+    (TransactionPhase.OPEN, TransactionEvent.HEARD_FORGOTTEN): TransactionPhase.FORGOTTEN,
+    (TransactionPhase.FLUSHING, TransactionEvent.HEARD_FORGOTTEN): TransactionPhase.FORGOTTEN,
+    (TransactionPhase.PREPARED, TransactionEvent.HEARD_FORGOTTEN): TransactionPhase.FORGOTTEN,
+    (TransactionPhase.COMMIT_ASKED, TransactionEvent.HEARD_FORGOTTEN): TransactionPhase.FORGOTTEN,
+    (TransactionPhase.ABORT_ASKED, TransactionEvent.HEARD_FORGOTTEN): TransactionPhase.FORGOTTEN,
+    (TransactionPhase.BOTH_ASKED, TransactionEvent.HEARD_FORGOTTEN): TransactionPhase.FORGOTTEN,
+    (TransactionPhase.FORGOTTEN, TransactionEvent.HEARD_COMMITTING): TransactionPhase.COMMITTING,
+    (TransactionPhase.FORGOTTEN, TransactionEvent.HEARD_COMMITTED): TransactionPhase.COMMITTED,
+    (TransactionPhase.FORGOTTEN, TransactionEvent.HEARD_ABORTING): TransactionPhase.ABORTING,
+    (TransactionPhase.FORGOTTEN, TransactionEvent.HEARD_ABORTED): TransactionPhase.ABORTED,
 }
 
 
-def next_phase(phase: Phase, event: Event, name: object) -> Phase:
-    """Return the phase after an event.
-
-    Args:
-        phase: the phase before.
-        event: the event.
-        name: its text is the transaction's name in messages for people.
-    Raises:
-        InvalidTxnState: the event cannot happen in this phase. No effect.
-    """
-    return step(TRANSITIONS, phase, event, name)
+MACHINE: Final = Machine(TRANSITIONS, "a transaction")

@@ -32,13 +32,13 @@ from magnetar.transactions.transaction_state import (
     ENDED,
     HEARD,
     IN_DOUBT,
+    MACHINE,
     OVER,
     STANDS,
     STATUS_OF,
     UNDECIDED,
-    Event,
-    Phase,
-    next_phase,
+    TransactionEvent,
+    TransactionPhase,
 )
 from magnetar.transactions.whole_batch import WholeBatchCommit
 from magnetar.transactions.writer_protocols import Acks, Sender
@@ -82,7 +82,7 @@ class TransactionWork:
         self._runtime = runtime
         self._on_ended = on_ended
         self._forget_topic = forget_topic
-        self._phase = Phase.OPEN
+        self._phase = TransactionPhase.OPEN
         # Whether the application has prepared, committed, aborted or left it, or tried to.
         self._is_ended_here = False
         self._failure: MagnetarError | None = None
@@ -169,7 +169,7 @@ class TransactionWork:
         Raises:
             InvalidTxnState: it has ended, or failed.
         """
-        if self._phase is not Phase.OPEN:
+        if self._phase is not TransactionPhase.OPEN:
             raise InvalidTxnState(f"{self._name} takes nothing more: it is {self._phase.name}")
         # Asked for each message: a call less.
         if self._failure is not None:
@@ -260,7 +260,7 @@ class TransactionWork:
             call: the call; None: not known.
         Source: KafkaProducer.doSend, which puts the transaction into an abortable error.
         """
-        if self._phase is not Phase.OPEN or self._failure is not None:
+        if self._phase is not TransactionPhase.OPEN or self._failure is not None:
             return
         if isinstance(error, GeneratorExit):
             # The call is not cancelled, but forgotten: its event loop has ended.
@@ -309,7 +309,7 @@ class TransactionWork:
         Source: KIP-939, prepareTransaction.
         """
         async with self._end_here():
-            if self._phase is not Phase.OPEN:
+            if self._phase is not TransactionPhase.OPEN:
                 raise InvalidTxnState(f"{self._name} cannot be prepared: it is {self._phase.name}")
             await self._tell_seen()
             await self._prepare_commit()
@@ -317,40 +317,40 @@ class TransactionWork:
     async def commit(self, *, wait_finished: bool, fingerprint: str) -> None:
         """Commit the transaction; see Transaction.commit."""
         async with self._end_here():
-            if self._phase is Phase.ABORT_ASKED or self._phase in DECIDED_ABORT:
+            if self._phase is TransactionPhase.ABORT_ASKED or self._phase in DECIDED_ABORT:
                 raise InvalidTxnState(f"{self._name} was aborted") from self._failure
             self._require_not_left()
             self._require_remembered()
-            if self._phase is Phase.COMMITTED:
+            if self._phase is TransactionPhase.COMMITTED:
                 return
-            if self._phase is Phase.COMMITTING and not wait_finished:
+            if self._phase is TransactionPhase.COMMITTING and not wait_finished:
                 return
             if not self._beginning.was_asked_for:
                 await self._commit_whole()
                 return
-            if self._phase is Phase.OPEN:
+            if self._phase is TransactionPhase.OPEN:
                 await self._prepare_commit()
-            if self._phase is Phase.PREPARED:
-                self._move(Event.COMMIT_REQUESTED)
+            if self._phase is TransactionPhase.PREPARED:
+                self._move(TransactionEvent.COMMIT_REQUESTED)
             await self._ask_commit(wait_finished, fingerprint)
 
     async def leave(self) -> TransactionPart:
         """Confirm what this client did, for another one to commit; see Transaction.leave."""
         async with self._end_here():
-            if self._phase is not Phase.OPEN:
+            if self._phase is not TransactionPhase.OPEN:
                 raise InvalidTxnState(f"{self._name} cannot be left: it is {self._phase.name}")
             await self._prepare_commit(aborting=False)
             part = replace(
                 self._participants.part(self.txn_id), seen_stamp=self._runtime.seen_stamp
             )
-            self._move(Event.LEFT)
+            self._move(TransactionEvent.LEFT)
             return part
 
     def withdraw(self) -> None:
         """Give up the part of this client; see Transaction.withdraw."""
         self._end_here()
         if self._phase in UNDECIDED:
-            self._move(Event.WITHDRAWN)
+            self._move(TransactionEvent.WITHDRAWN)
 
     def _end_here(self) -> asyncio.Lock:
         """Note that the application ends the transaction; return the lock of its ends."""
@@ -359,7 +359,7 @@ class TransactionWork:
         return self._ending
 
     def _require_not_left(self) -> None:
-        if self._phase in (Phase.LEFT, Phase.WITHDRAWN):
+        if self._phase in (TransactionPhase.LEFT, TransactionPhase.WITHDRAWN):
             raise InvalidTxnState(
                 f"{self._name} was left here: whoever has its parts commits or aborts it"
             )
@@ -373,7 +373,7 @@ class TransactionWork:
         """Abort the transaction if it is open, since the client closes."""
         if self._inquiry is not None:
             self._inquiry.forget_expiry()
-        if self._phase is Phase.OPEN:
+        if self._phase is TransactionPhase.OPEN:
             async with self._ending:
                 await self._abort()
 
@@ -394,9 +394,9 @@ class TransactionWork:
         if error is None:
             # When somebody else has aborted it, or the client's close aborts it now, commit() says
             # so: the application must not go on as if its block had been committed.
-            is_aborted = self._phase is Phase.ABORT_ASKED or self._phase in DECIDED_ABORT
+            is_aborted = self._phase is TransactionPhase.ABORT_ASKED or self._phase in DECIDED_ABORT
             is_lost = is_aborted and not self._is_ended_here
-            if is_lost or self._phase in (Phase.OPEN, Phase.FORGOTTEN):
+            if is_lost or self._phase in (TransactionPhase.OPEN, TransactionPhase.FORGOTTEN):
                 try:
                     await self.commit(wait_finished=False, fingerprint="")
                 except BaseException as commit_error:
@@ -409,7 +409,7 @@ class TransactionWork:
         """Abort because of an error, and do not let another error mask it."""
         if self._phase in COMMIT_WAS_ASKED:
             error.add_note(f"the commit of {self._name} was asked for; its outcome is not known")
-        if self._phase is Phase.OPEN:
+        if self._phase is TransactionPhase.OPEN:
             await self._abort_apart(self.abort(), error)
 
     async def _abort_apart(self, abort: Coroutine[Any, Any, None], error: BaseException) -> None:
@@ -460,13 +460,13 @@ class TransactionWork:
             CommitRefused: a send or an ack had failed.
             InvalidTxnState: the transaction has ended meanwhile.
         """
-        self._move(Event.FLUSH_BEGUN)
+        self._move(TransactionEvent.FLUSH_BEGUN)
         try:
             await self._beginning.ensure()
             await self._participants.flush()
         except BaseException:
             if self._phase not in OVER:
-                self._move(Event.FLUSH_CANCELLED)
+                self._move(TransactionEvent.FLUSH_CANCELLED)
             raise
         self._require_remembered()
         if self._phase in OVER:
@@ -476,15 +476,15 @@ class TransactionWork:
             )
         failure = self._failure
         if failure is None:
-            self._move(Event.FLUSHED)
+            self._move(TransactionEvent.FLUSHED)
             self._commit_command = self._participants.commit_command()
             return
         if not aborting:
-            self._move(Event.WITHDRAWN)
+            self._move(TransactionEvent.WITHDRAWN)
             raise self._refusal(f"the part in {self._name} is void") from failure
         refused = self._refusal(f"{self._name} was aborted")
         # Now: if the client is closed, the abort does not begin.
-        self._move(Event.ABORT_REQUESTED)
+        self._move(TransactionEvent.ABORT_REQUESTED)
         await self._abort_apart(self._abort(), refused)
         if self._phase in DECIDED_COMMIT:
             raise InvalidTxnState(
@@ -507,7 +507,7 @@ class TransactionWork:
         if sender is None or sender.plain is None or not self._whole.has_something(sender):
             self._settle(TransactionStatus.COMMITTED)
             return
-        self._move(Event.BATCH_SENT)
+        self._move(TransactionEvent.BATCH_SENT)
         try:
             await self._whole.send(
                 sender,
@@ -552,10 +552,10 @@ class TransactionWork:
             raise InvalidTxnState(f"{self._name} is committed")
         self._require_not_left()
         self._require_remembered()
-        if self._phase is Phase.BATCH_ASKED:
+        if self._phase is TransactionPhase.BATCH_ASKED:
             raise OutcomeUnknown(f"{self._name} may be committed: commit it again to know")
         commit_was_asked = self._phase in COMMIT_WAS_ASKED
-        self._move(Event.ABORT_REQUESTED)
+        self._move(TransactionEvent.ABORT_REQUESTED)
         error = InvalidTxnState(f"{self._name} was aborted")
         self._participants.abandon(error)
         await self._beginning.settled()
@@ -586,10 +586,10 @@ class TransactionWork:
         """Note the outcome."""
         self._move(HEARD[status])
 
-    def _move(self, event: Event) -> None:
+    def _move(self, event: TransactionEvent) -> None:
         """Go to the next phase. When nothing is left to do, tell producers and consumers, once."""
         was_over = self._phase in OVER
-        self._phase = next_phase(self._phase, event, self._beginning)
+        self._phase = MACHINE.next(self._phase, event, self._beginning)
         if self._phase in OVER and not was_over:
             self._release(committed=self._phase in STANDS)
 
@@ -640,10 +640,10 @@ class TransactionWork:
 
     def _on_forgotten(self, error: TxnNotFound | TxnForgotten) -> None:
         self._forgotten = error
-        self._move(Event.HEARD_FORGOTTEN)
+        self._move(TransactionEvent.HEARD_FORGOTTEN)
 
     def _require_remembered(self) -> None:
         """Raises: TxnNotFound, TxnForgotten: nobody can say any more how it has ended."""
-        if self._phase is Phase.FORGOTTEN:
+        if self._phase is TransactionPhase.FORGOTTEN:
             assert self._forgotten is not None
             raise self._forgotten

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Protocol, runtime_checkable
 
 from magnetar.arguments import check_of, checked
 from magnetar.enums import TransactionStatus
-from magnetar.link.requests import Requests
+from magnetar.link.connection_base import ConnectionBase
 from magnetar.message import Message
 from magnetar.topic_partition import TopicPartition
-from magnetar.transactions.messaging_protocols import Member
 from magnetar.transactions.open_transactions import OpenTransactions
 from magnetar.transactions.producer_identity import PreparedTxnState, ProducerIdentity
+from magnetar.transactions.producer_state import MACHINE, require_call
 from magnetar.transactions.producer_state import ProducerEvent as Event
 from magnetar.transactions.producer_state import ProducerState as State
-from magnetar.transactions.producer_state import next_state, require_call
 from magnetar.transactions.topic_producers import TopicProducers
 from magnetar.transactions.transaction import Transaction
 from magnetar.transactions.txn_send import TxnSend
@@ -41,6 +41,23 @@ log = logging.getLogger("magnetar")
 TIMEOUT_S_DEFAULT = 60.0
 
 _check_consumer = check_of(Acknowledging)
+
+
+@runtime_checkable
+class Member(Protocol):
+    """A consumer that is a member of a group: magnetar.GroupConsumer."""
+
+    async def joined(self, timeout_s: float | None = None) -> int:
+        """Wait until the consumer is a member; see GroupConsumer.joined."""
+        ...
+
+    def redeliver(self) -> None:
+        """Let messages come again; see GroupConsumer.redeliver."""
+        ...
+
+    async def ack_offsets(self, offsets: Mapping[TopicPartition, int], *, txn: Transaction) -> None:
+        """Acknowledge up to offsets; see GroupConsumer.ack_offsets."""
+        ...
 
 
 class TransactionalProducer:
@@ -84,7 +101,7 @@ class TransactionalProducer:
         self._timeout_s = timeout_s
         # Without an id there is nothing to take over.
         self._state = State.NEW if transactional_id else State.READY
-        self._coordinator: Requests | None = None
+        self._coordinator: ConnectionBase | None = None
         self._identity = ProducerIdentity(transactional_id or "", -1, -1)
         self._consumer: Member | None = None
         self._transaction: Transaction | None = None
@@ -523,7 +540,7 @@ class TransactionalProducer:
         require_call(self._state, call, self._name)
 
     def _move(self, event: Event) -> None:
-        self._state = next_state(self._state, event, self._name)
+        self._state = MACHINE.next(self._state, event, self._name)
 
     @property
     def _name(self) -> str:

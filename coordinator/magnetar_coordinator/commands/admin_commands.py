@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from magnetar_coordinator.commands.descriptions import describe, describe_outcome
-from magnetar_coordinator.commands.requests import partitions_of, txn_id_of
+from magnetar_coordinator.commands.parsing import partitions_of, txn_id_of
 from magnetar_coordinator.metadata.records import TxnEnded
 from magnetar_coordinator.metadata.transaction import Participant
 from magnetar_coordinator.metadata.wire import put_txn_id
@@ -65,7 +65,7 @@ class AdminCommands:
         runtime.brokers.pass_over(txn_id)
         runtime.shard.require_fenced(txn_id)
         (partition,) = partitions_of([request.partition])
-        runtime.brokers.directory.require_placed([partition])
+        runtime.brokers.placement.require_placed([partition])
         hanging = pb.HangingTxn(
             start_offset=request.start_offset, producer_epoch=request.producer_epoch
         )

@@ -25,8 +25,8 @@ def describe(
         principal=transaction.principal,
         stamp=transaction.stamp,
     )
-    if transaction.owner is not None:
-        put_identity(description.identity, *transaction.owner)
+    if transaction.txn_owner is not None:
+        put_identity(description.identity, *transaction.txn_owner)
     if named is not None:
         put_named_sequence(description.named_sequence, named)
     for participant in transaction.participants:
@@ -50,8 +50,8 @@ def describe_outcome(outcome: TxnEnded, *, run_time_ms: int) -> pb.TransactionDe
         principal=outcome.principal,
         stamp=outcome.stamp,
     )
-    if outcome.owner is not None:
-        put_identity(description.identity, *outcome.owner)
+    if outcome.txn_owner is not None:
+        put_identity(description.identity, *outcome.txn_owner)
     return description
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 from magnetar_coordinator.commands.descriptions import describe, describe_outcome
 from magnetar_coordinator.metadata.records import TxnEnded
-from magnetar_coordinator.metadata.transaction import Owner, TxnStatus
+from magnetar_coordinator.metadata.transaction import TxnOwner, TxnStatus
 from magnetar_coordinator.runtime import Runtime
 from magnetar_core.errors import InvalidArgument
 from magnetar_core.ids import TxnID
@@ -58,7 +58,7 @@ class TxnListing:
         for transaction in runtime.shard.select(statuses):
             if run_time_ms - transaction.start_run_time_ms < chosen.age_ms_min:
                 break  # All later transactions are younger.
-            if not chosen.takes(transaction.owner):
+            if not chosen.takes(transaction.txn_owner):
                 continue
             if len(response.transactions) == limit:
                 response.truncated = True
@@ -89,7 +89,7 @@ class TxnListing:
             if (
                 outcome.status in statuses
                 and age_ms >= chosen.age_ms_min
-                and chosen.takes(outcome.owner)
+                and chosen.takes(outcome.txn_owner)
             ):
                 found[outcome.txn_id] = outcome
 
@@ -125,11 +125,13 @@ class _Filter:
         self._matches = matcher(request.transactional_id_pattern or "*")
         self._producer_ids = frozenset(request.producer_ids)
 
-    def takes(self, owner: Owner | None) -> bool:
+    def takes(self, txn_owner: TxnOwner | None) -> bool:
         """Return whether the filters let transactions of this owner through."""
-        if self._producer_ids and (owner is None or owner.pair[0] not in self._producer_ids):
+        if self._producer_ids and (
+            txn_owner is None or txn_owner.pair[0] not in self._producer_ids
+        ):
             return False
-        return self._matches(owner.transactional_id if owner is not None else "")
+        return self._matches(txn_owner.transactional_id if txn_owner is not None else "")
 
 
 def _statuses(wire: Iterable[int]) -> frozenset[TxnStatus]:

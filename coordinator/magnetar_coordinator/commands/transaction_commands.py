@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from magnetar_coordinator.commands.requests import (
+from magnetar_coordinator.commands.parsing import (
     end_of,
     partitions_of,
     subscriptions_of,
@@ -17,8 +17,12 @@ from magnetar_coordinator.commands.requests import (
 from magnetar_coordinator.commands.transactional_id_commands import TransactionalIdCommands
 from magnetar_coordinator.metadata.transaction import Participant
 from magnetar_coordinator.runtime import Runtime
-from magnetar_coordinator.transactions import answers
-from magnetar_coordinator.transactions.ownership import check_owner, may_end_any, may_use_name
+from magnetar_coordinator.transactions import responses
+from magnetar_coordinator.transactions.transaction_principal import (
+    check_principal,
+    may_end_any,
+    may_use_name,
+)
 from magnetar_core.errors import AuthorizationFailed
 from magnetar_core.ids import TxnID
 from magnetar_core.server.commands import Handler, Reply
@@ -49,7 +53,7 @@ class TransactionCommands:
                 *partitions_of(request.partitions),
                 *subscriptions_of(request.subscriptions),
             )
-            self._runtime.brokers.directory.require_placed(participants)
+            self._runtime.brokers.placement.require_placed(participants)
         if request.HasField("identity") or request.HasField("named_sequence"):
             self._transactional_id_commands.new_txn(request, participants, reply)
             return
@@ -58,32 +62,32 @@ class TransactionCommands:
         hurried = not request.answer_before_durable
         transaction = runtime.open(participants, reply, timeout_ms=timeout_ms, hurried=hurried)
         answer = runtime.answer_opened if hurried else runtime.answer_issued
-        answer(reply, answers.opened(transaction.txn_id, timeout_ms))
+        answer(reply, responses.opened(transaction.txn_id, timeout_ms))
 
     def _add_partitions(self, request: pb.CommandAddPartitionToTxn, reply: Reply) -> None:
         """Handle CommandAddPartitionToTxn (PIP-31)."""
         txn_id = txn_id_of(request)
-        self._transactional_id_commands.check_owner(txn_id, request)
-        self._check_owner(txn_id, reply, ending=False)
+        self._transactional_id_commands.check_txn_owner(txn_id, request)
+        self._check_principal(txn_id, reply, ending=False)
         self._runtime.hear(request.seen_stamp)
         self._add(
-            txn_id, partitions_of(request.partitions), reply, answers.partitions_added(txn_id)
+            txn_id, partitions_of(request.partitions), reply, responses.partitions_added(txn_id)
         )
 
     def _add_subscriptions(self, request: pb.CommandAddSubscriptionToTxn, reply: Reply) -> None:
         """Handle CommandAddSubscriptionToTxn (PIP-31)."""
         txn_id = txn_id_of(request)
-        self._transactional_id_commands.check_owner(txn_id, request)
-        self._check_owner(txn_id, reply, ending=False)
+        self._transactional_id_commands.check_txn_owner(txn_id, request)
+        self._check_principal(txn_id, reply, ending=False)
         self._runtime.hear(request.seen_stamp)
         names = subscriptions_of(request.subscriptions)
-        self._add(txn_id, names, reply, answers.subscriptions_added(txn_id))
+        self._add(txn_id, names, reply, responses.subscriptions_added(txn_id))
 
     def _add(
         self, txn_id: TxnID, participants: Sequence[Participant], reply: Reply, body: Any
     ) -> None:
         runtime = self._runtime
-        runtime.brokers.directory.require_placed(participants)
+        runtime.brokers.placement.require_placed(participants)
         runtime.carry_out(
             runtime.shard.add_participants(txn_id, participants, time_ms=runtime.time_ms())
         )
@@ -92,13 +96,13 @@ class TransactionCommands:
     def _end_txn(self, request: pb.CommandEndTxn, reply: Reply) -> None:
         """Handle CommandEndTxn (PIP-31)."""
         if request.HasField("identity"):
-            self._check_owner_of_id(request.identity.transactional_id, reply)
+            self._check_principal_of_id(request.identity.transactional_id, reply)
             self._transactional_id_commands.end_txn(request, reply)
         else:
-            self._check_owner(txn_id_of(request), reply, ending=True)
+            self._check_principal(txn_id_of(request), reply, ending=True)
             self._runtime.end(end_of(request), reply, until_ended=request.wait_finished)
 
-    def _check_owner(self, txn_id: TxnID, reply: Reply, *, ending: bool) -> None:
+    def _check_principal(self, txn_id: TxnID, reply: Reply, *, ending: bool) -> None:
         """Check that a client may add to a transaction, or end it.
 
         Raises:
@@ -110,9 +114,9 @@ class TransactionCommands:
         found = self._runtime.shard.find(txn_id)
         sequence = self._runtime.named_sequences.of_txn(txn_id)
         named = None if sequence is None else sequence.name
-        check_owner(found, named, reply, ending=ending)
+        check_principal(found, named, reply, ending=ending)
 
-    def _check_owner_of_id(self, transactional_id: str, reply: Reply) -> None:
+    def _check_principal_of_id(self, transactional_id: str, reply: Reply) -> None:
         """Check that a client may end the transaction of a transactional id.
 
         The principal that began it may, also when the right to the id was withdrawn meanwhile.
@@ -126,4 +130,4 @@ class TransactionCommands:
         txn_id = self._runtime.transactional_ids.get(transactional_id).txn_id
         if txn_id is None:
             raise AuthorizationFailed(f"{reply.principal} may not use {transactional_id!r}")
-        check_owner(self._runtime.shard.find(txn_id), None, reply, ending=True)
+        check_principal(self._runtime.shard.find(txn_id), None, reply, ending=True)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from magnetar_coordinator.commands.requests import (
+from magnetar_coordinator.commands.parsing import (
     action_of,
     end_of,
     init_call_of,
@@ -19,14 +19,14 @@ from magnetar_coordinator.commands.requests import (
 )
 from magnetar_coordinator.metadata import named_sequences as name_rules
 from magnetar_coordinator.metadata import transactional_id as rules
-from magnetar_coordinator.metadata.transaction import Owner, Participant, Transaction, TxnAction
+from magnetar_coordinator.metadata.transaction import Participant, Transaction, TxnAction, TxnOwner
 from magnetar_coordinator.metadata.transactional_id import (
     EndVerdict,
     TransactionalIdMetadata,
     TransactionalIdState,
 )
 from magnetar_coordinator.runtime import Runtime
-from magnetar_coordinator.transactions import answers
+from magnetar_coordinator.transactions import responses
 from magnetar_coordinator.transactions.decision import EndTxnRequest, may_be_prepared
 from magnetar_core.errors import (
     ConcurrentTransactions,
@@ -115,7 +115,7 @@ class TransactionalIdCommands:
             identity = transactional_ids.take_over(
                 identity, call, timeout_ms=timeout_ms, run_time_ms=run_time_ms
             )
-        runtime.answer(reply, answers.taken_over(identity))
+        runtime.answer(reply, responses.taken_over(identity))
 
     # Transactions.
 
@@ -155,7 +155,7 @@ class TransactionalIdCommands:
                 participants,
                 reply,
                 timeout_ms=0 if identity.two_phase_commit else identity.timeout_ms,
-                owner=Owner(identity.transactional_id, pair),
+                txn_owner=TxnOwner(identity.transactional_id, pair),
                 expires=not identity.two_phase_commit,
             )
             runtime.transactional_ids.begin(
@@ -196,8 +196,12 @@ class TransactionalIdCommands:
     def _add(self, transaction: Transaction, participants: tuple[Participant, ...]) -> None:
         """Add participants, with a record for partitions and a record for subscriptions."""
         runtime = self._runtime
-        partitions = [one for one in participants if isinstance(one, PartitionName)]
-        subscriptions = [one for one in participants if isinstance(one, SubscriptionName)]
+        partitions = [
+            participant for participant in participants if isinstance(participant, PartitionName)
+        ]
+        subscriptions = [
+            participant for participant in participants if isinstance(participant, SubscriptionName)
+        ]
         for kind in (partitions, subscriptions):
             if kind:
                 runtime.carry_out(
@@ -207,10 +211,10 @@ class TransactionalIdCommands:
                 )
 
     def _answer_opened(self, transaction: Transaction, reply: Reply) -> None:
-        opened = answers.opened(transaction.txn_id, transaction.timeout_ms)
+        opened = responses.opened(transaction.txn_id, transaction.timeout_ms)
         self._runtime.answer_opened(reply, opened)
 
-    def check_owner(self, txn_id: TxnID, request: Any) -> None:
+    def check_txn_owner(self, txn_id: TxnID, request: Any) -> None:
         """Check that a client may add participants to a transaction that a transactional id owns.
 
         Raises:
@@ -230,9 +234,9 @@ class TransactionalIdCommands:
                 raise InvalidTxnState(f"{txn_id} is prepared: it takes nothing more")
             return
         transaction = runtime.shard.live.get(txn_id)
-        if transaction is not None and transaction.owner is not None:
+        if transaction is not None and transaction.txn_owner is not None:
             raise InvalidArgument(
-                f"{txn_id} is of {transaction.owner.transactional_id!r}: name the identity"
+                f"{txn_id} is of {transaction.txn_owner.transactional_id!r}: name the identity"
             )
 
     def end_txn(self, request: pb.CommandEndTxn, reply: Reply) -> None:
@@ -248,11 +252,11 @@ class TransactionalIdCommands:
             raised = runtime.transactional_ids.raise_epoch(
                 identity, run_time_ms=runtime.run_time_ms()
             )
-            runtime.answer(reply, answers.ended_before(raised, runtime.shard.clock.last))
+            runtime.answer(reply, responses.ended_before(raised, runtime.shard.clock.last))
             return
         txn_id = identity.txn_id
         if txn_id is None or (verdict is EndVerdict.REPEAT and txn_id not in runtime.shard.live):
-            runtime.answer(reply, answers.ended_before(identity, runtime.shard.clock.last))
+            runtime.answer(reply, responses.ended_before(identity, runtime.shard.clock.last))
             return
         if request.HasField("txn_id") and TxnID.from_wire(request.txn_id) != txn_id:
             raise InvalidTxnState(
@@ -267,7 +271,7 @@ class TransactionalIdCommands:
     def _describe(self, request: pb.CommandDescribeTransactionalId, reply: Reply) -> None:
         identity = self._runtime.transactional_ids.get(request.transactional_id)
         body = pb.CommandDescribeTransactionalIdResponse(
-            description=answers.described_identity(identity)
+            description=responses.described_identity(identity)
         )
         self._runtime.answer(reply, body)
 
@@ -278,7 +282,7 @@ class TransactionalIdCommands:
             if len(body.descriptions) == limit:
                 body.truncated = True
                 break
-            body.descriptions.append(answers.described_identity(identity))
+            body.descriptions.append(responses.described_identity(identity))
         self._runtime.answer(reply, body)
 
     def _remove_name(self, request: pb.CommandRemoveName, reply: Reply) -> None:
@@ -287,7 +291,7 @@ class TransactionalIdCommands:
 
     def _describe_name(self, request: pb.CommandDescribeName, reply: Reply) -> None:
         name = self._runtime.named_sequences.get(request.name)
-        self._runtime.answer(reply, answers.described_name(name))
+        self._runtime.answer(reply, responses.described_name(name))
 
     # Waiting.
 

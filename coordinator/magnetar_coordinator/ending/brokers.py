@@ -16,7 +16,7 @@ from typing import Any
 
 from magnetar_coordinator.config import CoordinatorConfig
 from magnetar_coordinator.ending.broker_peer import BrokerPeer, Words, participant_held
-from magnetar_coordinator.ending.directory import BrokerDirectory
+from magnetar_coordinator.ending.broker_placement import BrokerPlacement
 from magnetar_coordinator.ending.transaction_traces import TransactionTraces
 from magnetar_coordinator.metadata.transaction import Participant
 from magnetar_coordinator.metadata_store import TransactionMetadataStore
@@ -41,7 +41,7 @@ class Brokers:
         on_expelled: called when a broker asks to abort transactions of expelled group members.
         traces: makes the spans of ends; None: there are none.
     Attributes:
-        directory: where each participant lies.
+        placement: where each participant lies.
         is_stopped: nothing leaves any more.
     """
 
@@ -69,7 +69,7 @@ class Brokers:
         self._metrics = metrics
         self._on_expelled = on_expelled
         self._traces = traces
-        self.directory = BrokerDirectory(config.broker_addresses)
+        self.placement = BrokerPlacement(config.broker_addresses)
         self.is_stopped = False
         self._peers: dict[str, BrokerPeer] = {}
         self._words = Words()
@@ -101,13 +101,13 @@ class Brokers:
 
     def at(self, participant: Participant) -> BrokerPeer:
         """Return the broker that has a participant."""
-        return self[self.directory.address_of(participant)]
+        return self[self.placement.address_of(participant)]
 
     def start(self, shard: Shard, metadata: TransactionMetadataStore, run_time: RunTime) -> None:
         """Connect to all brokers, since the store is read: its present bound is durable."""
         self._shard, self._metadata, self._run_time = shard, metadata, run_time
         self._durable_bound = metadata.counter_bound
-        for address in self.directory.addresses():
+        for address in self.placement.addresses():
             self[address]
 
     def stop(self) -> None:

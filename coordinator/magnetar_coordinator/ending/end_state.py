@@ -1,6 +1,6 @@
 """States of an end command, and the table of their transitions. Pure.
 
-Only `next_state` reads the table, and only `PendingEnd.move` stores its result. The drawing is
+Only `MACHINE` reads the table, and only `PendingEnd.move` stores its result. The drawing is
 docs/protocol/states.md.
 Source: docs/design/0001-protocol.md, Ends at a participant.
 """
@@ -12,7 +12,7 @@ from enum import Enum, unique
 from typing import Final
 
 from magnetar_coordinator.metadata.transaction import Participant, Transaction
-from magnetar_core.transitions import step
+from magnetar_core.transitions import Machine
 from magnetar_core.wire.common_pb2 import ServerError
 
 
@@ -52,13 +52,7 @@ TRANSITIONS: Final[Mapping[tuple[EndState, EndEvent], EndState]] = {
 }
 
 
-def next_state(state: EndState, event: EndEvent) -> EndState:
-    """Return the state to which an event leads.
-
-    Raises:
-        InvalidTxnState: the event is not possible in this state. No effect.
-    """
-    return step(TRANSITIONS, state, event, "an end")
+MACHINE: Final = Machine(TRANSITIONS, "an end")
 
 
 class PendingEnd:
@@ -102,7 +96,7 @@ class PendingEnd:
 
     def move(self, event: EndEvent) -> None:
         """Move to the state to which an event leads."""
-        self.state = next_state(self.state, event)
+        self.state = MACHINE.next(self.state, event)
 
     def is_due(self, now_ms: float) -> bool:
         """Return whether it is time to send the command again."""

@@ -101,7 +101,7 @@ class Finisher:
         """Divide participants into those that share an end command."""
         by_address: dict[str, list[Participant]] = {}
         for participant in participants:
-            address = self._brokers.directory.address_of(participant)
+            address = self._brokers.placement.address_of(participant)
             by_address.setdefault(address, []).append(participant)
         found: list[tuple[BrokerPeer, Sequence[Participant]]] = []
         for address, some in by_address.items():
@@ -195,7 +195,11 @@ def _in_order(
     participants: Collection[Participant],
 ) -> tuple[Collection[Participant], list[Participant]]:
     """Return the participants that hear of a commit first, and those that wait for them."""
-    later: list[Participant] = [one for one in participants if isinstance(one, SubscriptionName)]
+    later: list[Participant] = [
+        participant for participant in participants if isinstance(participant, SubscriptionName)
+    ]
     if not later or len(later) == len(participants):
         return participants, []
-    return [one for one in participants if not isinstance(one, SubscriptionName)], later
+    return [
+        participant for participant in participants if not isinstance(participant, SubscriptionName)
+    ], later

@@ -21,8 +21,8 @@ from typing import Final, NamedTuple, TypeAlias
 from magnetar_coordinator.metadata.named_sequences import NamedSequence, NamedSequenceState
 from magnetar_coordinator.metadata.transaction import (
     Counts,
-    Owner,
     Participant,
+    TxnOwner,
     TxnStatus,
     WriterCounts,
 )
@@ -109,7 +109,7 @@ class TxnOpened(NamedTuple):
     start_run_time_ms: int
     time_ms: int
     participants: tuple[Participant, ...] = ()
-    owner: Owner | None = None
+    txn_owner: TxnOwner | None = None
     principal: str = ""
 
 
@@ -150,7 +150,7 @@ class TxnEnded(NamedTuple):
     end_time_ms: int
     selection_digest: bytes
     start_time_ms: int = 0
-    owner: Owner | None = None
+    txn_owner: TxnOwner | None = None
     principal: str = ""
     stamp: int = NO_STAMP
 
@@ -196,9 +196,9 @@ def encode_metadata(record: MetadataRecord, traceparent: bytes = b"") -> bytes:
         entry.start_time_ms = record.time_ms
         entry.principal = record.principal
         _put_participants(entry, record.participants)
-        if record.owner is not None:
-            entry.identity.transactional_id = record.owner.transactional_id
-            entry.identity.producer_id, entry.identity.producer_epoch = record.owner.pair
+        if record.txn_owner is not None:
+            entry.identity.transactional_id = record.txn_owner.transactional_id
+            entry.identity.producer_id, entry.identity.producer_epoch = record.txn_owner.pair
     elif isinstance(record, ParticipantsAdded):
         is_partition = isinstance(record.participants[0], PartitionName)
         entry.metadata_op = pb.ADD_PARTITION if is_partition else pb.ADD_SUBSCRIPTION
@@ -237,7 +237,7 @@ def record_of(entry: pb.TransactionMetadataEntry) -> MetadataRecord:
             entry.start_run_time_ms,
             entry.start_time_ms,
             _participants(entry),
-            _owner(entry),
+            _txn_owner(entry),
             entry.principal,
         )
     if entry.metadata_op in (pb.ADD_PARTITION, pb.ADD_SUBSCRIPTION):
@@ -269,8 +269,8 @@ def encode_outcome(record: TxnEnded) -> bytes:
         principal=record.principal,
         stamp=record.stamp,
     )
-    if record.owner is not None:
-        put_identity(outcome.identity, *record.owner)
+    if record.txn_owner is not None:
+        put_identity(outcome.identity, *record.txn_owner)
     return outcome.SerializeToString()
 
 
@@ -284,7 +284,7 @@ def decode_outcome(txn_id: TxnID, value: bytes) -> TxnEnded:
         outcome.end_time_ms,
         outcome.selection_digest,
         outcome.start_time_ms,
-        _owner(outcome),
+        _txn_owner(outcome),
         outcome.principal,
         outcome.stamp,
     )
@@ -364,7 +364,7 @@ def decode_name(name: str, value: bytes) -> NamedSequenceState:
 
 def writer_counts(counts: Iterable[txn_pb.WriterCount]) -> WriterCounts:
     """Convert the wire's counts to pairs."""
-    return tuple((one.writer_id, one.count) for one in counts)
+    return tuple((count.writer_id, count.count) for count in counts)
 
 
 def _put_participants(
@@ -384,11 +384,11 @@ def _participants(entry: pb.TransactionMetadataEntry) -> tuple[Participant, ...]
     )
 
 
-def _owner(entry: pb.TransactionMetadataEntry | pb.TransactionOutcome) -> Owner | None:
+def _txn_owner(entry: pb.TransactionMetadataEntry | pb.TransactionOutcome) -> TxnOwner | None:
     if not entry.HasField("identity"):
         return None
     identity = entry.identity
-    return Owner(identity.transactional_id, Pair(identity.producer_id, identity.producer_epoch))
+    return TxnOwner(identity.transactional_id, Pair(identity.producer_id, identity.producer_epoch))
 
 
 def _put_counts(entry: pb.TransactionMetadataEntry, counts: Counts) -> None:

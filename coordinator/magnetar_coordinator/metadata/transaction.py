@@ -73,7 +73,7 @@ WriterCounts: TypeAlias = tuple[tuple[int, int], ...]
 Counts: TypeAlias = Mapping[Participant, WriterCounts]
 
 
-class Owner(NamedTuple):
+class TxnOwner(NamedTuple):
     """Transactional producer that began a transaction, with its producer id and epoch."""
 
     transactional_id: str
@@ -108,7 +108,7 @@ class Transaction:
     selection: tuple[int, ...] | None = None
     unfinished: dict[Participant, common.ServerError | None] = field(default_factory=dict)
     loss_accepted: bool = False
-    owner: Owner | None = None
+    txn_owner: TxnOwner | None = None
     principal: str = ""
     stamp: int = NO_STAMP
     record_count: int = 0

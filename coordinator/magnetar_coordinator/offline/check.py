@@ -49,7 +49,7 @@ from magnetar_coordinator.transactions.transaction_table import TransactionTable
 from magnetar_core.ids import TxnID
 from magnetar_core.invariants import BrokenInvariant
 from magnetar_storage.offline.findings import Findings
-from magnetar_storage.offline.rows import RestRows
+from magnetar_storage.offline.rows import OfflineRows
 from magnetar_storage.store import Reader
 
 _PRODUCER_NUMBER: Final = (1 << PRODUCER_NUMBER_BITS) - 1
@@ -63,7 +63,7 @@ _STATUS_OF_STATE: Final = {
 
 
 @dataclass(slots=True)
-class RestCoordinator:
+class OfflineCoordinator:
     """Content of a coordinator's store, to compare it with brokers.
 
     Attributes:
@@ -95,7 +95,7 @@ class RestCoordinator:
 
 async def check_coordinator(
     reader: Reader, findings: Findings, passed: Callable[[int], object] = lambda _: None
-) -> RestCoordinator:
+) -> OfflineCoordinator:
     """Check a coordinator's store.
 
     Args:
@@ -109,8 +109,8 @@ async def check_coordinator(
 class _Check:
     def __init__(self, reader: Reader, findings: Findings, passed: Callable[[int], object]) -> None:
         self._findings = findings
-        self._rows = RestRows(reader, findings, passed)
-        self.found = RestCoordinator()
+        self._rows = OfflineRows(reader, findings, passed)
+        self.found = OfflineCoordinator()
 
     async def run(self) -> None:
         await self._read_meta()

@@ -9,6 +9,7 @@ e, g and h.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from magnetar_coordinator.metadata.records import (
     LossAccepted,
@@ -21,11 +22,11 @@ from magnetar_coordinator.metadata.transaction import (
     REQUESTED,
     TRANSITIONS,
     Counts,
-    Owner,
     Participant,
     Transaction,
     TxnAction,
     TxnEvent,
+    TxnOwner,
     TxnStatus,
 )
 from magnetar_coordinator.transactions.decision import (
@@ -43,7 +44,7 @@ from magnetar_core.errors import InvalidArgument, InvalidTxnState, QuotaExceeded
 from magnetar_core.ids import TxnID
 from magnetar_core.invariants import BrokenInvariant
 from magnetar_core.selections import digest_of_selection
-from magnetar_core.transitions import step
+from magnetar_core.transitions import Machine
 
 
 class Shard(TransactionTable):
@@ -75,7 +76,7 @@ class Shard(TransactionTable):
         *,
         run_time_ms: int,
         time_ms: int,
-        owner: Owner | None = None,
+        txn_owner: TxnOwner | None = None,
         principal: str = "",
         expires: bool = True,
     ) -> Decision:
@@ -106,7 +107,7 @@ class Shard(TransactionTable):
         self._check_participants(len(distinct))
         txn_id = TxnID.of(self._tcid, self._incarnation, self.next_counter)
         timeout_ms = (timeout_ms or config.txn_timeout_ms_default) if expires else 0
-        record = TxnOpened(txn_id, timeout_ms, run_time_ms, time_ms, distinct, owner, principal)
+        record = TxnOpened(txn_id, timeout_ms, run_time_ms, time_ms, distinct, txn_owner, principal)
         return Decision((record,), txn_id, TxnStatus.OPEN)
 
     def add_participants(
@@ -127,7 +128,9 @@ class Shard(TransactionTable):
         if isinstance(transaction, TxnEnded) or transaction.status is not TxnStatus.OPEN:
             raise not_open(txn_id, transaction.status)
         known = transaction.participants
-        new = tuple(dict.fromkeys(one for one in participants if one not in known))
+        new = tuple(
+            dict.fromkeys(participant for participant in participants if participant not in known)
+        )
         if not new:
             return Decision((), txn_id, TxnStatus.OPEN)
         self._check_participants(len(known) + len(new))
@@ -149,13 +152,13 @@ class Shard(TransactionTable):
         if isinstance(found, TxnEnded):
             return repeat_end(end, found.status, found.selection_digest, found.stamp)
         could_expire = end.action is TxnAction.ABORT and found.expires
-        if found.owner is not None and not end.identity_shown and not could_expire:
+        if found.txn_owner is not None and not end.identity_shown and not could_expire:
             if found.may_be_prepared:
-                raise may_be_prepared(found.txn_id, found.owner.transactional_id)
+                raise may_be_prepared(found.txn_id, found.txn_owner.transactional_id)
             raise InvalidTxnState(
-                f"{end.txn_id} is of {found.owner.transactional_id!r}: end it with that identity,"
-                " or force-terminate it",
-                transactional_id=found.owner.transactional_id,
+                f"{end.txn_id} is of {found.txn_owner.transactional_id!r}: end it with that"
+                " identity, or force-terminate it",
+                transactional_id=found.txn_owner.transactional_id,
             )
         if found.status is not TxnStatus.OPEN:
             digest = digest_of_selection(found.selection)
@@ -234,7 +237,7 @@ class Shard(TransactionTable):
             time_ms,
             digest,
             transaction.start_time_ms,
-            transaction.owner,
+            transaction.txn_owner,
             transaction.principal,
             transaction.stamp,
         )
@@ -248,13 +251,16 @@ class Shard(TransactionTable):
             )
 
 
+_MACHINE: Final = Machine(TRANSITIONS, "the transaction")
+
+
 def next_status(status: TxnStatus, event: TxnEvent) -> TxnStatus:
     """Return the status to which an event leads.
 
     Raises:
         InvalidTxnState: the event is not possible in this status. No effect.
     """
-    return step(TRANSITIONS, status, event, "the transaction", status=status.name)
+    return _MACHINE.next(status, event, status=status.name)
 
 
 def _check_counts(transaction: Transaction, counts: Counts) -> None:

@@ -7,6 +7,7 @@ Source: PIP-31, Transaction Coordinator, TC Startup; rules g and h.
 
 from __future__ import annotations
 
+import heapq
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +22,6 @@ from magnetar_coordinator.metadata.records import (
     TxnOpened,
 )
 from magnetar_coordinator.metadata.transaction import Transaction, TxnStatus
-from magnetar_coordinator.transactions.expiry import ExpiryQueue
 from magnetar_coordinator.transactions.watermark import WatermarkTracker
 from magnetar_core.cuts.hybrid_clock import HybridClock
 from magnetar_core.errors import InvalidTxnState, TxnNotFound
@@ -29,6 +29,58 @@ from magnetar_core.ids import TxnID
 from magnetar_core.invariants import BrokenInvariant
 
 _COMMITTING = frozenset({TxnStatus.COMMITTING})
+
+
+# Expiry of OPEN transactions, in accumulated run time.
+# Source: PIP-31, TC Transaction Expiration.
+
+_STALE_ENTRIES_MIN = 1_024
+
+
+class ExpiryQueue:
+    """Deadlines of OPEN transactions: a heap that drops outdated entries when they surface.
+
+    A transaction that ends costs a single dictionary operation here; the heap is rebuilt when more
+    than half of it is outdated.
+    """
+
+    def __init__(self) -> None:
+        self._deadlines: dict[TxnID, int] = {}
+        self._heap: list[tuple[int, TxnID]] = []
+
+    def __len__(self) -> int:
+        return len(self._deadlines)
+
+    def add(self, txn_id: TxnID, deadline_run_time_ms: int) -> None:
+        """Add a transaction with its deadline."""
+        if txn_id in self._deadlines:
+            raise BrokenInvariant(f"{txn_id} expires already")
+        self._deadlines[txn_id] = deadline_run_time_ms
+        heapq.heappush(self._heap, (deadline_run_time_ms, txn_id))
+
+    def remove(self, txn_id: TxnID) -> None:
+        """Remove a transaction that is no longer OPEN."""
+        del self._deadlines[txn_id]
+        if len(self._heap) > 2 * len(self._deadlines) + _STALE_ENTRIES_MIN:
+            self._heap = [(deadline, txn_id) for txn_id, deadline in self._deadlines.items()]
+            heapq.heapify(self._heap)
+
+    def expired(self, run_time_ms: float, *, count_max: int) -> list[TxnID]:
+        """Return transactions whose deadline has come, earliest first. They stay until removed."""
+        found: list[tuple[int, TxnID]] = []
+        while self._heap and self._heap[0][0] <= run_time_ms and len(found) < count_max:
+            entry = heapq.heappop(self._heap)
+            if self._deadlines.get(entry[1]) == entry[0]:
+                found.append(entry)
+        for entry in found:
+            heapq.heappush(self._heap, entry)
+        return [txn_id for _, txn_id in found]
+
+    def check(self) -> None:
+        """Check the queue's invariant."""
+        entries = dict.fromkeys(self._heap)
+        for txn_id, deadline in self._deadlines.items():
+            assert (deadline, txn_id) in entries
 
 
 class TransactionTable:
@@ -219,7 +271,7 @@ class TransactionTable:
             start_time_ms=record.time_ms,
             last_modification_time_ms=record.time_ms,
             participants=dict.fromkeys(record.participants),
-            owner=record.owner,
+            txn_owner=record.txn_owner,
             principal=record.principal,
         )
         self.live[txn_id] = transaction

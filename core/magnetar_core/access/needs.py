@@ -74,8 +74,8 @@ class Need(NamedTuple):
 ADMINISTRATION = "administration"
 TRANSACTION_ENDS = "ends of transactions"
 INCARNATIONS = "incarnations"
-DIRECTORY = "the directory"
-SERVERS_ONLY = (TRANSACTION_ENDS, INCARNATIONS, DIRECTORY)
+TOPIC_DIRECTORY = "the directory"
+SERVERS_ONLY = (TRANSACTION_ENDS, INCARNATIONS, TOPIC_DIRECTORY)
 
 # Kafka asks the same of producers without a transactional id (KIP-679).
 ANYWHERE_WRITE = Need(Operation.WRITE, Kind.TOPIC, "", Reach.ANY)

@@ -21,9 +21,9 @@ from typing import Any
 from magnetar_core.access.grants import Grant, Pattern, Rights
 from magnetar_core.access.needs import (
     ADMINISTRATION,
-    DIRECTORY,
     INCARNATIONS,
     OPERATIONS_OF,
+    TOPIC_DIRECTORY,
     TRANSACTION_ENDS,
     Kind,
     Operation,
@@ -66,7 +66,7 @@ BUILT_IN_ROLES: Mapping[str, tuple[Grant, ...]] = {
     "coordinator": _servers(TRANSACTION_ENDS, INCARNATIONS),
     # A broker passes commands about topics and incarnations on to the first broker, once it has
     # checked its client's rights.
-    "broker": (*_servers(INCARNATIONS, DIRECTORY), _PASSED_ON),
+    "broker": (*_servers(INCARNATIONS, TOPIC_DIRECTORY), _PASSED_ON),
 }
 SERVER_ROLES = ("coordinator", "broker")
 

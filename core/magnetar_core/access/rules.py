@@ -20,8 +20,8 @@ from magnetar_core.access.needs import (
     ANYWHERE_DESCRIBE,
     ANYWHERE_READ,
     ANYWHERE_WRITE,
-    DIRECTORY,
     INCARNATIONS,
+    TOPIC_DIRECTORY,
     TRANSACTION_ENDS,
     Kind,
     Need,
@@ -130,9 +130,9 @@ def _init_producer(command: Any) -> Needs:
 
 
 def _participants(partitions: Iterable[Any], subscriptions: Iterable[Any]) -> Needs:
-    needs = [_topic(Operation.WRITE, one.topic) for one in partitions]
-    for one in subscriptions:
-        needs += _subscription(one)
+    needs = [_topic(Operation.WRITE, partition.topic) for partition in partitions]
+    for subscription in subscriptions:
+        needs += _subscription(subscription)
     return needs
 
 
@@ -207,7 +207,9 @@ RULES: dict[str, Rule] = {
     "describe_topic": Rule(_of_topic(Operation.DESCRIBE)),
     "lookup": Rule(_of_topic(Operation.DESCRIBE), finishing=True),
     # Servers only.
-    "follow_directory": Rule(_of_cluster(Operation.CLUSTER_ACTION, DIRECTORY), finishing=True),
+    "follow_directory": Rule(
+        _of_cluster(Operation.CLUSTER_ACTION, TOPIC_DIRECTORY), finishing=True
+    ),
     "take_incarnation": Rule(
         _of_cluster(Operation.CLUSTER_ACTION, INCARNATIONS), finishing=True, administrative=True
     ),

@@ -29,14 +29,14 @@ def _groups(rights: Rights, answer: Any) -> Any:
     return _without(
         answer,
         "groups",
-        (rights.may(Need(Operation.DESCRIBE, Kind.GROUP, one.group)) for one in answer.groups),
+        (rights.may(Need(Operation.DESCRIBE, Kind.GROUP, group.group)) for group in answer.groups),
     )
 
 
 def _transactional_ids(rights: Rights, answer: Any) -> Any:
     seen = (
-        rights.may(Need(Operation.DESCRIBE, Kind.TRANSACTIONAL_ID, one.transactional_id))
-        for one in answer.descriptions
+        rights.may(Need(Operation.DESCRIBE, Kind.TRANSACTIONAL_ID, description.transactional_id))
+        for description in answer.descriptions
     )
     return _without(answer, "descriptions", seen)
 
@@ -65,7 +65,7 @@ def _sees_transaction(rights: Rights, description: Any) -> bool:
         names.append(description.identity.transactional_id)
     if description.HasField("named_sequence"):
         names.append(description.named_sequence.name)
-    return any(rights.may(Need(Operation.DESCRIBE, Kind.TRANSACTIONAL_ID, one)) for one in names)
+    return any(rights.may(Need(Operation.DESCRIBE, Kind.TRANSACTIONAL_ID, name)) for name in names)
 
 
 def _without(answer: Any, field: str, seen: Iterable[bool]) -> Any:

@@ -115,7 +115,10 @@ def _cut_of(body: bytes) -> Cut:
         len(topics) == len(wire.topics) > 0
         and all(name and topic.partitions for name, topic in topics.items())
         and len(partitions) <= PARTITIONS_MAX
-        and all(one.first_offset <= one.begun_offset <= one.end_offset for one in partitions)
+        and all(
+            partition.first_offset <= partition.begun_offset <= partition.end_offset
+            for partition in partitions
+        )
     )
     if not sound:
         raise _damaged("its parts contradict each other")

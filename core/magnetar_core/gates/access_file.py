@@ -51,7 +51,7 @@ class AccessConfig:
     def servers(self) -> tuple[str, ...]:
         """The names among server_principals."""
         names = (one.strip() for one in self.server_principals.split(","))
-        return tuple(one for one in names if one)
+        return tuple(name for name in names if name)
 
     @property
     def is_on(self) -> bool:

@@ -133,19 +133,19 @@ class BrokerLink:
 
         def on_frame(frame: Carried) -> None:
             self._heard = True
-            for one in frame.commands:
+            for command in frame.commands:
                 if closed.is_set():
                     return
-                name = one.WhichOneof("body")
+                name = command.WhichOneof("body")
                 if name is None:
                     continue
-                if one.request_id == _HELLO_ID:
-                    if self._accepts(name, getattr(one, name)):
+                if command.request_id == _HELLO_ID:
+                    if self._accepts(name, getattr(command, name)):
                         welcomed.set()
                     else:
                         on_closed()
                 elif self._closed is closed:
-                    self._on_answer(one.request_id, name, getattr(one, name))
+                    self._on_answer(command.request_id, name, getattr(command, name))
 
         # Not wait_for, which can swallow a cancellation.
         async with asyncio.timeout(deadline_seconds):

@@ -94,8 +94,8 @@ def _look_up(host: str, port: int, flags: int = 0) -> Sequence[Place]:
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)
     places = [cast(Place, (one[0], one[4])) for one in found]
     # The families take turns, the resolver's first one begins (RFC 8305, 4).
-    first = [one for one in places if one[0] is places[0][0]]
-    others = [one for one in places if one[0] is not places[0][0]]
+    first = [place for place in places if place[0] is places[0][0]]
+    others = [place for place in places if place[0] is not places[0][0]]
     turns: list[Place] = []
     while first or others:
         turns += first[:1] + others[:1]

@@ -33,7 +33,7 @@ from magnetar_core.link.client_call import (
 from magnetar_core.link.stream_taking import StreamUnreachable, Unreachable, take
 from magnetar_core.membership.shard_address import SHARD_KEY, ShardAddress
 from magnetar_core.security.link_security import PLAIN, LinkSecurity
-from magnetar_core.security.refusals import meaning_of
+from magnetar_core.security.tls_failures import meaning_of
 from magnetar_core.transport.frame_stream import FrameStream, StreamEnded, is_frame
 from magnetar_core.transport.frames import Carried, Turns
 from magnetar_core.transport.outbox import Outbox

@@ -38,4 +38,4 @@ class FixedAddresses:
 
 def found(book: AddressBook, members: Iterable[MemberAddress]) -> list[MemberAddress]:
     """Return members with their current addresses, in order."""
-    return [book.find(one) for one in members]
+    return [book.find(member) for member in members]

@@ -117,7 +117,9 @@ class Membership:
             "version": self.version,
             # The first broker keeps the metadata, so its name is part of the content.
             "metadata": self.brokers[0].name,
-            "brokers": [[one.name, one.address if with_address else ""] for one in self.brokers],
+            "brokers": [
+                [broker.name, broker.address if with_address else ""] for broker in self.brokers
+            ],
             "coordinators": sorted(
                 [one.tcid, one.name, one.address if with_address else ""]
                 for one in self.coordinators
@@ -268,7 +270,9 @@ def to_environment(membership: Membership) -> dict[str, str]:
         **({EXTERNAL_VARIABLE: external} if external else {}),
         ID_VARIABLE: membership.cluster_id,
         VERSION_VARIABLE: str(membership.version),
-        BROKERS_VARIABLE: ",".join(f"{one.name}={one.address}" for one in membership.brokers),
+        BROKERS_VARIABLE: ",".join(
+            f"{broker.name}={broker.address}" for broker in membership.brokers
+        ),
         COORDINATORS_VARIABLE: ",".join(
             f"{one.name}={one.address}" for one in membership.coordinators
         ),
@@ -337,7 +341,7 @@ def _named(name: str, members: tuple[AnyMember, ...], kind: str) -> AnyMember:
     for one in members:
         if one.name == name:
             return one
-    known = _listed(one.name for one in members) or "none"
+    known = _listed(member.name for member in members) or "none"
     raise InvalidConfig(f"the cluster has no {kind} {name!r} (it has: {known}); correct the name")
 
 

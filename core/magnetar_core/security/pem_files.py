@@ -67,7 +67,7 @@ class RenewedFiles(Generic[Content]):
         return True
 
     def _look(self) -> Sequence[Stamp | None]:
-        return [stamp_of(one) for one in self._files]
+        return [stamp_of(file) for file in self._files]
 
 
 def read_pair(

@@ -47,7 +47,7 @@ def parse_keys(content: bytes) -> Sequence[TokenKey]:
     keys = _of_jwks(content) if content.lstrip().startswith(b"{") else _of_pem(content)
     if not keys:
         raise ValueError("there is no public key in it, neither as JWKS nor as PEM")
-    named = [one.key_id for one in keys if one.key_id]
+    named = [key.key_id for key in keys if key.key_id]
     if len(named) != len(set(named)):
         raise ValueError("two keys have the same kid")
     return keys

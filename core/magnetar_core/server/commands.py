@@ -28,7 +28,7 @@ from magnetar_core.errors import (
 from magnetar_core.invariants import BrokenInvariant
 from magnetar_core.server.texts import check_texts
 from magnetar_core.traces.spans import ServerTraces, Span
-from magnetar_core.transport.answers import AnswerBudget
+from magnetar_core.transport.answer_budget import AnswerBudget
 from magnetar_core.transport.frames import Carried, FrameWriter
 from magnetar_core.transport.slow_operations import SlowOperations
 from magnetar_core.transport.spliced import byte_count_of
@@ -198,7 +198,7 @@ class Conversation:
         frame_bytes_max: limit of a frame, which the client is told.
         push_bytes_max: when more bytes than this wait to leave, pushes pause until the client has
             taken some.
-        answers: budget of the answers that the client may leave unread.
+        answer_budget: budget of the answers that the client may leave unread.
         slow_operations: logs the commands that are answered late; None: no command is logged.
         traces: makes the spans of commands; None: there are none.
     """
@@ -210,7 +210,7 @@ class Conversation:
     gate: Gate | None = None
     frame_bytes_max: int = FRAME_BYTES_MAX
     push_bytes_max: int = 1 << 62
-    answers: AnswerBudget = field(default_factory=lambda: AnswerBudget(1 << 62))
+    answer_budget: AnswerBudget = field(default_factory=lambda: AnswerBudget(1 << 62))
     slow_operations: SlowOperations | None = None
     traces: ServerTraces | None = None
 
@@ -272,7 +272,7 @@ class CommandSession:
         self._slow_operations = conversation.slow_operations
         self._traces = conversation.traces
         self.origin = conversation.origin
-        self.answers = conversation.answers
+        self.answer_budget = conversation.answer_budget
         self.frame_bytes_max = conversation.frame_bytes_max
         self.closed = False
         # Whether there is room for pushes.
@@ -359,7 +359,7 @@ class CommandSession:
         name = request.WhichOneof("body")
         size_of = self._answer_sizes.get(name) if name is not None else None
         reserved = size_of(getattr(request, name)) if size_of is not None and name else 0
-        if reserved and not self.answers.take(reserved):
+        if reserved and not self.answer_budget.take(reserved):
             return False
         request_id = request.request_id
         slow_operations = self._slow_operations
@@ -379,7 +379,7 @@ class CommandSession:
                 span.answered(body)
             if reserved:
                 # After the writer's flush: from then on the transport counts these bytes.
-                asyncio.get_running_loop().call_soon(self.answers.give_back, reserved)
+                asyncio.get_running_loop().call_soon(self.answer_budget.give_back, reserved)
 
         reply = Reply(respond, self, self.origin, request_id, self._principal, span)
         run_handler(self._handlers, name, request, reply, self._on_error, self._gate)

@@ -20,7 +20,7 @@ from magnetar_core.errors import InvalidArgument, MagnetarError, QuotaExceeded
 from magnetar_core.server.commands import CommandServer, Conversation, Gate
 from magnetar_core.server.grpc_calls import abort, machine_of
 from magnetar_core.traces.spans import ServerTraces
-from magnetar_core.transport.answers import AnswerBudget
+from magnetar_core.transport.answer_budget import AnswerBudget
 from magnetar_core.transport.frame_stream import FrameStream, StreamEnded, is_frame
 from magnetar_core.transport.frames import Turns
 from magnetar_core.transport.outbox import Outbox
@@ -51,8 +51,8 @@ class ServerSession:
         # What carries the frames; None: the client has not taken them to a stream yet.
         self._carrier: Context | FrameStream | None = None
         self._config = config
-        self._answers = AnswerBudget(config.session_answer_bytes_max)
-        self._outbox = Outbox(config.session_push_bytes_max, self._answers.note_unsent)
+        self._answer_budget = AnswerBudget(config.session_answer_bytes_max)
+        self._outbox = Outbox(config.session_push_bytes_max, self._answer_budget.note_unsent)
         self._draining: asyncio.Task[None] | None = None
         # Until the first command has come: the timer that ends the conversation.
         self._silence_timer: asyncio.TimerHandle | None = None
@@ -70,7 +70,7 @@ class ServerSession:
                 gate=gate,
                 frame_bytes_max=config.frame_bytes_max,
                 push_bytes_max=config.session_push_bytes_max,
-                answers=self._answers,
+                answer_budget=self._answer_budget,
                 slow_operations=slow_operations,
                 traces=traces,
             )
@@ -194,12 +194,12 @@ class ServerSession:
 
     async def _hand_over(self, commands: Sequence[service_pb2.Command]) -> None:
         """Handle commands as long as the client takes the answers; the other commands wait here."""
-        answers, at = self._answers, 0
+        answer_budget, at = self._answer_budget, 0
         while True:
             at = self._session.handle(commands, at)
-            if at == len(commands) and not answers.is_spent:
+            if at == len(commands) and not answer_budget.is_spent:
                 return
-            await answers.shrinks()
+            await answer_budget.shrinks()
 
     async def _send(self, carrier: Context | FrameStream) -> None:
         try:

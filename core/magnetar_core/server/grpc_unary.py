@@ -21,7 +21,7 @@ from magnetar_core.server.commands import CommandServer, Gate, Reply, check_answ
 from magnetar_core.server.doors import Door
 from magnetar_core.server.grpc_calls import abort, machine_of, traceparent_of
 from magnetar_core.traces.spans import ServerTraces, Span
-from magnetar_core.transport.answers import AnswerBudget
+from magnetar_core.transport.answer_budget import AnswerBudget
 from magnetar_core.transport.frames import COMMAND_BYTES_MAX, FIELD_OF_BODY, LARGE_COMMANDS
 from magnetar_core.transport.slow_operations import SlowOperations
 from magnetar_core.transport.spliced import serialized

@@ -72,11 +72,11 @@ def with_messages(message: MessageT, field: str, bodies: Sequence[Body]) -> Mess
         field: the name of the field.
         bodies: the others, in pieces or not.
     """
-    if any(isinstance(one, Spliced) for one in bodies):
+    if any(isinstance(body, Spliced) for body in bodies):
         return spliced(
             message,
             field,
-            (one if isinstance(one, Spliced) else one.SerializeToString() for one in bodies),
+            (body if isinstance(body, Spliced) else body.SerializeToString() for body in bodies),
         )
     places = getattr(message, field)
     for one in bodies:

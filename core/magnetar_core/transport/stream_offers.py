@@ -130,7 +130,7 @@ class StreamOffers:
             addresses = await loop.getaddrinfo(
                 self._host.strip("[]"), self._port, type=socket.SOCK_STREAM
             )
-            for bound in self._bound([(one[0], one[4][0]) for one in addresses]):
+            for bound in self._bound([(address[0], address[4][0]) for address in addresses]):
                 self._listening.append(loop.create_task(self._listen(bound)))
         except OSError as error:
             asked = join_address(self._host, self._port)

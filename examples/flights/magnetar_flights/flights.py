@@ -147,13 +147,13 @@ def canonical(window: object) -> bytes:
 
 
 def _window(route: str, day: date, flights: list[dict[str, str]]) -> dict[str, object]:
-    delays = [int(one["arr_delay"]) for one in flights if one["arr_delay"] != "NA"]
+    delays = [int(flight["arr_delay"]) for flight in flights if flight["arr_delay"] != "NA"]
     return {
         "route": route,
         "window_start": f"{day}T00:00:00",
         "window_end": f"{day + timedelta(days=1)}T00:00:00",
         "flights": len(flights),
-        "cancelled": sum(one["dep_time"] == "NA" for one in flights),
+        "cancelled": sum(flight["dep_time"] == "NA" for flight in flights),
         "arrived": len(delays),
         "arrival_delay_sum": sum(delays),
         "arrival_delay_mean": sum(delays) / len(delays) if delays else None,

@@ -22,7 +22,7 @@ from magnetar_flights.transform import Emit, Request, transform
 from magnetar_spark.errors import OptionError
 from magnetar_spark.jobs.failures import JobError
 from magnetar_spark.jobs.progress import Batch, Summary
-from magnetar_spark.jobs.session import JavaMissing, find_broker, session
+from magnetar_spark.jobs.spark_session import JavaMissing, find_broker, spark_session
 
 BROKER_DEFAULT = "127.0.0.1:6650"
 
@@ -196,7 +196,7 @@ def _run(
     on_ready: Callable[[], None] | None,
 ) -> Summary:
     find_broker(request.servers)
-    spark = session("flights", master)
+    spark = spark_session("flights", master)
     _stop_on_signals(stop)
     try:
         return transform(spark, request, stop=stop, on_batch=on_batch, on_ready=on_ready)

@@ -24,7 +24,7 @@ from magnetar_spark.data_source import MagnetarDataSource
 from magnetar_spark.jobs.checkpoint import Checkpoint
 from magnetar_spark.jobs.failures import JobError, one_line
 from magnetar_spark.jobs.progress import ROWS, WINDOWS, Batch, Summary, batch_of
-from magnetar_spark.jobs.session import settings
+from magnetar_spark.jobs.spark_session import settings
 from magnetar_spark.jobs.watching import watch
 from magnetar_spark.options.given import SERVERS
 from magnetar_spark.schema import HEADERS_TYPE
@@ -233,7 +233,7 @@ class _Job:
         late = None
         if request.late_topic is not None:
             # Spark drops what the batch before this one has let go of, or would have.
-            watermark = F.timestamp_millis(F.lit(self._checkpoint.watermark_ms(batch - 1)))
+            watermark = F.timestamp_millis(F.lit(self._checkpoint.batch_watermark_ms(batch - 1)))
             end = F.col(_LATE_END)
             late = Observation()
             frame = (

@@ -102,10 +102,10 @@ class Tally:
 
     def add(self, findings: Iterable[Finding]) -> None:
         """Count findings, and keep them while there is room."""
-        for one in findings:
-            self.counts[one.kind] += 1
-            if len(self._kept[one.kind]) < self._findings_max:
-                self._kept[one.kind].append(one)
+        for finding in findings:
+            self.counts[finding.kind] += 1
+            if len(self._kept[finding.kind]) < self._findings_max:
+                self._kept[finding.kind].append(finding)
 
     def add_untold(self, kind: str, count: int) -> None:
         """Count findings that are not kept."""
@@ -164,7 +164,9 @@ def _audit(spark: SparkSession, request: Request, on_step: Callable[[str], None]
         later = None if cut is None else later_than(client, cut, topics)
         ranges = _ranges(client, topics) if cut is None else _ranges_at(cut, topics)
         refusals = _refusals(client)
-        tally.add(_of_refusal(*one) for one in refusals if one[1].partition.topic in topics)
+        tally.add(
+            _of_refusal(*refusal) for refusal in refusals if refusal[1].partition.topic in topics
+        )
         on_step(f"reading {sum(one.count for one in ranges):,} offsets")
         some = [one for one in ranges if one.count]
         with _kept(checked_in(spark, request.servers, some, later)) as rows:

@@ -188,7 +188,7 @@ def judge(rows: Sequence[Row], status: str) -> list[Row]:
     """
     found = []
     parts = sorted(
-        (one for one in rows if one.kind == PART),
+        (row for row in rows if row.kind == PART),
         key=lambda one: (one.topic, one.partition, one.first),
     )
     for before, part in pairwise(parts):
@@ -210,14 +210,14 @@ def unmarked(rows: Sequence[Row], ends: Mapping[tuple[int, int], int]) -> list[R
         rows: all rows of the transaction, in any order.
         ends: up to which offsets logs were read, by topic id and partition.
     """
-    marked = {one.place for one in rows if one.kind not in (STORED, OPEN)}
+    marked = {row.place for row in rows if row.kind not in (STORED, OPEN)}
     return [
-        one
-        for one in rows
-        if one.kind == STORED
-        and one.place not in marked
+        row
+        for row in rows
+        if row.kind == STORED
+        and row.place not in marked
         # The sidecar may have been looked at after the log, where Spark did a task again.
-        and one.last <= ends.get(one.place, NOWHERE)
+        and row.last <= ends.get(row.place, NOWHERE)
     ]
 
 

@@ -60,7 +60,7 @@ class Checkpoint:
             ) from None
         check_settings(self.path, text, settings)
 
-    def watermark_ms(self, batch: int) -> int:
+    def batch_watermark_ms(self, batch: int) -> int:
         """Return the watermark of a batch, in milliseconds; 0 before the first batch.
 
         It comes from Spark's log of offsets, which Spark writes before the batch runs. So it is the
@@ -71,7 +71,7 @@ class Checkpoint:
         text = self._read(f"offsets/{batch}")
         if text is None:
             raise CheckpointRefused(f"{self.path} has lost its batch {batch}: begin with a new one")
-        return watermark_of(text)
+        return batch_watermark_of(text)
 
     def _path(self, name: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(self.path, name)
@@ -128,7 +128,7 @@ def check_settings(path: str, text: str, settings: Mapping[str, Any]) -> None:
         )
 
 
-def watermark_of(text: str) -> int:
+def batch_watermark_of(text: str) -> int:
     """Return the watermark in a file of Spark's log of offsets, in milliseconds.
 
     Source: Spark, OffsetSeqLog: a version, metadata as JSON, then an offset of each source.

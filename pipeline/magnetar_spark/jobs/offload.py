@@ -31,7 +31,7 @@ from magnetar_spark.jobs.manifest import (
 from magnetar_spark.jobs.offload_goal import Goal, Request, continued, goal_at, goal_of
 from magnetar_spark.jobs.offload_log import NumberTaken, OffloadError, OffloadLog, staging_of
 from magnetar_spark.jobs.parquet_footers import Footer, read_footer
-from magnetar_spark.jobs.session import settings
+from magnetar_spark.jobs.spark_session import settings
 from magnetar_spark.jobs.whole_ranges import losses_in, messages_of
 from magnetar_spark.planning import Range
 from magnetar_spark.sink import new_run_token
@@ -344,9 +344,9 @@ def _report(
         manifest.topic_id,
         directory.url,
         manifest.number,
-        sum(one.messages for one in partitions),
-        sum(one.new_messages for one in partitions),
-        sum(one.new_files for one in partitions),
-        sum(one.new_bytes for one in partitions),
+        sum(partition.messages for partition in partitions),
+        sum(partition.new_messages for partition in partitions),
+        sum(partition.new_files for partition in partitions),
+        sum(partition.new_bytes for partition in partitions),
         tuple(partitions),
     )

@@ -209,7 +209,7 @@ class RestoreLog:
         """
         entries = self._directory.entries(self._path) or ()
         name = self._name(number)
-        if name.rpartition("/")[2] not in {one.name for one in entries}:
+        if name.rpartition("/")[2] not in {entry.name for entry in entries}:
             return None
         try:
             found = json.loads(self._directory.read(name))

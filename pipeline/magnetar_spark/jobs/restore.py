@@ -29,7 +29,7 @@ from magnetar_spark.jobs.directory import Directory, open_directory
 from magnetar_spark.jobs.failures import one_line
 from magnetar_spark.jobs.manifest import Manifest, partition_directory, places_of
 from magnetar_spark.jobs.offload_log import OffloadError, OffloadLog, RestoreLog
-from magnetar_spark.jobs.session import settings
+from magnetar_spark.jobs.spark_session import settings
 from magnetar_spark.jobs.split_points import SplitPoint, Splitter, between
 from magnetar_spark.jobs.unfinished_transactions import unfinished_transactions
 from magnetar_spark.options.given import SERVERS

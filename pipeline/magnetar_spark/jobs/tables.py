@@ -29,7 +29,7 @@ from magnetar_spark.jobs.iceberg.passes import Pass, Topic, passes
 from magnetar_spark.jobs.iceberg.table import TablesFailed, TopicTable
 from magnetar_spark.jobs.iceberg.tasks import BAD, RECORDS, Written, write_messages
 from magnetar_spark.jobs.job_cuts import cut_at
-from magnetar_spark.jobs.session import DECODING_SETTINGS, settings
+from magnetar_spark.jobs.spark_session import DECODING_SETTINGS, settings
 from magnetar_spark.options.given import SERVERS
 from magnetar_spark.options.source import NOW
 from magnetar_spark.payloads.formats import payload_of
@@ -141,7 +141,7 @@ def tables(
     cut = cut_at(client, request.at, request.topics)
     try:
         with settings(spark, DECODING_SETTINGS):
-            for goal in goals([(one.topic, one.cut) for one in run.tables], cut):
+            for goal in goals([(table.topic, table.cut) for table in run.tables], cut):
                 run.bring(goal, is_last=goal == cut)
             run.join_small_files()
     except (PySparkException, Py4JJavaError) as error:
@@ -263,7 +263,7 @@ class _Run:
 
     def report(self, cut: Cut) -> Report:
         """Return the report."""
-        reports = tuple(self._reports[one.name] for one in self.tables)
+        reports = tuple(self._reports[table.name] for table in self.tables)
         return Report(str(cut), tag_of(cut), self._read, self._bad, reports)
 
     def _write(self, one: Pass, goal: Cut) -> Written:
@@ -311,7 +311,7 @@ class _Run:
 
     def _commit(self, table: TopicTable, files: Sequence[WrittenFile], goal: Cut) -> None:
         snapshot_id = table.add(
-            [table.stored(one.path) for one in files],
+            [table.stored(file.path) for file in files],
             goal,
             run=self._run,
             kept_ms=self._request.kept_ms,
@@ -319,7 +319,7 @@ class _Run:
         before = self._reports[table.name]
         self._reports[table.name] = replace(
             before,
-            new_rows=before.new_rows + sum(one.rows for one in files),
+            new_rows=before.new_rows + sum(file.rows for file in files),
             new_files=before.new_files + len(files),
             snapshot_id=snapshot_id,
         )

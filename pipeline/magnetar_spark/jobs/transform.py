@@ -23,7 +23,7 @@ from magnetar_spark.errors import OptionError
 from magnetar_spark.jobs.checkpoint import Checkpoint
 from magnetar_spark.jobs.failures import JobError, one_line
 from magnetar_spark.jobs.progress import behind
-from magnetar_spark.jobs.session import DECODING_SETTINGS, settings
+from magnetar_spark.jobs.spark_session import DECODING_SETTINGS, settings
 from magnetar_spark.jobs.transform_query import MESSAGE, RESERVED, TransformQuery
 from magnetar_spark.jobs.watching import watch
 from magnetar_spark.options.given import SERVERS

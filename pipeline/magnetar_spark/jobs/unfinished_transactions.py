@@ -23,7 +23,7 @@ def unfinished_transactions(
     found = client.admin.transactions.list(statuses, limit=ROWS_MAX, on_truncated=truncated.append)
     if truncated:
         names = [one.name.lower() for one in statuses]
-        chosen = " ".join(f"--status {one}" for one in names)
+        chosen = " ".join(f"--status {name}" for name in names)
         raise JobError(
             f"more than {len(found)} transactions are {' or '.join(names)}, and coordinators do "
             "not list more at once: run this again when brokers have caught up (`magnetar "

@@ -116,5 +116,5 @@ def avro_payload(path: Path, *, framed: bool) -> AvroPayload:
             check_defaults(reader, reader.root)
         except OptionError as error:
             raise OptionError(f"{path}: {error}") from None
-        writers = {int(one.stem): read_avro_schema(one) for one in files}
+        writers = {int(file.stem): read_avro_schema(file) for file in files}
     return AvroPayload(schema, reader, writers)

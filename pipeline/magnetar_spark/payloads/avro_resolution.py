@@ -241,9 +241,9 @@ def _from_json(reader: AvroSchema, part: Any, given: Any) -> Any:
 
 
 def _first_of(reader: AvroSchema, branches: list[Any], given: Any) -> Any:
-    for one in branches:
+    for branch in branches:
         try:
-            return _from_json(reader, one, given)
+            return _from_json(reader, branch, given)
         except (ValueError, OverflowError, LookupError, AttributeError, TypeError) as raised:
             error = raised
     raise ValueError(f"of no type of the union: {error}")
@@ -318,7 +318,7 @@ def _refusing(error: Unresolvable) -> Read:
 def _is_same_name(writer: dict[str, Any], reader: dict[str, Any]) -> bool:
     """Names count without their namespaces."""
     names = (reader["name"], *reader.get("aliases", ()))
-    return _last(writer["name"]) in {_last(one) for one in names}
+    return _last(writer["name"]) in {_last(name) for name in names}
 
 
 def _last(name: str) -> str:

@@ -137,8 +137,8 @@ class _ScalarColumn:
                 read = self._read
                 if read is _same:
                     return self._made(values)
-                return self._made([None if one is None else read(one) for one in values])
-            return self._made([self._one(one) for one in values])
+                return self._made([None if value is None else read(value) for value in values])
+            return self._made([self._one(value) for value in values])
         except (*DOES_NOT_FIT, KeyError):
             return self._one_by_one(values, row_of, faults)
 
@@ -192,7 +192,7 @@ class _StructColumn:
         values = _only(dict, values, self._path, row_of, faults)
         children = []
         for name, column in self._columns.items():
-            members = [None if one is None else one.get(name) for one in values]
+            members = [None if value is None else value.get(name) for value in values]
             if name in self._required and None in members:
                 for at, one in enumerate(members):
                     if one is None and values[at] is not None:
@@ -263,8 +263,8 @@ class _MapColumn:
         """See `Column`."""
         values = _only(dict, values, self._path, row_of, faults)
         ends = _ends(values)
-        keys = [name for one in values if one is not None for name in one]
-        items = [item for one in values if one is not None for item in one.values()]
+        keys = [name for value in values if value is not None for name in value]
+        items = [item for value in values if value is not None for item in value.values()]
         row_of_item = _row_of_part(ends, row_of)
         if not self._has_nulls:
             _require(items, f"{self._path}.value", row_of_item, faults)
@@ -313,7 +313,7 @@ def _require(values: list[Any], path: str, row_of: RowOf, faults: Faults) -> Non
 
 
 def _ends(values: list[Any]) -> list[int]:
-    return [0, *accumulate(0 if one is None else len(one) for one in values)]
+    return [0, *accumulate(0 if value is None else len(value) for value in values)]
 
 
 def _row_of_part(ends: list[int], row_of: RowOf) -> RowOf:
@@ -321,7 +321,7 @@ def _row_of_part(ends: list[int], row_of: RowOf) -> RowOf:
 
 
 def _is_null(values: list[Any]) -> pa.Array | None:
-    return pa.array([one is None for one in values]) if None in values else None
+    return pa.array([value is None for value in values]) if None in values else None
 
 
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")

@@ -94,7 +94,7 @@ class ObjectStoreMetrics:
     def _take(self, metric: Any) -> None:
         if not metric.value.is_counter():
             return
-        labels = {one.key: one.value for one in metric.labels}
+        labels = {label.key: label.value for label in metric.labels}
         value = float(metric.value[0])
         if metric.name == "slatedb.object_store.request_count":
             counter = self._requests.labels(labels["op"], labels["component"])

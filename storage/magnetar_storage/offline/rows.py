@@ -22,7 +22,7 @@ _PAGE_BYTES: Final = 4 << 20
 Row = tuple[bytes, bytes]
 
 
-class RestRows:
+class OfflineRows:
     """Reads a store, and notes what cannot be read.
 
     Args:

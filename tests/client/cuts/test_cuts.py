@@ -87,11 +87,11 @@ def test_a_cut_waits_until_what_was_answered_is_whole() -> None:
         assert described.stamp == client._runtime.seen_stamp > 0
         await time_passes(0.5)
         # Without a cut, it is torn.
-        assert [await read(client, one) for one in places] == [[b"x"], []]
+        assert [await read(client, place) for place in places] == [[b"x"], []]
         began_s = cluster.loop.time()
         cut = await client.cut("t")
         assert cluster.loop.time() - began_s > 2
-        assert [await read(client, one, at=cut) for one in places] == [[b"x"], [b"x"]]
+        assert [await read(client, place, at=cut) for place in places] == [[b"x"], [b"x"]]
 
     run(scenario)
 
@@ -525,7 +525,7 @@ def test_a_cut_of_which_retention_has_removed_something_is_not_read_in_part() ->
             for one in places:
                 with pytest.raises(OutOfRange):
                     await read(client, one, at=cut)
-        assert [await read(client, one, at=second, start=1) for one in places] == [[b"2"]] * 2
+        assert [await read(client, place, at=second, start=1) for place in places] == [[b"2"]] * 2
         assert await read_all(client, second, since=first) == [b"2", b"2"]
         assert await read_all(client, await client.cut("t")) == [b"2", b"2"]
 

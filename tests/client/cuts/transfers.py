@@ -195,10 +195,10 @@ class Auditor:
     def _check_whole(self, entries: set[Entry]) -> None:
         parts: Counter[int] = Counter()
         total = 0
-        for one in entries:
-            if one.transfer is not None:
-                parts[one.transfer] += 1
-                total += int(one.text.split()[2])
+        for entry in entries:
+            if entry.transfer is not None:
+                parts[entry.transfer] += 1
+                total += int(entry.text.split()[2])
         for one in entries:
             if one.transfer is not None and parts[one.transfer] != int(one.text.split()[1]):
                 raise Violation(f"transfer {one.transfer} is torn")
@@ -206,12 +206,12 @@ class Auditor:
             raise Violation(f"the sum is {total}")
 
     def _check_answered(self, entries: set[Entry], answered: set[int]) -> None:
-        missing = answered - {one.transfer for one in entries}
+        missing = answered - {entry.transfer for entry in entries}
         if missing:
             raise Violation(f"answered before, and not there: {sorted(missing)[:5]}")
 
     def _check_causes(self, entries: set[Entry]) -> None:
-        there = {one.transfer for one in entries}
+        there = {entry.transfer for entry in entries}
         for transfer in there:
             if transfer is not None:
                 missing = self._history.causes[transfer] - there
@@ -221,10 +221,12 @@ class Auditor:
     def _check_plain(self, entries: set[Entry], confirmed: Counter[tuple[int, Place]]) -> None:
         """Of each writer and place a prefix, with all that was confirmed before."""
         numbers: dict[tuple[int, Place], list[tuple[int, int]]] = {}
-        for one in entries:
-            if one.transfer is None:
-                _, writer, number = one.text.split()
-                numbers.setdefault((int(writer), one.place), []).append((one.offset, int(number)))
+        for entry in entries:
+            if entry.transfer is None:
+                _, writer, number = entry.text.split()
+                numbers.setdefault((int(writer), entry.place), []).append(
+                    (entry.offset, int(number))
+                )
         for key, found in numbers.items():
             in_order = [number for _, number in sorted(found)]
             if in_order != sorted(set(in_order)):
@@ -323,7 +325,7 @@ async def audited(cluster: Cluster, client: Client, *, cuts: int) -> Auditor:
     writers = [
         Writer(number, cluster, await cluster.connect(), history) for number in range(WRITERS)
     ]
-    background = [asyncio.ensure_future(one.run()) for one in writers]
+    background = [asyncio.ensure_future(writer.run()) for writer in writers]
     background.append(asyncio.ensure_future(faults.run()))
     auditing = asyncio.ensure_future(auditor.run(cuts))
     done, _ = await asyncio.wait(

@@ -111,12 +111,12 @@ class Arguments:
         plain = inspect.unwrap(function)
         hints = typing.get_type_hints(plain)
         drawn: dict[str, Any] = {}
-        for one in inspect.signature(plain).parameters.values():
-            if one.name == "self" or one.kind is one.VAR_KEYWORD:
+        for parameter in inspect.signature(plain).parameters.values():
+            if parameter.name == "self" or parameter.kind is parameter.VAR_KEYWORD:
                 continue
-            if one.default is not one.empty and self._random.random() < 0.6:
+            if parameter.default is not parameter.empty and self._random.random() < 0.6:
                 continue
-            drawn[one.name] = self._drawn(one.name, hints.get(one.name, Any))
+            drawn[parameter.name] = self._drawn(parameter.name, hints.get(parameter.name, Any))
         return drawn
 
     def spoilt(self, good: Any) -> Any:
@@ -131,7 +131,7 @@ class Arguments:
 
     def _good(self, name: str, hint: Any) -> Any:
         parts = typing.get_args(hint) if typing.get_origin(hint) in UNIONS else (hint,)
-        parts = tuple(one for one in parts if one is not type(None)) or (hint,)
+        parts = tuple(part for part in parts if part is not type(None)) or (hint,)
         chosen = self._random.choice(parts)
         origin = typing.get_origin(chosen)
         if origin in (Sequence, Iterable):
@@ -246,7 +246,7 @@ class Given:
 def columns_of(values: Sequence[bytes]) -> ColumnBatch:
     """Return messages as columns."""
     offsets = [0]
-    for one in values:
-        offsets.append(offsets[-1] + len(one))
-    packed = b"".join(one.to_bytes(4, "little") for one in offsets)
+    for value in values:
+        offsets.append(offsets[-1] + len(value))
+    packed = b"".join(offset.to_bytes(4, "little") for offset in offsets)
     return ColumnBatch(len(values), BytesColumn(packed, b"".join(values)))

@@ -177,22 +177,24 @@ class Calls:
         if step.method in ("send_many", "send_columns"):
             count = random.choice((0, 1, 2, 7))
         messages = [Given(next(self._numbers), random, arguments) for _ in range(count)]
-        contents: list[Content | None] = [content_of(one.arguments) for one in messages]
+        contents: list[Content | None] = [content_of(message.arguments) for message in messages]
         if step.method == "send_many":
-            given: dict[str, Any] = {"values": [one.arguments["value"] for one in messages]}
+            given: dict[str, Any] = {"values": [message.arguments["value"] for message in messages]}
             if random.random() < 0.5:
-                given["keys"] = [bytes(one.content[1] or b"") for one in messages]
+                given["keys"] = [bytes(message.content[1] or b"") for message in messages]
             contents = [
                 None
                 if one is None
                 else (one[0], (given["keys"][place] or None) if "keys" in given else None, {}, None)
                 for place, one in enumerate(
-                    content_of({"value": one.arguments["value"]}) for one in messages
+                    content_of({"value": message.arguments["value"]}) for message in messages
                 )
             ]
         elif step.method == "send_columns":
-            given = {"batches": [columns_of([one.value for one in messages])] if messages else []}
-            contents = [(one.value, None, {}, None) for one in messages]
+            given = {
+                "batches": [columns_of([message.value for message in messages])] if messages else []
+            }
+            contents = [(message.value, None, {}, None) for message in messages]
         else:
             given = dict(messages[0].arguments)
         if step.kind in ("TransactionalProducer", "Transaction"):
@@ -216,8 +218,8 @@ class Calls:
             record.contents = [None] * max(1, len(contents))
 
         def spoil() -> None:
-            for one in messages:
-                one.spoil()
+            for message in messages:
+                message.spoil()
             if "values" in given:
                 given["values"].clear()
 

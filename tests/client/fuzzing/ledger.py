@@ -179,10 +179,10 @@ class Ledger:
     def _check_transaction(self, records: list[Record], found: Mapping[int, Content]) -> None:
         txn = records[0].txn
         assert txn is not None
-        calls = [one for one in records if one.method not in ENDS]
-        accepted = {number for one in calls if one.succeeded for number in numbers_of(one)}
-        tried = {number for one in calls for number in numbers_of(one)}
-        if any(one.method in ("leave", "withdraw") for one in records):
+        calls = [record for record in records if record.method not in ENDS]
+        accepted = {number for call in calls if call.succeeded for number in numbers_of(call)}
+        tried = {number for call in calls for number in numbers_of(call)}
+        if any(record.method in ("leave", "withdraw") for record in records):
             return  # Somebody else decides.
         if txn.has_begun and any(self._decides(one, txn) for one in self.records):
             return  # Whatever has failed here.
@@ -191,13 +191,15 @@ class Ledger:
             lost = accepted - found.keys()
             if lost:
                 raise Wrong(f"committed without its messages: {txn}, {sorted(lost)}:\n  {told}")
-            first_end = min((one.began for one in records if one.method in ENDS), default=None)
+            first_end = min(
+                (record.began for record in records if record.method in ENDS), default=None
+            )
             failed = [
-                one
-                for one in calls
-                if one.error is not None
-                and (one.contents or one.method.startswith(ACKS))
-                and (first_end is None or one.ended < first_end)
+                call
+                for call in calls
+                if call.error is not None
+                and (call.contents or call.method.startswith(ACKS))
+                and (first_end is None or call.ended < first_end)
             ]
             if failed:
                 raise Wrong(f"committed after a failed call: {txn}:\n  {told}")
@@ -207,7 +209,9 @@ class Ledger:
                 raise Wrong(f"aborted, and stored: {txn}, {sorted(kept)}:\n  {told}")
         elif accepted & found.keys() not in (set(), accepted):
             raise Wrong(f"torn: {txn}:\n  {told}")
-        has_succeeded = any(one.method in ("commit", "block") and one.succeeded for one in records)
+        has_succeeded = any(
+            record.method in ("commit", "block") and record.succeeded for record in records
+        )
         if has_succeeded and txn.status not in COMMITTED:
             raise Wrong(f"commit() has succeeded, and it is not committed:\n  {told}")
 
@@ -237,7 +241,7 @@ def number_of(value: bytes) -> int | None:
 def numbers_of(record: Record) -> set[int]:
     """Return the numbers of a call's messages."""
     numbers = (number_of(one[0]) for one in record.contents if one is not None)
-    return {one for one in numbers if one is not None}
+    return {number for number in numbers if number is not None}
 
 
 def _is(owner: Any, kind: str) -> bool:

@@ -252,8 +252,8 @@ async def _read(pieces: Any) -> list[Any]:
     found = []
     try:
         async with asyncio.timeout(READ_S):
-            async for one in pieces:
-                found.append(one)
+            async for piece in pieces:
+                found.append(piece)
                 if len(found) == READ_MAX:
                     break
     except TimeoutError:
@@ -316,7 +316,7 @@ def failure_of(script: Script) -> str | None:
 def shrunk(script: Script) -> Script:
     """Leave out steps of a script that fails, as long as it fails in the same way."""
     kind = _kind(failure_of(script))
-    numbers = [one.number for one in script.steps]
+    numbers = [step.number for step in script.steps]
     size = len(numbers) // 2
     while size:
         place = 0

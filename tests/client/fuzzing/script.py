@@ -80,7 +80,7 @@ class Script:
     def only(self, numbers: list[int]) -> Script:
         """The same with some steps."""
         kept = set(numbers)
-        return replace(self, steps=tuple(one for one in self.steps if one.number in kept))
+        return replace(self, steps=tuple(step for step in self.steps if step.number in kept))
 
 
 def methods() -> dict[str, tuple[str, ...]]:

@@ -46,5 +46,5 @@ def test_a_million_calls() -> None:
 
 
 def test_every_class_of_the_sdk_is_called() -> None:
-    called = {(one.kind, one.method) for seed in range(200) for one in draw(seed, STEPS).steps}
+    called = {(step.kind, step.method) for seed in range(200) for step in draw(seed, STEPS).steps}
     assert called == {(kind, name) for kind, names in METHODS.items() for name in names}

@@ -58,9 +58,9 @@ class PlayOnThreads:
 
     def _join(self) -> None:
         # Callers start others meanwhile.
-        for one in self._threads:
-            one.join(PATIENCE_S)
-            if one.is_alive():
+        for thread in self._threads:
+            thread.join(PATIENCE_S)
+            if thread.is_alive():
                 self.ledger.check_ends()
 
     def _caller(self, number: int) -> None:

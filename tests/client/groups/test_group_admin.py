@@ -91,7 +91,7 @@ def test_a_deletion_that_was_half_done_is_finished_by_a_repeat() -> None:
         with pytest.raises(ResourceInUse):
             await client.admin.groups.delete(GROUP)
         cluster.play.forget()
-        assert [one for one in cluster.brokers if cluster.at(one).groups] == [THIRD]
+        assert [broker for broker in cluster.brokers if cluster.at(broker).groups] == [THIRD]
         assert len(await client.admin.groups.list()) == 1
         await client.admin.groups.delete(GROUP)
         assert await client.admin.groups.list() == []

@@ -49,7 +49,7 @@ async def gather(consumer: GroupConsumer, count: int) -> list[Message]:
     messages: list[Message] = []
     while len(messages) < count:
         batch = await consumer.receive_batch(count - len(messages), timeout_s=2)
-        assert batch, [one.value for one in messages]
+        assert batch, [message.value for message in messages]
         messages += batch
     return messages
 
@@ -115,7 +115,7 @@ def test_a_partition_is_released_when_all_of_it_is_acknowledged() -> None:
         await one.ack_many(mine[2:])
         await until(lambda: other.assignment == (gone,))
         # What it kept, it can still acknowledge.
-        await one.ack_many([one for one in messages if one.partition != gone.partition])
+        await one.ack_many([message for message in messages if message.partition != gone.partition])
 
     run(test)
 
@@ -392,7 +392,7 @@ def test_several_topics_and_a_pattern() -> None:
         cluster.publish("returns", [b"back"])
         consumer = await join(client, topics=["orders", "returns"], pattern="paid-*")
         messages = await gather(consumer, 2)
-        assert {one.topic for one in messages} == {"orders", "returns"}
+        assert {message.topic for message in messages} == {"orders", "returns"}
         with pytest.raises(InvalidArgument, match="names no topic"):
             await consumer.ack(messages[0].message_id)
         await consumer.ack_many(messages)

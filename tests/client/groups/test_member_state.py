@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from magnetar.groups.member_phase import Phase
+from magnetar.groups.member_phase import MemberPhase
 from magnetar.groups.member_state import (
     Assigned,
     Command,
@@ -149,7 +149,7 @@ def test_who_is_fenced_or_refused_for_good_has_come_to_an_end() -> None:
     one = member({P0: 1})
     assert one.end() == [Lost(P0, 1)]
     one.receive_begins(0)
-    assert one.phase is Phase.ENDED
+    assert one.phase is MemberPhase.ENDED
     assert one.next_command(10_000) is None
     assert one.wakes_at_ms == math.inf
 
@@ -165,7 +165,7 @@ def test_an_application_that_does_not_come_back_leaves_and_joins_with_its_next_r
     # An answer to an earlier heartbeat changes nothing any more.
     assert answer(one, 1, {P0: 1}) == []
     one.left()
-    assert one.phase is Phase.AWAY
+    assert one.phase is MemberPhase.AWAY
     assert one.next_command(9_000) is None
     one.receive_begins(9_000)
     assert one.next_command(9_000) is Command.JOIN

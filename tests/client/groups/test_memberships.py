@@ -58,7 +58,7 @@ async def gather(consumer: GroupConsumer, count: int, patience_s: float = 2) -> 
     messages: list[Message] = []
     while len(messages) < count:
         batch = await consumer.receive_batch(count - len(messages), timeout_s=patience_s)
-        assert batch, [one.value for one in messages]
+        assert batch, [message.value for message in messages]
         messages += batch
     return messages
 
@@ -97,7 +97,7 @@ def test_generations_count_at_each_broker_by_itself() -> None:
         again = await gather(consumer, 2)
         assert {one.partition for one in again} == {1}
         # What the other brokers gave stands.
-        await consumer.ack_many([one for one in messages if one.partition != 1])
+        await consumer.ack_many([message for message in messages if message.partition != 1])
         await consumer.ack_many(again)
         said = {one.subscription.partition: one.member for one in cluster.play.commands("ack")}
         assert {number: one.generation for number, one in said.items()} == {0: 1, 1: 4, 2: 1}
@@ -156,7 +156,7 @@ def test_a_broker_that_is_away_holds_up_nobody_and_is_joined_when_it_comes() -> 
         cluster.net.dead.add(SECOND)
         consumer = await join(client)
         messages = await gather(consumer, 4)
-        assert {one.partition for one in messages} == {0, 2}
+        assert {message.partition for message in messages} == {0, 2}
         await consumer.ack_many(messages)
         assert await consumer.joined(timeout_s=1) == 1
         cluster.net.dead.clear()
@@ -204,8 +204,8 @@ def test_who_is_expelled_at_one_broker_keeps_what_the_others_gave() -> None:
         await until(lambda: lost == [place(1)] and len(consumer.assignment) == 3)
         assert consumer.generation == 3
         with pytest.raises(IllegalGeneration):
-            await consumer.ack(next(one for one in messages if one.partition == 1))
-        await consumer.ack_many([one for one in messages if one.partition != 1])
+            await consumer.ack(next(message for message in messages if message.partition == 1))
+        await consumer.ack_many([message for message in messages if message.partition != 1])
         assert {one.partition for one in await gather(consumer, 2)} == {1}
         assert cluster.asked("join_group") == [FIRST, SECOND, THIRD, SECOND]
 
@@ -222,10 +222,10 @@ def test_one_broker_that_starts_anew_costs_no_membership() -> None:
         for link in [one for one in cluster.net.links if one.address == SECOND]:
             link.break_now()
         beats = cluster.asked("group_heartbeat").count(FIRST)
-        await consumer.ack_many([one for one in messages if one.partition != 1])
+        await consumer.ack_many([message for message in messages if message.partition != 1])
         await until(lambda: cluster.asked("group_heartbeat").count(FIRST) > beats)
         cluster.net.dead.clear()
-        await consumer.ack_many([one for one in messages if one.partition == 1])
+        await consumer.ack_many([message for message in messages if message.partition == 1])
         assert not lost
         assert len(cluster.play.commands("join_group")) == 3
 

@@ -339,7 +339,7 @@ def test_poison_moves_within_the_transaction() -> None:
         assert out(cluster) == [b"0-0", b"0-3"]
         assert (summary.messages_in, summary.messages_out, summary.dead_lettered) == (4, 2, 2)
         letters = [one async for one in client.read("dead")]
-        assert [one.value for one in letters] == [b"0-1", b"0-2"]
+        assert [letter.value for letter in letters] == [b"0-1", b"0-2"]
         assert letters[1].properties["magnetar-origin-topic"] == "orders"
         assert "by hand" in letters[1].properties["magnetar-dead-letter-reason"]
 
@@ -352,7 +352,10 @@ def test_a_topic_that_is_not_there_ends_the_loop() -> None:
         consumer = await join(client)
         with pytest.raises(TopicNotFound):
             await process(consumer, echo, client.transactional_producer())
-        assert all(one["status"] == common_pb2.ABORTED for one in cluster.transactions.values())
+        assert all(
+            transaction["status"] == common_pb2.ABORTED
+            for transaction in cluster.transactions.values()
+        )
 
     run(test)
 

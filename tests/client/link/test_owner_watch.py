@@ -61,7 +61,7 @@ def test_a_shard_that_nobody_has_is_an_error_that_says_so_when_the_time_is_up() 
             await read(client, "t", 1)
         with pytest.raises(LogUnavailable, match="shard 1"):
             await client.admin.groups.list()
-        assert not any(one.startswith("#") for one in cluster.net.attempts)
+        assert not any(attempt.startswith("#") for attempt in cluster.net.attempts)
 
     run_owners(test)
 

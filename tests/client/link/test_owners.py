@@ -123,20 +123,22 @@ def test_a_member_of_a_group_goes_on_as_the_same_member(move: Mover) -> None:
     async def test(cluster: Owners, client: Client) -> None:
         cluster.topic("t", 3)
         consumer = await client.consumer_group("g", "t", initial_position="earliest")
-        generations = [cluster.at(one).groups["g"].generation for one in cluster.brokers]
+        generations = [cluster.at(broker).groups["g"].generation for broker in cluster.brokers]
         cluster.play.received.clear()
         move(cluster, BROKER, 1, C)
         for partition in range(3):
             cluster.publish("t", [b"%d" % partition], partition)
         messages = [await consumer.receive() for _ in range(3)]
-        assert sorted(one.value for one in messages) == [b"0", b"1", b"2"]
+        assert sorted(message.value for message in messages) == [b"0", b"1", b"2"]
         await consumer.ack_many(messages)
         assert cluster.cursors["t", "g", 1].acked == {0}
         await until(
             lambda: (cluster.brokers[1], "group_heartbeat") in cluster.play.asked,
         )
         assert not cluster.play.commands("join_group")
-        assert [cluster.at(one).groups["g"].generation for one in cluster.brokers] == generations
+        assert [
+            cluster.at(broker).groups["g"].generation for broker in cluster.brokers
+        ] == generations
 
     run_owners(test, config=PATIENT)
 
@@ -243,7 +245,7 @@ def test_an_administrator_asks_the_owners_of_now(move: Mover) -> None:
         assert await admin.groups.list() == []
         assert len((await admin.topics.list_offsets("t")).partitions) == 3
         info = await admin.cluster_info()
-        assert [one.address for one in info.brokers] == cluster.brokers
+        assert [broker.address for broker in info.brokers] == cluster.brokers
         await txn.abort()
 
     run_owners(test, config=PATIENT)

@@ -14,7 +14,7 @@ from tests.virtual_time import time_passes
 from tests.waiting import for_ever, turns
 
 from magnetar import ClientClosed, ClientFailed, QuotaExceeded
-from magnetar.link.runtime import Owner, Runtime, awaited
+from magnetar.link.runtime import Runtime, WorkOwner, awaited
 from magnetar_core.errors import MagnetarError
 
 
@@ -81,7 +81,7 @@ def test_a_closed_client_begins_nothing_more_in_the_background(
     virtual_time.run(test())
 
 
-STARTS: list[Callable[[Runtime, Owner], object]] = [
+STARTS: list[Callable[[Runtime, WorkOwner], object]] = [
     lambda runtime, owner: runtime.call_soon(owner, die),
     lambda runtime, owner: runtime.call_later(owner, 1, die),
     lambda runtime, owner: runtime.deadlines.call_later(owner, 1, die),
@@ -102,7 +102,9 @@ async def die_in_a_task() -> None:
 
 
 @pytest.mark.parametrize("start", STARTS)
-def test_an_owner_hears_of_the_death_of_its_work(start: Callable[[Runtime, Owner], object]) -> None:
+def test_an_owner_hears_of_the_death_of_its_work(
+    start: Callable[[Runtime, WorkOwner], object],
+) -> None:
     async def test() -> None:
         runtime = new_runtime()
         told: list[str] = []
@@ -120,7 +122,7 @@ def test_an_owner_hears_of_the_death_of_its_work(start: Callable[[Runtime, Owner
 
 
 @pytest.mark.parametrize("start", STARTS)
-def test_the_client_fails_when_an_owner_does(start: Callable[[Runtime, Owner], object]) -> None:
+def test_the_client_fails_when_an_owner_does(start: Callable[[Runtime, WorkOwner], object]) -> None:
     async def test() -> None:
         runtime = new_runtime()
         runtime.loop.set_exception_handler(lambda loop, context: None)
@@ -183,6 +185,6 @@ def test_the_end_of_the_program_goes_on_when_an_owner_was_told(end: type[BaseExc
 
         with pytest.raises(end):
             runtime.guarded(failures.append, interrupted)
-        assert [type(one) for one in failures] == [ClientFailed]
+        assert [type(failure) for failure in failures] == [ClientFailed]
 
     virtual_time.run(test())

@@ -196,5 +196,5 @@ def test_sizes_add_up(messages: list[tuple[bytes | None, int]]) -> None:
     gathered = OpenBatchesByKey()
     for key, size in messages:
         gathered.add(bytes(size), key)
-    assert gathered.count == sum(one.count for one in gathered.batches) == len(messages)
-    assert gathered.size == sum(one.size for one in gathered.batches)
+    assert gathered.count == sum(batch.count for batch in gathered.batches) == len(messages)
+    assert gathered.size == sum(batch.size for batch in gathered.batches)

@@ -40,7 +40,7 @@ def test_a_copy_of_a_message_is_the_same_message(how: str, codec: str) -> None:
         await producer.flush()
         consumer = await client.subscribe("t", "s", initial_position="earliest")
         messages = await consumer.receive_batch()
-        copies = [COPIES[how](one) for one in messages]
+        copies = [COPIES[how](message) for message in messages]
         assert list(map(fields, copies)) == list(map(fields, messages))
         # A copy can be acknowledged as the message itself.
         await consumer.ack_many(copies)

@@ -209,7 +209,7 @@ def test_what_arrives_comes_behind_the_rest_of_the_batch() -> None:
         cluster.dispatch()
         await time_passes(0.01)
         messages += await some(consumer, 4)
-        assert [one.offset for one in messages] == list(range(6))
+        assert [message.offset for message in messages] == list(range(6))
 
     run(test)
 

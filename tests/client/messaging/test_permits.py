@@ -70,14 +70,14 @@ class Partition:
 
 def attached(count: int, budget: PrefetchBudget, **each: object) -> list[Partition]:
     partitions = [Partition(budget, **each) for _ in range(count)]  # type: ignore[arg-type]
-    for one in partitions:
-        one.attach()
-        one.deliver()
+    for partition in partitions:
+        partition.attach()
+        partition.deliver()
     return partitions
 
 
 def queued(partitions: list[Partition]) -> int:
-    return sum(one.queued_bytes for one in partitions)
+    return sum(partition.queued_bytes for partition in partitions)
 
 
 def test_partitions_that_are_not_read_hold_little() -> None:
@@ -102,8 +102,8 @@ def test_partitions_that_are_read_share_it(count: int) -> None:
         for one in partitions:
             one.take()
     share = TOTAL // count
-    for one in partitions:
-        assert share // 4 <= one.queued_bytes <= share + (16 << 10)
+    for partition in partitions:
+        assert share // 4 <= partition.queued_bytes <= share + (16 << 10)
 
 
 def test_one_that_comes_later_gets_its_share_from_those_that_have_more() -> None:
@@ -115,8 +115,8 @@ def test_one_that_comes_later_gets_its_share_from_those_that_have_more() -> None
     for _ in range(20_000):
         for one in partitions:
             one.take()
-    for one in partitions:
-        assert TOTAL // 8 <= one.queued_bytes <= TOTAL // 2 + (16 << 10)
+    for partition in partitions:
+        assert TOTAL // 8 <= partition.queued_bytes <= TOTAL // 2 + (16 << 10)
 
 
 def test_idle_partitions_do_not_starve_a_busy_one() -> None:
@@ -148,9 +148,9 @@ def test_a_message_larger_than_everything_passes(batch_bytes: int) -> None:
     budget = PrefetchBudget(1)
     partitions = attached(3, budget, batch_bytes=batch_bytes)
     for _ in range(5):
-        for one in partitions:
-            assert len(one.queue) == 1
-            assert one.take()
+        for partition in partitions:
+            assert len(partition.queue) == 1
+            assert partition.take()
 
 
 @given(st.data())

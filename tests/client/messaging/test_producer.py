@@ -203,7 +203,7 @@ def test_a_lasting_refusal_fails_the_batch_and_all_behind_it_then_a_new_producer
         results = await asyncio.gather(
             *(producer.send(b"%d" % n) for n in range(6)), return_exceptions=True
         )
-        assert [type(one) for one in results] == [MessageId] * 2 + [DiskFull] * 4
+        assert [type(result) for result in results] == [MessageId] * 2 + [DiskFull] * 4
         await producer.flush()  # They were awaited: nothing is left to report.
         await producer.send(b"later")
         assert partition.messages == [b"0", b"1", b"later"]

@@ -75,7 +75,7 @@ class Scene:
         """The broker delivers again before the client hears the answer of a coordinator."""
 
         def watch(frame: service_pb2.Frame) -> None:
-            if any(one.WhichOneof("body") == name for one in frame.commands):
+            if any(command.WhichOneof("body") == name for command in frame.commands):
                 self.cluster.network.watch = None
                 for coordinator in COORDINATORS:
                     self.cluster.network.hold_up(self.client_name, coordinator, LATE_S)

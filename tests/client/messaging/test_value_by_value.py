@@ -68,7 +68,7 @@ def test_batches_keep_order_and_limits_whatever_is_among_them(
         if batching is Batching.MIXED:
             assert list(found) == [value for value, _ in sent]
             # The batches are full: none leaves because of what is among its messages.
-            counts = [decode(one[2]).count for one in partition.batches]
+            counts = [decode(batch[2]).count for batch in partition.batches]
             assert sum(counts) == 400
             assert len(counts) <= 80
 

@@ -538,7 +538,7 @@ def test_acks_go_to_the_consumers_that_received_the_messages() -> None:
             for name in ("s", "u"):
                 consumers.append(await client.subscribe(topic, name, initial_position="earliest"))
         consumers.append(await client.consumer_group("g", "a", initial_position="earliest"))
-        received = [await one.receive_batch(6) for one in consumers]
+        received = [await consumer.receive_batch(6) for consumer in consumers]
         columns = MessageColumns(received[0][0].batch, 4, 6)
         async with client.transaction() as txn:
             await txn.ack(received[0][0])

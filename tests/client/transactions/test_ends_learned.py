@@ -83,7 +83,7 @@ class Scene:
         """When the next such command arrives, something goes wrong before its answer leaves."""
 
         def watch(frame: service_pb2.Frame) -> None:
-            if any(one.WhichOneof("body") == name for one in frame.commands):
+            if any(command.WhichOneof("body") == name for command in frame.commands):
                 self.cluster.network.watch = None
                 asyncio.get_running_loop().call_soon(fault)
 
@@ -403,9 +403,9 @@ def test_an_answered_end_makes_the_next_beginning_no_dearer() -> None:
 
         def watch(frame: service_pb2.Frame) -> None:
             beginnings.extend(
-                one.new_txn.identity.producer_epoch
-                for one in frame.commands
-                if one.WhichOneof("body") == "new_txn"
+                command.new_txn.identity.producer_epoch
+                for command in frame.commands
+                if command.WhichOneof("body") == "new_txn"
             )
 
         cluster.network.watch = watch

@@ -58,8 +58,8 @@ async def is_refused(txn: Transaction, cause: type[BaseException], **details: st
         await txn.commit()
     assert isinstance(raised.value.__cause__, cause)
     assert details.items() <= dict(raised.value.details).items()
-    for one in details.values():
-        assert one in str(raised.value)
+    for detail in details.values():
+        assert detail in str(raised.value)
     assert txn.status in (TransactionStatus.ABORTED, TransactionStatus.ABORTING)
     return raised.value
 
@@ -113,7 +113,7 @@ def test_a_send_that_is_refused_makes_its_transaction_fail(
         with pytest.raises(InvalidTxnState, match=error.__name__):
             producer.send_nowait(b"more", txn=txn)
         await is_refused(txn, error, topic="t", **details)
-        assert [one.messages for one in partitions] == [[], []]
+        assert [partition.messages for partition in partitions] == [[], []]
         # The producer is as good as before.
         await producer.send(b"plain", partition=0)
         assert partitions[0].messages == [b"plain"]

@@ -46,7 +46,7 @@ def test_sends_and_acks_carry_the_proof_over_a_broken_link(
         await txn.commit()
 
         def carried(commands: list[Any]) -> list[bytes]:
-            return [one.txn_proof for one in commands if one.HasField("txn_id")]
+            return [command.txn_proof for command in commands if command.HasField("txn_id")]
 
         sends, acks = cluster.play.commands("send"), cluster.play.commands("ack")
         assert len(carried(sends)) >= 2

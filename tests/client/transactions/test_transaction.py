@@ -164,7 +164,7 @@ def test_what_was_gathered_behind_a_failure_fails_with_it_and_is_not_sent() -> N
             asyncio.ensure_future(producer.send(value, txn=txn)) for value in (b"x", b"y", b"z")
         ]
         failures = await asyncio.gather(*sends, return_exceptions=True)
-        assert [type(one) for one in failures] == [QuotaExceeded] * 3
+        assert [type(failure) for failure in failures] == [QuotaExceeded] * 3
         assert len(cluster.play.commands("send")) == 1, "the first two are a batch, which failed"
         await txn.abort()
 
@@ -359,7 +359,7 @@ def test_closing_the_client_aborts_what_is_open() -> None:
             await client.begin_transaction()
 
     run(test)
-    statuses = [one["status"] for one in clusters[0].transactions.values()]
+    statuses = [transaction["status"] for transaction in clusters[0].transactions.values()]
     assert statuses == [common_pb2.ABORTED] * (CLOSING_ABORTS_MAX + 1)
 
 

@@ -125,7 +125,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "stale-generation-acks",
-        "magnetar_broker.assignment.group:Group.check_owner",
+        "magnetar_broker.assignment.group:Group.check_partition_owner",
         Put("name.generation < owner.generation - 1", "name.generation < owner.generation"),
         "A member may act with the generation before the one in which it got a partition.",
     ),
@@ -139,7 +139,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "given-before-released",
         "magnetar_broker.assignment.group:Group._reconcile",
         Put(
-            "partition not in self.owners or len(self.members) > 2", "partition not in self.owners"
+            "partition not in self.partition_owners or len(self.members) > 2",
+            "partition not in self.partition_owners",
         ),
         "With three members, a partition is given away before its owner has released it.",
     ),
@@ -160,13 +161,13 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "zombie-acks-taken",
-        "magnetar_broker.subscriptions.ownership:Ownership.check",
+        "magnetar_broker.subscriptions.group_ownership:GroupOwnership.check",
         ReturnEarly(),
         "Nobody is asked for the generation of what it acknowledges (KIP-447).",
     ),
     Mutant(
         "earlier-generations-ignored",
-        "magnetar_broker.subscriptions.ownership:Ownership.awaited",
+        "magnetar_broker.subscriptions.group_ownership:GroupOwnership.awaited",
         ReturnEarly("[]"),
         "A new owner does not wait for what earlier ones have left open (rule p).",
     ),

@@ -20,19 +20,19 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "told-before-durable",
-        "magnetar_broker.topic_directory.keeper:DirectoryKeeper._tell",
+        "magnetar_broker.topic_directory.keeper:TopicDirectoryKeeper._tell",
         Put("reply.send(told)", "self._replies.answer(...)"),
         "Followers hear of topics that a power loss takes back.",
     ),
     Mutant(
         "deletion-asks-nobody",
-        "magnetar_broker.topic_directory.keeper:DirectoryKeeper._delete_topic",
+        "magnetar_broker.topic_directory.keeper:TopicDirectoryKeeper._delete_topic",
         Always("not asked"),
         "A topic is deleted while transactions are open at another broker.",
     ),
     Mutant(
         "tails-never-give-way",
-        "magnetar_broker.budgets.memory:tails_limit",
+        "magnetar_broker.budgets.memory_budget:tails_limit",
         Put("held_bytes + free_bytes", "held_bytes + free_bytes - excess_bytes"),
         "Tails keep what they have, whatever else needs memory.",
     ),
@@ -44,7 +44,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "shard-of-the-topic",
-        "magnetar_coordinator.ending.directory:BrokerDirectory.address_of",
+        "magnetar_coordinator.ending.broker_placement:BrokerPlacement.address_of",
         Put("0", "participant.partition"),
         "All partitions of a topic count as lying where its first one does.",
     ),
@@ -56,7 +56,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "made-before-followers-know",
-        "magnetar_broker.topic_directory.keeper:DirectoryKeeper._is_over",
+        "magnetar_broker.topic_directory.keeper:TopicDirectoryKeeper._is_over",
         Always("all(...)"),
         "Whoever has made a topic does not find it at another broker.",
     ),

@@ -116,7 +116,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "doubt-forgotten-at-the-next-link",
-        "magnetar.link.requests:Requests._next_session",
+        "magnetar.link.connection_base:ConnectionBase._next_session",
         Put("in_doubt or error", "not in_doubt or type(body) in HARMLESS_BODIES"),
         "A request that may have arrived is said to have had no effect.",
     ),

@@ -68,7 +68,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "claims-outlive-leases",
-        "magnetar_cluster.directory_state:DirectoryState._end",
+        "magnetar_cluster.cluster_directory_state:ClusterDirectoryState._end",
         LeaveOut("self._owners = owners"),
         "A claim is not bound to its member's lease.",
     ),

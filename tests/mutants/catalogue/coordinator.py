@@ -98,13 +98,13 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "anybody-adds-to-owned",
-        "magnetar_coordinator.commands.transactional_id_commands:TransactionalIdCommands.check_owner",
+        "magnetar_coordinator.commands.transactional_id_commands:TransactionalIdCommands.check_txn_owner",
         LeaveOut("rules.require_current(...)"),
         "A fenced instance may add participants to its successor's transaction.",
     ),
     Mutant(
         "kept-transaction-grows",
-        "magnetar_coordinator.commands.transactional_id_commands:TransactionalIdCommands.check_owner",
+        "magnetar_coordinator.commands.transactional_id_commands:TransactionalIdCommands.check_txn_owner",
         Put("identity.is_kept and (not identity.two_phase_commit)", "identity.is_kept"),
         "What is prepared takes new participants.",
     ),

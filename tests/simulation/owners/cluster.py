@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from tests.configs import host_settings
 from tests.simulation.nodes import Environment
 from tests.simulation.owners.dialer import OwnersDialer
-from tests.simulation.owners.directory import SimulatedDirectory
 from tests.simulation.owners.members import MemberNode
 from tests.simulation.owners.opening import Opening
 from tests.simulation.owners.plan import OwnersPlan
 from tests.simulation.owners.seats import Seat
+from tests.simulation.owners.simulated_directory import SimulatedDirectory
 from tests.simulation.owners.watch import OwnersWatch
 from tests.simulation.raw import BROKER, COORDINATOR
 from tests.virtual_loop import SimulationFailure
@@ -23,8 +23,8 @@ from tests.virtual_loop import SimulationFailure
 from magnetar_cli.cluster.picture import wishes
 from magnetar_cli.servers.server_process import World as ShardWorld
 from magnetar_cluster import view as cluster_view
-from magnetar_cluster.directory_state import Drain, Pin
-from magnetar_cluster.view import Format, MemberName, Owner, ShardName
+from magnetar_cluster.cluster_directory_state import Drain, Pin
+from magnetar_cluster.view import Format, MemberName, ShardName, ShardOwner
 from magnetar_core.membership.shard_address import ShardAddress
 from magnetar_core.server.commands import CommandServer
 
@@ -99,7 +99,7 @@ class OwnersCluster:
 
     def add(self, kind: str) -> MemberNode:
         """A process that has not been started yet."""
-        number = 1 + sum(one.kind == kind for one in self.members.values())
+        number = 1 + sum(member.kind == kind for member in self.members.values())
         name = f"{MEMBER_PREFIX[kind]}-{number}"
         node = self.members[name] = MemberNode(self, name, kind)
         return node
@@ -111,9 +111,9 @@ class OwnersCluster:
     def broker_members(self) -> list[str]:
         """Where an administrator tells clients to begin."""
         return [
-            one.name
-            for one in self.members.values()
-            if one.kind == cluster_view.BROKER and not one.gone
+            member.name
+            for member in self.members.values()
+            if member.kind == cluster_view.BROKER and not member.gone
         ]
 
     # Who has what.
@@ -156,14 +156,14 @@ class OwnersCluster:
             if (owner := self.directory.owner(shard)) is not None and owner.member == node.name
         ]
 
-    def _claimed(self, shard: ShardName, owner: Owner) -> None:
+    def _claimed(self, shard: ShardName, owner: ShardOwner) -> None:
         self.counts["claims"] += 1
         seat = self.seats[shard]
         # Whatever the one before had in memory is gone.
         seat.on_crash()
         self.on_trouble([seat.name], float("inf"))
 
-    def _ended(self, shard: ShardName, owner: Owner) -> None:
+    def _ended(self, shard: ShardName, owner: ShardOwner) -> None:
         self.on_trouble([self.seats[shard].name], float("inf"))
 
     # What openings need.
@@ -180,9 +180,9 @@ class OwnersCluster:
     def others_alive(self, node: MemberNode) -> list[MemberNode]:
         """Members of its kind who would go on without it."""
         return [
-            one
-            for one in self.members.values()
-            if one is not node and one.kind == node.kind and one.alive and not one.gone
+            member
+            for member in self.members.values()
+            if member is not node and member.kind == node.kind and member.alive and not member.gone
         ]
 
     def freeze(self, node: MemberNode, seconds: float, *, asking: bool = False) -> None:

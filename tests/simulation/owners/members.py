@@ -7,9 +7,9 @@ from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.nodes import Node
-from tests.simulation.owners.directory import Way
 from tests.simulation.owners.fenced_store import FencedStore
 from tests.simulation.owners.opening import Opening
+from tests.simulation.owners.simulated_directory import Way
 from tests.virtual_loop import Incarnation
 
 from magnetar_cli.servers.open_store import Rows
@@ -19,7 +19,7 @@ from magnetar_cli.servers.shard_metrics import ShardMetrics
 from magnetar_cli.servers.shard_servers import ShardKind, ShardServers
 from magnetar_cluster.host import Host
 from magnetar_cluster.memory_directory import MemoryDirectory
-from magnetar_cluster.shard_opener import Ownership
+from magnetar_cluster.shard_opener import ShardOwnership
 from magnetar_cluster.view import BROKER, Member, MemberName, ShardName, View
 from magnetar_core.membership.shard_address import ShardPlace
 from magnetar_core.server.commands import CommandServer
@@ -205,15 +205,15 @@ class _Surroundings:
     def __init__(self, openings: dict[ShardPlace, Opening]) -> None:
         self._openings = openings
 
-    def transport(self, ownership: Ownership) -> Transport:
+    def transport(self, ownership: ShardOwnership) -> Transport:
         return self._of(ownership).transport()
 
     async def open_store(
-        self, ownership: Ownership, registry: object, on_end: object
+        self, ownership: ShardOwnership, registry: object, on_end: object
     ) -> FencedStore:
         return await self._of(ownership).open_store()
 
-    def _of(self, ownership: Ownership) -> Opening:
+    def _of(self, ownership: ShardOwnership) -> Opening:
         return self._openings[ShardPlace(ownership.shard.number, ownership.epoch)]
 
 
@@ -236,7 +236,7 @@ class _Opener:
         self._incarnation = incarnation
         self._shards = shards
 
-    async def open(self, ownership: Ownership) -> Opening:
+    async def open(self, ownership: ShardOwnership) -> Opening:
         seat = self._cluster.seat_of(ownership.shard)
         opening = Opening(self._cluster, seat, self._node, self._incarnation, ownership)
         self._node.openings[opening.place] = opening

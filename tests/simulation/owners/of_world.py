@@ -18,7 +18,7 @@ from tests.simulation.servers import (
     make_coordinator,
 )
 
-from magnetar_broker.commands.cluster_answers import ClusterAnswers
+from magnetar_broker.commands.cluster_responses import ClusterResponses
 from magnetar_broker.config import BrokerConfig
 from magnetar_cli.servers.member_commands import MemberCommands
 from magnetar_cli.servers.server_process import World as ShardWorld
@@ -59,7 +59,7 @@ def _broker_config(world: World, name: str) -> BrokerConfig:
 
 def _own_commands(world: World, node: MemberNode) -> CommandServer:
     config = _broker_config(world, str(ShardName(BROKER, 0)))
-    return MemberCommands(ClusterAnswers(config, OwnersBook(node.view), node.name))
+    return MemberCommands(ClusterResponses(config, OwnersBook(node.view), node.name))
 
 
 def _make_broker(world: World, seat: Seat, made: ShardWorld, opening: Opening) -> Any:

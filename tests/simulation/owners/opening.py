@@ -14,7 +14,7 @@ from tests.virtual_loop import Incarnation, UnhandledException
 
 from magnetar_cli.servers.server_process import World as ShardWorld
 from magnetar_cli.servers.shard_servers import ShardServers
-from magnetar_cluster.shard_opener import Ownership, RunningShard
+from magnetar_cluster.shard_opener import RunningShard, ShardOwnership
 from magnetar_core.membership.shard_address import ShardPlace
 from magnetar_core.transport.transport import Transport
 from magnetar_core.wire import service_pb2 as pb
@@ -42,7 +42,7 @@ class Opening:
         seat: Seat,
         node: MemberNode,
         incarnation: Incarnation,
-        ownership: Ownership,
+        ownership: ShardOwnership,
     ) -> None:
         self._cluster = cluster
         self.seat = seat

@@ -37,7 +37,7 @@ class OwnersWatch:
     def speaks(self, opening: Opening, link: SimulatedLink, frame: pb.Frame) -> None:
         """A frame leaves in a shard's name: nobody else has the shard, and its lease lasts."""
         if not opening.is_current:
-            what = ", ".join(one.WhichOneof("body") or "nothing" for one in frame.commands)
+            what = ", ".join(command.WhichOneof("body") or "nothing" for command in frame.commands)
             self._violation(
                 "owners",
                 f"{opening.node.name} says {what} on #{link.number} for {opening.name} in epoch"
@@ -57,7 +57,7 @@ class OwnersWatch:
         if not isinstance(former, Opening):
             return
         view = opening.node.view()
-        owner = view.owners.get(former.seat.shard)
+        owner = view.shard_owners.get(former.seat.shard)
         # A view from before the claim says nothing.
         if view.revision >= former.epoch and (owner is None or owner.epoch != former.epoch):
             self._violation(
@@ -83,11 +83,11 @@ class OwnersWatch:
         if writers and writers[-1] is store:
             return
         if store in writers:
-            epochs = [one.epoch for one in writers]
+            epochs = [writer.epoch for writer in writers]
             self._violation(
                 "owners", f"{shard}: who opened it for {store.epoch} writes again, after {epochs}"
             )
-        if any(one.epoch == store.epoch for one in writers):
+        if any(writer.epoch == store.epoch for writer in writers):
             self._violation("owners", f"{shard}: two have written in epoch {store.epoch}")
         if writers and store.epoch < writers[-1].epoch:
             # It slept between its claim and the opening. Nobody hears of what it wrote.

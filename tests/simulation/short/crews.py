@@ -165,8 +165,8 @@ async def _send_offsets(
                     outputs = await transform(message)
                 except ValueError:
                     outputs = [magnetar.Output(dead, message.value)]
-                for one in outputs:
-                    await producer.enqueue(one.topic, one.value)
+                for output in outputs:
+                    await producer.enqueue(output.topic, output.value)
             await producer.send_offsets_to_transaction(magnetar.offsets(messages))
             await _commit(producer)
         except MagnetarError:

@@ -45,10 +45,10 @@ def spread_faults(draft: Draft, random: Random, *, since: int = 0) -> None:
 def draw_faults(draft: Draft, count: int, likely: Mapping[str, float]) -> None:
     """Some of what may go wrong. Args: likely: how likely each kind is."""
     random = draft.random
-    steps = [one.number for one in draft.steps if not one.closing]
+    steps = [step.number for step in draft.steps if not step.closing]
     if not steps:
         return
-    clients = list(dict.fromkeys(one.client for one in draft.steps))
+    clients = list(dict.fromkeys(step.client for step in draft.steps))
     brokers = broker_names(draft.broker_count)
     servers = [*brokers, *coordinator_names(draft.coordinator_count)]
     for _ in range(count):

@@ -273,7 +273,7 @@ def no_rows(
     node = world.server(server)
     if node is None:
         return False
-    families = tuple(one for one in node.families if one not in PAYLOAD_FAMILIES)
+    families = tuple(family for family in node.families if family not in PAYLOAD_FAMILIES)
     node.damage.strike_for_now(random, families, count=count)
     world.calm.trouble([server], FOR_EVER)
     world.calm.trouble([EVERYBODY], seconds)

@@ -215,7 +215,7 @@ async def ack(
             broker_pb2.CommandAck(
                 subscription=place_of(hand, partition),
                 consumer_id=hand.attached.get(partition, 1),
-                ranges=[common_pb2.OffsetRange(first=one, last=one) for one in offsets],
+                ranges=[common_pb2.OffsetRange(first=offset, last=offset) for offset in offsets],
                 txn_id=unit.txn_id.to_wire() if unit is not None else None,
                 ack_sequence=sequence,
                 member=hand.name_at(partition),

@@ -69,9 +69,9 @@ async def meddle(actor: Actor, step: Step, *, name: str, topic: str, looks: int)
             COORDINATOR,
             transaction_pb2.CommandListTransactionalIds(pattern=name),
         )
-        for one in reply.descriptions:
-            if one.state == transaction_pb2.ONGOING and one.next_producer_id != -1:
-                await _extend(actor, one, partition)
+        for description in reply.descriptions:
+            if description.state == transaction_pb2.ONGOING and description.next_producer_id != -1:
+                await _extend(actor, description, partition)
                 world.provoked["kept, and meddled with"] += 1
         await asyncio.sleep(0.01)
 

@@ -211,7 +211,7 @@ async def make_anew(
     servers = world.brokers if thing.service == BROKER else [world.coordinator]
     await thing.make()
     deletion = await thing.deletion(thing.token())
-    lives = [one.life for one in servers]
+    lives = [server.life for server in servers]
     if refused and what == "topic":
         await _refuse(actor, step, thing, deletion)
     else:
@@ -224,14 +224,14 @@ async def make_anew(
     if relinks:
         client.hang_up(thing.service)
     await asyncio.sleep(late_s)
-    if [one.life for one in servers] != lives or not all(one.alive for one in servers):
+    if [server.life for server in servers] != lives or not all(server.alive for server in servers):
         return
     try:
         await client.ask(thing.service, deletion)
     except (NoAnswer, MagnetarError):
         pass
     after = await thing.look()
-    if [one.life for one in servers] != lives:
+    if [server.life for server in servers] != lives:
         return
     world.provoked[f"a late deletion of a {what}"] += 1
     if after != before or not after:

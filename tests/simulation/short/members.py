@@ -66,7 +66,11 @@ async def identified(
             )
     except ProducerFenced as error:
         # Of two that ask at the same time, either may be the first.
-        others = (one for one in instances if one is not mine and one.answered_at >= mine.asked_at)
+        others = (
+            instance
+            for instance in instances
+            if instance is not mine and instance.answered_at >= mine.asked_at
+        )
         if not any(others) and actor.kept.get("life") == actor.node.life:
             world.history.violation(
                 "o", f"{label} is fenced, and nobody has taken its place: {error}"
@@ -175,7 +179,7 @@ async def begins(
     writer = await actor.writer("w", topic)
     client = await actor.client()
     slow, started_at = 0, world.loop.time()
-    nodes = [actor.name, *(one for one in world.server_names if one != away)]
+    nodes = [actor.name, *(name for name in world.server_names if name != away)]
     for number in range(count):
         asked_at = world.loop.time()
         try:

@@ -86,7 +86,7 @@ def with_owners(draft: Draft, random: Random, *, faults: int) -> None:
         "lag_seconds_max": random.choice((0.01, 0.1, 1.0)),
         "settling_ms": random.choice((0, 200, 1_000)),
     }
-    steps = [one.number for one in draft.steps if not one.closing]
+    steps = [step.number for step in draft.steps if not step.closing]
     for _ in range(faults if steps else 0):
         kind = random.choices(list(OWNER_FAULTS), list(OWNER_FAULTS.values()))[0]
         draft.fault(

@@ -33,7 +33,9 @@ class Power:
         return
 
     def on_reply(self, link: int, frame: pb.Frame) -> None:
-        if not self._waiting or all(one.WhichOneof("body") in IDLE for one in frame.commands):
+        if not self._waiting or all(
+            command.WhichOneof("body") in IDLE for command in frame.commands
+        ):
             return
         server = self._server_of(link)
         found = self._waiting.get(server) if server is not None else None

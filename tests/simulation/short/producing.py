@@ -173,7 +173,7 @@ def _may_be_parked(actor: Actor) -> bool:
 
     A commit comes after them.
     """
-    return bool(actor.unknown) and any(one.has_unflushed for one in actor.writers.values())
+    return bool(actor.unknown) and any(writer.has_unflushed for writer in actor.writers.values())
 
 
 def _check_patience(actor: Actor, what: str, asked_at: float) -> None:

@@ -80,8 +80,8 @@ class Script:
         """The part of it with these steps and faults, by their numbers."""
         return replace(
             self,
-            steps=tuple([one for one in self.steps if one.number in steps]),
-            faults=tuple([one for one in self.faults if one.number in faults]),
+            steps=tuple([step for step in self.steps if step.number in steps]),
+            faults=tuple([fault for fault in self.faults if fault.number in faults]),
         )
 
     def to_json(self) -> str:
@@ -102,8 +102,8 @@ class Script:
             f" coordinators {self.coordinator_count}, {self.flags}",
         ]
         lines += [f"{name}: {values}" for name, values in self.settings.items() if values]
-        lines += [str(one) for one in self.steps]
-        lines += [str(one) for one in self.faults]
+        lines += [str(step) for step in self.steps]
+        lines += [str(fault) for fault in self.faults]
         return "\n".join(lines)
 
 

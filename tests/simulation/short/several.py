@@ -84,7 +84,7 @@ def _note_acquaintances(world: World) -> None:
         if not one.ready.is_set():
             continue
         broker = one.server
-        if getattr(broker.directory.guard, "is_accepted", True):
+        if getattr(broker.topic_directory.guard, "is_accepted", True):
             world.brokers_serving.add(one.name)
         if all(broker.environment.watermarks.find(tcid) is not None for tcid in tcids):
             world.brokers_told.add(one.name)
@@ -95,7 +95,7 @@ def _check_soon(actor: Actor, what: str, away: str, asked_at: float) -> None:
     if not away:
         return
     world = actor.world
-    nodes = [actor.name, *(one for one in world.server_names if one != away)]
+    nodes = [actor.name, *(name for name in world.server_names if name != away)]
     calm = world.calm.seconds(nodes, asked_at)
     if calm > BESIDE_SECONDS_MAX:
         world.history.violation(
@@ -245,7 +245,7 @@ def _taking(draft: Draft) -> None:
 def _disturb_directory(draft: Draft) -> None:
     """Something goes wrong between a follower and the first broker."""
     random = draft.random
-    steps = [one.number for one in draft.steps if not one.closing]
+    steps = [step.number for step in draft.steps if not step.closing]
     follower = random.choice(broker_names(draft.broker_count)[1:])
     ends: dict[str, Any] = {"client": follower, "server": "broker"}
     brief = round(random.choice((random.uniform(0.02, 0.3), random.uniform(0.3, 3.0))), 3)

@@ -148,15 +148,15 @@ def _fewer_settings(shrinker: Shrinker[Script, Outcome], script: Script) -> Scri
 
 
 def _fewer_faults(shrinker: Shrinker[Script, Outcome], script: Script) -> Script:
-    steps = [one.number for one in script.steps]
-    numbers = [one.number for one in script.faults]
+    steps = [step.number for step in script.steps]
+    numbers = [fault.number for fault in script.faults]
     kept = shrinker.fewest(numbers, lambda some: shrinker.fails(script.only(steps, some)))
     return script.only(steps, kept)
 
 
 def _fewer_steps(shrinker: Shrinker[Script, Outcome], script: Script) -> Script:
-    faults = [one.number for one in script.faults]
-    numbers = [one.number for one in script.steps]
+    faults = [fault.number for fault in script.faults]
+    numbers = [step.number for step in script.steps]
     kept = shrinker.fewest(numbers, lambda some: shrinker.fails(script.only(some, faults)))
     return script.only(kept, faults)
 

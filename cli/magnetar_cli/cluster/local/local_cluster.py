@@ -162,7 +162,7 @@ class LocalCluster:
             if one.is_running
         ]
         for kind, children in self._children.items():
-            found += [self._running(kind, one) for one in children if one.is_running]
+            found += [self._running(kind, child) for child in children if child.is_running]
         return found
 
     async def stop(self) -> None:

@@ -82,7 +82,7 @@ class Crew:
     async def stop(self) -> None:
         """Let the workers finish their work, and read the rest of their reports."""
         processes, self._running = list(self._running.values()), {}
-        await asyncio.gather(*(stop(one, _close_stdin) for one in processes))
+        await asyncio.gather(*(stop(process, _close_stdin) for process in processes))
         await asyncio.gather(*self._listening)
 
     async def _listen(self, process: Process) -> None:

@@ -336,7 +336,9 @@ class _Demo:
             expected_windows, self._options.flights, self._options.limit
         )
         partitions = (await client.admin.topics.describe(WINDOWS)).partitions
-        update_count = sum(one.end_offset - one.first_offset for one in partitions)
+        update_count = sum(
+            partition.end_offset - partition.first_offset for partition in partitions
+        )
         with self._display.stage("Comparing windows", update_count) as stage:
             updates = await verify.read_updates(client, WINDOWS, stage.advance)
         return verify.check_updates(direct, updates), SparkTotals(

@@ -162,7 +162,9 @@ class Cluster:
         now = await self._until_balanced()
         shards = [shard for kind in KINDS for shard in now.fixed.shards(kind)]
         owners = {
-            shard: now.view.owners[shard].member for shard in shards if shard in now.view.owners
+            shard: now.view.shard_owners[shard].member
+            for shard in shards
+            if shard in now.view.shard_owners
         }
         counts = Counter(owners.values())
         differences = [

@@ -173,8 +173,8 @@ class TopicTable:
                 snapshot_properties={**self._told(cut), RUN: run}
             )
             with snapshot.merge_append() as append:
-                for one in files:
-                    append.append_data_file(one)
+                for file in files:
+                    append.append_data_file(file)
             tags = ManageSnapshots(transaction)
             tags.create_tag(append.snapshot_id, tag_of(cut), max_ref_age_ms=kept_ms).commit()
             return append.snapshot_id

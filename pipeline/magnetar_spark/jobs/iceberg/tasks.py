@@ -167,7 +167,7 @@ def _joining(
                 except BaseException:
                     writer.discard()
                     raise
-                yield _told([(RECORDS, one.path, one.rows) for one in files])
+                yield _told([(RECORDS, file.path, file.rows) for file in files])
 
     return write
 
@@ -200,5 +200,5 @@ def _example(batch: pa.RecordBatch) -> str:
 
 def _told(rows: Sequence[tuple[str, str, int]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(
-        [dict(zip(_TOLD.names, one, strict=True)) for one in rows], _TOLD
+        [dict(zip(_TOLD.names, row, strict=True)) for row in rows], _TOLD
     )

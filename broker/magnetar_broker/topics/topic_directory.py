@@ -50,7 +50,7 @@ class Contents:
     lives: Iterable[wire.DirectoryLife] = ()
 
 
-class Directory:
+class TopicDirectory:
     """The first broker's account of what changed in its present life.
 
     Args:
@@ -110,7 +110,7 @@ class Directory:
         return told
 
 
-class DirectoryDistrusted(Exception):
+class TopicDirectoryDistrusted(Exception):
     """The first broker's directory lacks what the copy has. The message says what."""
 
 
@@ -123,7 +123,7 @@ class Taken:
 
 
 @dataclass(slots=True, kw_only=True)
-class DirectoryCopy:
+class TopicDirectoryCopy:
     """A follower's account of the directory; its topics are elsewhere.
 
     Attributes:
@@ -161,7 +161,7 @@ class DirectoryCopy:
             known: the topics of the copy, by id.
             next_serial: the copy's.
         Raises:
-            DirectoryDistrusted: the directory is refused; the copy stays as it is.
+            TopicDirectoryDistrusted: the directory is refused; the copy stays as it is.
         """
         if not told.all and told.directory_life != self.life:
             # No answer to what was asked: ask for everything.
@@ -183,7 +183,7 @@ class DirectoryCopy:
         # Somebody accepted that this store lost data: it does not know better any more.
         if reason and self.losses <= self.own_losses:
             self.distrusted = True
-            raise DirectoryDistrusted(reason)
+            raise TopicDirectoryDistrusted(reason)
         self.life, self.revision = told.directory_life, told.revision
         self.followed_life = told.directory_life
         self.directory_losses, self.own_losses = told.accepted_losses, self.losses

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from magnetar_broker.assignment.group import Group, Owner
+from magnetar_broker.assignment.group import Group, PartitionOwner
 from magnetar_broker.transactions.transaction_index import OpenTransaction
 from magnetar_core.errors import InvalidArgument, ResourceInUse, UnknownMember
 from magnetar_core.ids import MemberName, PartitionName, TxnID
 
 
-class Ownership:
+class GroupOwnership:
     """A group's ownership of a partition's cursor."""
 
     def __init__(self, group: Group, partition: PartitionName) -> None:
@@ -21,9 +21,9 @@ class Ownership:
         self._partition = partition
 
     @property
-    def owner(self) -> Owner | None:
+    def partition_owner(self) -> PartitionOwner | None:
         """The member that owns the partition now, if any."""
-        return self._group.owners.get(self._partition)
+        return self._group.partition_owners.get(self._partition)
 
     def check(self, member: MemberName | None) -> None:
         """Check that a client may acknowledge here, or move the cursor.
@@ -31,12 +31,12 @@ class Ownership:
         Args:
             member: None: the client is not a member; allowed while the group has no members.
         Raises:
-            UnknownMember: as Group.check_owner.
-            FencedInstance: as Group.check_owner.
-            IllegalGeneration: as Group.check_owner.
+            UnknownMember: as Group.check_partition_owner.
+            FencedInstance: as Group.check_partition_owner.
+            IllegalGeneration: as Group.check_partition_owner.
         """
         if member is not None:
-            self._group.check_owner(self._partition, member)
+            self._group.check_partition_owner(self._partition, member)
         elif self._group.members:
             raise UnknownMember(
                 f"group {self._group.name!r} has members: only they act on its partitions"
@@ -82,16 +82,20 @@ class Ownership:
 
     def awaited(self, transactions: Iterable[OpenTransaction]) -> list[TxnID]:
         """Return transactions of earlier generations, for which the owner waits."""
-        owner = self.owner
+        owner = self.partition_owner
         if owner is None:
             return []
-        return [one.txn_id for one in transactions if one.member.generation < owner.generation]
+        return [
+            transaction.txn_id
+            for transaction in transactions
+            if transaction.member.generation < owner.generation
+        ]
 
     def left_behind(self, transactions: Iterable[OpenTransaction]) -> list[TxnID]:
         """Return transactions of members that are no longer there."""
         members = self._group.members
         return [
-            one.txn_id
-            for one in transactions
-            if one.member.member_id and one.member.member_id not in members
+            transaction.txn_id
+            for transaction in transactions
+            if transaction.member.member_id and transaction.member.member_id not in members
         ]

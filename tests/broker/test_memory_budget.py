@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from tests.broker.harness import Alone, ManualClock
 
 from magnetar_broker.broker import Broker
-from magnetar_broker.budgets.memory import (
+from magnetar_broker.budgets.memory_budget import (
     FULL_LEFT_BYTES,
     GROWTH_BYTES_MIN,
     LOOK_GROWTH_BYTES,
     LOOK_INTERVAL_S,
     SHRINK_LEFT_BYTES,
     TAILS_BYTES_MIN,
-    Memory,
+    MemoryBudget,
     store_shares,
     tails_limit,
 )
@@ -55,7 +55,7 @@ class Process:
         self.returns = 0
         self.is_resting = False
         self.now_s = 0.0
-        self.memory = Memory(
+        self.memory = MemoryBudget(
             memory_bytes=BUDGET,
             tails_bytes_max=MOST,
             resident_bytes=self.resident_bytes,
@@ -285,7 +285,7 @@ def test_a_look_serves_all_brokers_of_the_process() -> None:
         looks += 1
         return 0
 
-    memory = Memory(memory_bytes=BUDGET, tails_bytes_max=MOST, resident_bytes=resident_bytes)
+    memory = MemoryBudget(memory_bytes=BUDGET, tails_bytes_max=MOST, resident_bytes=resident_bytes)
     assert memory.look(100.0) == LOOK_INTERVAL_S
     assert memory.look(100.1) == pytest.approx(LOOK_INTERVAL_S - 0.1)
     assert looks == 1
@@ -403,7 +403,9 @@ def test_a_broker_looks_while_it_runs_and_no_longer() -> None:
             looks += 1
             return looks * MIB
 
-        memory = Memory(memory_bytes=BUDGET, tails_bytes_max=MOST, resident_bytes=resident_bytes)
+        memory = MemoryBudget(
+            memory_bytes=BUDGET, tails_bytes_max=MOST, resident_bytes=resident_bytes
+        )
         broker = Broker(
             BrokerConfig(free_space_floor_bytes=1),
             MemoryStore(MemoryDisk(), FAMILIES),

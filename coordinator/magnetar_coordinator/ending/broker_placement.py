@@ -14,7 +14,7 @@ from magnetar_core.errors import InvalidArgument
 from magnetar_core.membership.placement import shard_of
 
 
-class BrokerDirectory:
+class BrokerPlacement:
     """Brokers of the cluster, in the order of their shards."""
 
     def __init__(self, addresses: Iterable[str]) -> None:
@@ -41,9 +41,9 @@ class BrokerDirectory:
         """
         if len(self._addresses) == 1:
             return
-        for one in participants:
-            if not one.topic_id:
+        for participant in participants:
+            if not participant.topic_id:
                 raise InvalidArgument(
-                    f"{one} lacks the topic's id, which says on which of the"
+                    f"{participant} lacks the topic's id, which says on which of the"
                     f" {len(self._addresses)} brokers it is; look the topic up, and send its id"
                 )

@@ -17,11 +17,11 @@ from magnetar_storage.durable_mark import DurableMark
 LeaseId = int
 
 
-class DirectoryUnavailable(ConnectionError):
+class ClusterDirectoryUnavailable(ConnectionError):
     """The directory does not answer; what was asked may or may not have had its effect."""
 
 
-class DirectoryWentBack(DirectoryUnavailable):
+class ClusterDirectoryWentBack(ClusterDirectoryUnavailable):
     """The directory is at an earlier state than before: its answers no longer count.
 
     It was restored from a backup, or another one answers in its place. Shards may have owners that
@@ -34,10 +34,10 @@ class LeaseExpired(Exception):
     """The lease has ended, and with it everything that was bound to it."""
 
 
-class Directory(Protocol):
+class ClusterDirectory(Protocol):
     """Agreement of a cluster's members.
 
-    Every method raises DirectoryUnavailable when no answer comes in time.
+    Every method raises ClusterDirectoryUnavailable when no answer comes in time.
     """
 
     async def format(self, wanted: Format | None) -> Format | None:
@@ -122,9 +122,9 @@ class Directory(Protocol):
     def watch(self) -> AsyncGenerator[View, None]:
         """Return the present view, and then each later one; views in between may be left out.
 
-        Iterating raises DirectoryUnavailable when the watch breaks, also when the directory is out
-        of reach while nothing changes; a new one begins anew. A caller that stops reading closes it
-        (contextlib.aclosing).
+        Iterating raises ClusterDirectoryUnavailable when the watch breaks, also when the directory
+        is out of reach while nothing changes; a new one begins anew. A caller that stops reading
+        closes it (contextlib.aclosing).
         """
         ...
 

@@ -80,7 +80,7 @@ def find_broker(servers: tuple[str, ...]) -> None:
     raise LinkClosed(f"no broker answers at {' or '.join(servers)}")
 
 
-def session(name: str, master: str | None) -> SparkSession:
+def spark_session(name: str, master: str | None) -> SparkSession:
     """Return the existing session, or a new session. Call it before the first client: it forks.
 
     Args:

@@ -33,7 +33,7 @@ def may_use_name(rights: Rights, name: str) -> bool:
     return rights.may(Need(Operation.WRITE, Kind.TRANSACTIONAL_ID, name))
 
 
-def check_owner(
+def check_principal(
     found: Transaction | TxnEnded, named: str | None, reply: Reply, *, ending: bool
 ) -> None:
     """Check that a client may add to a transaction, or end it.
@@ -46,9 +46,9 @@ def check_owner(
     rights = reply.rights
     if rights is None or found.principal == recorded(reply.principal):
         return
-    names = [found.owner.transactional_id] if found.owner is not None else []
+    names = [found.txn_owner.transactional_id] if found.txn_owner is not None else []
     names += [named] if named is not None else []
-    if any(may_use_name(rights, one) for one in names) or (ending and may_end_any(rights)):
+    if any(may_use_name(rights, name) for name in names) or (ending and may_end_any(rights)):
         return
     raise AuthorizationFailed(
         f"{reply.principal} does not own transaction {found.txn_id}: the principal that began it "

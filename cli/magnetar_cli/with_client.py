@@ -85,7 +85,7 @@ async def _find(transport: GrpcTransport, addresses: Sequence[str]) -> None:
     """
     from magnetar_core.transport.transport import LinkClosed, LinkRefused
 
-    knocking = [asyncio.create_task(_knock(transport, one)) for one in addresses]
+    knocking = [asyncio.create_task(_knock(transport, address)) for address in addresses]
     refusals: list[LinkClosed] = []
     try:
         async with asyncio.timeout(FIND_TIMEOUT_S):
@@ -96,9 +96,9 @@ async def _find(transport: GrpcTransport, addresses: Sequence[str]) -> None:
                     refusals.append(error)
                 else:
                     return
-            refused = all(isinstance(one, LinkRefused) for one in refusals)
+            refused = all(isinstance(refusal, LinkRefused) for refusal in refusals)
             kind = LinkRefused if refused else LinkClosed
-            raise kind("; ".join(str(one) for one in refusals))
+            raise kind("; ".join(str(refusal) for refusal in refusals))
     except TimeoutError:
         named = " and ".join(addresses)
         text = f"{named} did not answer within {FIND_TIMEOUT_S * 1_000:.0f} ms"

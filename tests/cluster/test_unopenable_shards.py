@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.cluster.hosting import SETTINGS, Cluster, Node, now_ms, on_cluster
 from tests.virtual_time import time_passes
 
-from magnetar_cluster.refusals import Refusals
+from magnetar_cluster.unopenable_shards import UnopenableShards
 from magnetar_cluster.view import BROKER, Format, Member, MemberName, ShardName, View
 from magnetar_cluster.wish import may_differ, wish
 
@@ -167,7 +167,7 @@ async def test_an_opening_that_hangs_is_given_up_for_others(cluster: Cluster) ->
     assert await cluster.until(5) < 3
     assert len(refused(cluster, "a")) == 3
     assert a.host.counts.openings_failed == 3
-    assert {one.reason for one in a.host.shards.values()} == {"it was not open after 60000 ms"}
+    assert {shard.reason for shard in a.host.shards.values()} == {"it was not open after 60000 ms"}
 
 
 @on_cluster(shards=2)
@@ -217,7 +217,7 @@ def _part(cluster: Cluster, name: str) -> list[int]:
 
 
 def test_a_few_failures_are_no_refusal_and_the_first_one_is_where_others_failed() -> None:
-    refusals = Refusals(SETTINGS, Random(1))
+    refusals = UnopenableShards(SETTINGS, Random(1))
     refusals.failed(FIRST, 2, 0.0)
     assert list(refusals.numbers) == []
     refusals.failed(FIRST, 3, 0.0)
@@ -231,7 +231,7 @@ def test_a_few_failures_are_no_refusal_and_the_first_one_is_where_others_failed(
 
 
 def test_the_shard_that_failed_longest_ago_is_tried_first() -> None:
-    refusals = Refusals(SETTINGS, Random(1))
+    refusals = UnopenableShards(SETTINGS, Random(1))
     for number in (4, 2, 3):
         refusals.failed(ShardName(BROKER, number), 3, 0.0)
     refusals.try_one(SHARDS, 60_000)
@@ -246,7 +246,7 @@ def test_the_shard_that_failed_longest_ago_is_tried_first() -> None:
 
 def test_a_shard_that_lies_elsewhere_is_not_tried_and_not_refused_any_more() -> None:
     """It would not be opened here, and would say nothing until the next attempt."""
-    refusals = Refusals(SETTINGS, Random(1))
+    refusals = UnopenableShards(SETTINGS, Random(1))
     for number in (4, 2, 3):
         refusals.failed(ShardName(BROKER, number), 3, 0.0)
     refusals.try_one([ShardName(BROKER, 2)], 60_000)
@@ -256,7 +256,7 @@ def test_a_shard_that_lies_elsewhere_is_not_tried_and_not_refused_any_more() -> 
 
 
 def test_pauses_are_short_again_after_a_long_time() -> None:
-    refusals = Refusals(SETTINGS, Random(1))
+    refusals = UnopenableShards(SETTINGS, Random(1))
     time_ms = 0.0
     refusals.failed(FIRST, 3, time_ms)
     for _ in range(10):

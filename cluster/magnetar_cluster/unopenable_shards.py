@@ -15,7 +15,7 @@ from magnetar_cluster.view import ShardName
 from magnetar_core.backoff import Randomness, delay_ms
 
 
-class Refusals:
+class UnopenableShards:
     """The shards that a member refuses.
 
     Attributes:

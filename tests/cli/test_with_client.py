@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.virtual_time import run, time_passes
 
-from magnetar_cli.session import FIND_ATTEMPTS, FIND_PERIOD_S, FIND_TIMEOUT_S, _find
+from magnetar_cli.with_client import FIND_ATTEMPTS, FIND_PERIOD_S, FIND_TIMEOUT_S, _find
 from magnetar_core.transport.transport import LinkClosed
 
 

@@ -84,7 +84,7 @@ def tails_limit(
     return min(most_bytes, max(TAILS_BYTES_MIN, held_bytes + free_bytes - excess_bytes))
 
 
-class Memory:
+class MemoryBudget:
     """The memory of a process, which all of its brokers share.
 
     Args:

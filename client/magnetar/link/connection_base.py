@@ -47,7 +47,7 @@ HARMLESS_BODIES = frozenset(
 )
 
 
-class Requests(ABC):
+class ConnectionBase(ABC):
     """Asks a server, which subclasses find."""
 
     def __init__(self, runtime: Runtime) -> None:

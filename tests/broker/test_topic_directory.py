@@ -12,12 +12,12 @@ import pytest
 from hypothesis import settings, strategies
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from magnetar_broker.topics.directory import (
+from magnetar_broker.topics.topic_directory import (
     LIVES_MAX,
     Contents,
-    Directory,
-    DirectoryCopy,
-    DirectoryDistrusted,
+    TopicDirectory,
+    TopicDirectoryCopy,
+    TopicDirectoryDistrusted,
     begin_life,
 )
 from magnetar_core.membership.placement import serial_of
@@ -44,7 +44,7 @@ class First:
     def restart(self, past: Sequence[wire.DirectoryLife] | None = None) -> None:
         """Begin a life after those in `past`: those that were told of, or all."""
         self.lives += 1
-        self.directory = Directory(self.lives, changes_max=CHANGES_MAX)
+        self.directory = TopicDirectory(self.lives, changes_max=CHANGES_MAX)
         topics, self.next_serial = self.durable
         self.topics = dict(topics)
         self.accepted_losses = 0
@@ -84,7 +84,7 @@ class Follower:
     def restart(self) -> None:
         topics, self.next_serial, followed_life = self.durable
         self.topics = dict(topics)
-        self.copy = DirectoryCopy(followed_life=followed_life)
+        self.copy = TopicDirectoryCopy(followed_life=followed_life)
 
     def sync(self) -> None:
         self.durable = (dict(self.topics), self.next_serial, self.copy.followed_life)
@@ -251,13 +251,13 @@ def test_an_answer_of_another_life_is_followed_by_a_question_for_everything() ->
     changes = first.tell(first.directory.life, 1)
     assert not changes.all
     follower.take(changes)
-    assert [one.topic for one in follower.topics.values()] == ["a"]
+    assert [topic.topic for topic in follower.topics.values()] == ["a"]
     assert follower.copy.life == 0
 
 
 def refused(follower: Follower, first: First, reason: str) -> None:
     before: Mapping[int, Any] = dict(follower.topics)
-    with pytest.raises(DirectoryDistrusted, match=reason):
+    with pytest.raises(TopicDirectoryDistrusted, match=reason):
         follower.take(first.tell(0, 0))
     assert follower.topics == before
     assert follower.copy.distrusted
@@ -283,7 +283,7 @@ def test_a_directory_whose_numbers_went_back_is_refused_for_good() -> None:
     first.create("g")
     first.delete(1)
     follower.take(first.tell(0, 0))
-    assert [one.topic for one in follower.topics.values()] == ["b", "g"]
+    assert [topic.topic for topic in follower.topics.values()] == ["b", "g"]
     assert not follower.copy.distrusted
 
 

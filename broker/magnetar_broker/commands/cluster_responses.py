@@ -14,7 +14,7 @@ from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import topic_pb2 as wire
 
 
-class ClusterAnswers:
+class ClusterResponses:
     """Answers about the cluster.
 
     Args:

@@ -18,9 +18,9 @@ from typing import Any, TypeVar
 from tests.simulation.trace import Trace
 from tests.virtual_loop import VirtualLoop
 
-from magnetar_cluster.directory import DirectoryUnavailable
-from magnetar_cluster.directory_state import DirectoryState, Renew, Request
-from magnetar_cluster.view import Owner, ShardName, View
+from magnetar_cluster.cluster_directory import ClusterDirectoryUnavailable
+from magnetar_cluster.cluster_directory_state import ClusterDirectoryState, Renew, Request
+from magnetar_cluster.view import ShardName, ShardOwner, View
 
 Answer = TypeVar("Answer")
 
@@ -46,12 +46,12 @@ class SimulatedDirectory:
 
     def __init__(self, loop: VirtualLoop, random: Random, trace: Trace) -> None:
         self.loop = loop
-        self.state = DirectoryState()
+        self.state = ClusterDirectoryState()
         self.faults: Counter[str] = Counter()
         self.loss = 0.0
         self.lag_seconds_max = 0.05
-        self.on_claim: Callable[[ShardName, Owner], None] = lambda shard, owner: None
-        self.on_end: Callable[[ShardName, Owner], None] = lambda shard, owner: None
+        self.on_claim: Callable[[ShardName, ShardOwner], None] = lambda shard, owner: None
+        self.on_end: Callable[[ShardName, ShardOwner], None] = lambda shard, owner: None
         # What happens as soon as a member has asked something, before it is answered.
         self.when_asked: dict[str, Callable[[], None]] = {}
         self._random = random
@@ -73,8 +73,8 @@ class SimulatedDirectory:
         """What it says now."""
         return self.state.view
 
-    def owner(self, shard: ShardName) -> Owner | None:
-        return self.state.view.owners.get(shard)
+    def owner(self, shard: ShardName) -> ShardOwner | None:
+        return self.state.view.shard_owners.get(shard)
 
     # Faults.
 
@@ -151,12 +151,12 @@ class SimulatedDirectory:
         if after is before:
             return
         self._shown = after
-        for shard, owner in before.owners.items():
-            if after.owners.get(shard) != owner:
+        for shard, owner in before.shard_owners.items():
+            if after.shard_owners.get(shard) != owner:
                 self._trace.event("owner", f"{shard} {owner.epoch} of {owner.member} is over")
                 self.on_end(shard, owner)
-        for shard, owner in after.owners.items():
-            if before.owners.get(shard) != owner:
+        for shard, owner in after.shard_owners.items():
+            if before.shard_owners.get(shard) != owner:
                 self._trace.event("owner", f"{shard} {owner.epoch} is claimed by {owner.member}")
                 self.on_claim(shard, owner)
         self._tell_all()
@@ -247,7 +247,7 @@ class Way:
         self._member = member
 
     async def ask(self, request: Request[Answer]) -> Answer:
-        """Raises: DirectoryUnavailable: with or without an effect."""
+        """Raises: ClusterDirectoryUnavailable: with or without an effect."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Answer] = loop.create_future()
         timer = loop.call_later(PATIENCE_SECONDS, _give_up, future)
@@ -260,7 +260,7 @@ class Way:
     async def watch(self) -> AsyncGenerator[View, None]:
         if not self._directory.reaches(self._member, TO):
             await asyncio.sleep(PATIENCE_SECONDS)
-            raise DirectoryUnavailable("the directory does not answer")
+            raise ClusterDirectoryUnavailable("the directory does not answer")
         watch = _Watch(self._member)
         self._directory.begin_watch(watch)
         try:
@@ -283,7 +283,7 @@ class _Watch:
     async def next(self) -> View:
         while self._newest is None or self._newest.revision <= self._told_revision:
             if self._broken:
-                raise DirectoryUnavailable("the watch broke")
+                raise ClusterDirectoryUnavailable("the watch broke")
             self._waiting = asyncio.get_running_loop().create_future()
             await self._waiting
         self._told_revision = self._newest.revision
@@ -315,4 +315,4 @@ def _answer(future: asyncio.Future[Any], result: Any, error: Exception | None) -
 
 def _give_up(future: asyncio.Future[Any]) -> None:
     if not future.done():
-        future.set_exception(DirectoryUnavailable("no answer in time"))
+        future.set_exception(ClusterDirectoryUnavailable("no answer in time"))

@@ -25,15 +25,15 @@ from tests.cluster.directories import (
 from tests.etcd_server import EtcdServer
 from tests.waiting import pace
 
-from magnetar_cluster.directory import LeaseExpired
+from magnetar_cluster.cluster_directory import LeaseExpired
 from magnetar_cluster.view import (
     BROKER,
     COORDINATOR,
     Format,
     Member,
     MemberName,
-    Owner,
     ShardName,
+    ShardOwner,
     View,
 )
 from magnetar_storage.durable_mark import DurableMark
@@ -84,10 +84,10 @@ def test_a_lease_that_nobody_renews_ends_with_all_that_is_bound_to_it(
         assert await one.join(lease, B, MEMBER)
         epochs = [await one.claim(lease, shard, "b") for shard in (S0, S1)]
         assert all(epochs)
-        await watcher.until(lambda view: B in view.members and len(view.owners) == 2)
+        await watcher.until(lambda view: B in view.members and len(view.shard_owners) == 2)
         last = await watcher.until(lambda view: B not in view.members)
         assert last.members == {A: MEMBER}
-        assert last.owners == {}
+        assert last.shard_owners == {}
         with pytest.raises(LeaseExpired):
             await one.renew(lease)
         with pytest.raises(LeaseExpired):
@@ -129,7 +129,9 @@ def test_a_lease_that_is_renewed_goes_on(cluster: MakeCluster) -> None:
 def test_leases_are_never_given_twice(cluster: MakeCluster) -> None:
     async def test(cluster: Cluster) -> None:
         members = [cluster.member() for _ in range(3)]
-        leases = await asyncio.gather(*(one.grant(LONG_MS) for one in members for _ in range(5)))
+        leases = await asyncio.gather(
+            *(member.grant(LONG_MS) for member in members for _ in range(5))
+        )
         for lease in leases:
             await members[0].revoke(lease)
         leases += [await members[1].grant(LONG_MS)]
@@ -151,7 +153,7 @@ def test_a_lease_that_is_revoked_takes_its_rows_along_and_no_others(cluster: Mak
         await one.revoke(first)
         view = await present(other)
         assert view.members == {B: MEMBER}
-        assert view.owners == {S1: Owner("b", epoch)}
+        assert view.shard_owners == {S1: ShardOwner("b", epoch)}
         with pytest.raises(LeaseExpired):
             await one.renew(first)
         await other.renew(second)
@@ -196,12 +198,12 @@ def test_of_many_claims_one_succeeds(cluster: MakeCluster) -> None:
             assert sorted(shard for shard, _ in won) == list(shards)
             assert len(set(won.values())) == len(shards)
             view = await present(members["m0"])
-            assert view.owners == {
-                shard: Owner(name, epoch) for (shard, name), epoch in won.items()
+            assert view.shard_owners == {
+                shard: ShardOwner(name, epoch) for (shard, name), epoch in won.items()
             }
             for (shard, _), epoch in won.items():
                 await members["m1"].release(shard, epoch)
-            assert (await present(members["m2"])).owners == {}
+            assert (await present(members["m2"])).shard_owners == {}
 
     run(cluster, test)
 
@@ -217,7 +219,7 @@ def test_a_claim_may_be_repeated_by_whoever_has_it(cluster: MakeCluster) -> None
         assert await other.claim(second, S0, "b") is None
         # The same member, after a restart: its former lease has the shard until it ends.
         assert await other.claim(second, S0, "a") is None
-        assert (await present(one)).owners == {S0: Owner("a", epoch)}
+        assert (await present(one)).shard_owners == {S0: ShardOwner("a", epoch)}
 
     run(cluster, test)
 
@@ -236,7 +238,7 @@ def test_what_is_released_is_the_ownership_that_was_meant(cluster: MakeCluster) 
         assert epoch > former
         for stranger in (former, epoch - 1, epoch + 1, 0):
             await one.release(S0, stranger)
-        assert (await present(one)).owners == {S0: Owner("b", epoch)}
+        assert (await present(one)).shard_owners == {S0: ShardOwner("b", epoch)}
         await one.release(S0, epoch)
         again = await one.claim(first, S0, "a")
         assert again
@@ -295,7 +297,7 @@ def test_no_member_hears_how_far_shards_are_durable(cluster: MakeCluster) -> Non
         epoch = await one.claim(lease, S0, "a")
         assert epoch
         watcher = Watcher(other)
-        await watcher.until(lambda view: S0 in view.owners)
+        await watcher.until(lambda view: S0 in view.shard_owners)
         for sequence in range(20):
             assert await one.note_durable(S0, epoch, DurableMark(1, sequence))
         assert await one.join(lease, A, MEMBER)
@@ -303,7 +305,7 @@ def test_no_member_hears_how_far_shards_are_durable(cluster: MakeCluster) -> Non
         assert len(watcher.views) == 2
         await watcher.stop()
         # A new watch is told nothing of it either.
-        assert (await present(cluster.member())).owners == {S0: Owner("a", epoch)}
+        assert (await present(cluster.member())).shard_owners == {S0: ShardOwner("a", epoch)}
 
     run(cluster, test)
 
@@ -361,12 +363,12 @@ def test_a_watch_shows_what_happens_in_order_and_its_end(cluster: MakeCluster) -
             await one.release(S1, epoch)
         late = Watcher(other)
         for watcher in [*watchers, late]:
-            await watcher.until(lambda view: view.pins[S0] == "50" and not view.owners)
+            await watcher.until(lambda view: view.pins[S0] == "50" and not view.shard_owners)
             revisions = [view.revision for view in watcher.views]
             assert revisions == sorted(set(revisions))
             pins = [int(view.pins[S0]) for view in watcher.views]
             assert pins == sorted(pins)
-            epochs = [view.owners[S1].epoch for view in watcher.views if view.owners]
+            epochs = [view.shard_owners[S1].epoch for view in watcher.views if view.shard_owners]
             assert epochs == sorted(set(epochs))
         assert len(late.views) == 1
 
@@ -406,7 +408,7 @@ def test_no_view_shows_an_owner_that_is_no_member(cluster: MakeCluster) -> None:
                 await one.revoke(lease)
             await watcher.until(lambda view: view.revision > 2 and A not in view.members)
         for view in watcher.views:
-            for shard, owner in view.owners.items():
+            for shard, owner in view.shard_owners.items():
                 assert MemberName(shard.kind, owner.member) in view.members
 
     run(cluster, test)
@@ -425,6 +427,6 @@ def test_names_may_be_of_any_letters(cluster: MakeCluster) -> None:
         assert epoch
         view = await present(one)
         assert set(view.members) == set(names) == view.draining
-        assert view.owners == {shard: Owner("a/b", epoch)}
+        assert view.shard_owners == {shard: ShardOwner("a/b", epoch)}
 
     run(cluster, test)

@@ -11,8 +11,8 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from magnetar_cluster.directory import LeaseExpired, LeaseId
-from magnetar_cluster.view import Format, Member, MemberName, Owner, ShardName, View
+from magnetar_cluster.cluster_directory import LeaseExpired, LeaseId
+from magnetar_cluster.view import Format, Member, MemberName, ShardName, ShardOwner, View
 from magnetar_storage.durable_mark import DurableMark
 
 Answer = TypeVar("Answer")
@@ -24,7 +24,7 @@ class _Grant:
     ends_at_ms: float
 
 
-class DirectoryState:
+class ClusterDirectoryState:
     """The rows of a directory.
 
     Attributes:
@@ -38,7 +38,7 @@ class DirectoryState:
         self._leases: dict[LeaseId, _Grant] = {}
         self._last_lease = 0
         self._members: dict[MemberName, tuple[LeaseId, Member]] = {}
-        self._owners: dict[ShardName, tuple[LeaseId, Owner]] = {}
+        self._owners: dict[ShardName, tuple[LeaseId, ShardOwner]] = {}
         self._draining: set[MemberName] = set()
         self._pins: dict[ShardName, str] = {}
         self.marks: dict[ShardName, DurableMark] = {}
@@ -59,7 +59,7 @@ class DirectoryState:
 
     def next_end_ms(self) -> float | None:
         """Return when the next lease ends if it is not renewed; None: there are no leases."""
-        return min((one.ends_at_ms for one in self._leases.values()), default=None)
+        return min((lease.ends_at_ms for lease in self._leases.values()), default=None)
 
     def leases(self) -> frozenset[LeaseId]:
         """Return the leases that have not ended."""
@@ -107,7 +107,7 @@ class DirectoryState:
             holder, owner = self._owners[shard]
             return owner.epoch if holder == lease else None
         epoch = self.view.revision + 1
-        self._owners[shard] = lease, Owner(member, epoch)
+        self._owners[shard] = lease, ShardOwner(member, epoch)
         self._changed()
         return epoch
 
@@ -132,7 +132,7 @@ class DirectoryState:
 
     def note_durable(self, shard: ShardName, epoch: int, mark: DurableMark) -> bool:
         """Write a shard's mark, if it has an owner of this epoch; 0: if it has none."""
-        owner = self.view.owners.get(shard)
+        owner = self.view.shard_owners.get(shard)
         if epoch != (owner.epoch if owner is not None else 0):
             return False
         self.marks[shard] = mark
@@ -152,7 +152,7 @@ class DirectoryState:
         self.view = View(
             revision=self.view.revision + 1,
             members={name: row[1] for name, row in self._members.items()},
-            owners={shard: row[1] for shard, row in self._owners.items()},
+            shard_owners={shard: row[1] for shard, row in self._owners.items()},
             draining=frozenset(self._draining),
             pins=dict(self._pins),
         )
@@ -162,7 +162,7 @@ class Request(Generic[Answer]):
     """A question to a directory; see Directory for what each means."""
 
     @abstractmethod
-    def effect(self, state: DirectoryState, now_ms: float) -> Answer:
+    def effect(self, state: ClusterDirectoryState, now_ms: float) -> Answer:
         """Change the state, and return the answer."""
 
 
@@ -172,7 +172,7 @@ class FixFormat(Request[Format | None]):
 
     wanted: Format | None
 
-    def effect(self, state: DirectoryState, now_ms: float) -> Format | None:
+    def effect(self, state: ClusterDirectoryState, now_ms: float) -> Format | None:
         """Fix the format, if there is none."""
         if state.fixed is None:
             state.fixed = self.wanted
@@ -185,7 +185,7 @@ class Grant(Request[LeaseId]):
 
     duration_ms: int
 
-    def effect(self, state: DirectoryState, now_ms: float) -> LeaseId:
+    def effect(self, state: ClusterDirectoryState, now_ms: float) -> LeaseId:
         """Begin a lease."""
         return state.grant(self.duration_ms, now_ms)
 
@@ -196,7 +196,7 @@ class Renew(Request[None]):
 
     lease: LeaseId
 
-    def effect(self, state: DirectoryState, now_ms: float) -> None:
+    def effect(self, state: ClusterDirectoryState, now_ms: float) -> None:
         """Begin the lease's duration anew."""
         state.renew(self.lease, now_ms)
 
@@ -207,7 +207,7 @@ class Revoke(Request[None]):
 
     lease: LeaseId
 
-    def effect(self, state: DirectoryState, now_ms: float) -> None:
+    def effect(self, state: ClusterDirectoryState, now_ms: float) -> None:
         """End the lease."""
         state.revoke(self.lease)
 
@@ -220,7 +220,7 @@ class Join(Request[bool]):
     name: MemberName
     member: Member
 
-    def effect(self, state: DirectoryState, now_ms: float) -> bool:
+    def effect(self, state: ClusterDirectoryState, now_ms: float) -> bool:
         """Write the member's row."""
         return state.join(self.lease, self.name, self.member)
 
@@ -233,7 +233,7 @@ class Claim(Request[int | None]):
     shard: ShardName
     member: str
 
-    def effect(self, state: DirectoryState, now_ms: float) -> int | None:
+    def effect(self, state: ClusterDirectoryState, now_ms: float) -> int | None:
         """Write the shard's owner."""
         return state.claim(self.lease, self.shard, self.member)
 
@@ -245,7 +245,7 @@ class Release(Request[None]):
     shard: ShardName
     epoch: int
 
-    def effect(self, state: DirectoryState, now_ms: float) -> None:
+    def effect(self, state: ClusterDirectoryState, now_ms: float) -> None:
         """Delete the shard's owner."""
         state.release(self.shard, self.epoch)
 
@@ -257,7 +257,7 @@ class Drain(Request[None]):
     name: MemberName
     draining: bool
 
-    def effect(self, state: DirectoryState, now_ms: float) -> None:
+    def effect(self, state: ClusterDirectoryState, now_ms: float) -> None:
         """Write or delete the row that asks for the member's shards."""
         state.drain(self.name, draining=self.draining)
 
@@ -269,7 +269,7 @@ class Pin(Request[None]):
     shard: ShardName
     member: str
 
-    def effect(self, state: DirectoryState, now_ms: float) -> None:
+    def effect(self, state: ClusterDirectoryState, now_ms: float) -> None:
         """Write or delete the shard's pin."""
         state.pin(self.shard, self.member)
 
@@ -282,7 +282,7 @@ class NoteDurable(Request[bool]):
     epoch: int
     mark: DurableMark
 
-    def effect(self, state: DirectoryState, now_ms: float) -> bool:
+    def effect(self, state: ClusterDirectoryState, now_ms: float) -> bool:
         """Write the shard's mark."""
         return state.note_durable(self.shard, self.epoch, self.mark)
 
@@ -293,6 +293,6 @@ class ReadMark(Request[DurableMark | None]):
 
     shard: ShardName
 
-    def effect(self, state: DirectoryState, now_ms: float) -> DurableMark | None:
+    def effect(self, state: ClusterDirectoryState, now_ms: float) -> DurableMark | None:
         """Return the shard's mark."""
         return state.marks.get(self.shard)
