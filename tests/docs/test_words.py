@@ -102,15 +102,15 @@ def lasting_names(file: str) -> Iterator[str]:
     for node in ast.parse((ROOT / file).read_text()).body:
         yield from _defined(node)
         if isinstance(node, ast.ClassDef):
-            for inner in node.body:
-                yield from _defined(inner)
-            for inner in ast.walk(node):
+            for statement in node.body:
+                yield from _defined(statement)
+            for part in ast.walk(node):
                 if (
-                    isinstance(inner, ast.Attribute)
-                    and isinstance(inner.ctx, ast.Store)
-                    and ast.unparse(inner.value) == "self"
+                    isinstance(part, ast.Attribute)
+                    and isinstance(part.ctx, ast.Store)
+                    and ast.unparse(part.value) == "self"
                 ):
-                    yield inner.attr
+                    yield part.attr
 
 
 def _defined(node: ast.stmt) -> Iterator[str]:
