@@ -49,7 +49,7 @@ def connect(
     Raises:
         InvalidArgument: a text is not an address, another program listens at all of them, a file
             for TLS cannot be read, or OpenTelemetry is not installed.
-        AuthenticationFailed: TLS does not come about, or the server refuses the credentials.
+        AuthenticationFailed: the TLS handshake failed, or the server refuses the credentials.
         LogUnavailable: no server could be reached within bootstrap_timeout_ms, or none answered
             within operation_timeout_ms. The error names the cause for each address.
         ClusterMismatch: the brokers refuse this client.

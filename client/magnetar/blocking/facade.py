@@ -1,4 +1,4 @@
-"""What every blocking class is: an asyncio object, and the thread on which it lives."""
+"""Base of all blocking classes: an asyncio object, and the thread on which it lives."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def inner_of(facade: Facade[T]) -> T:
     """Return the asyncio object.
 
     Raises:
-        InvalidArgument: it is no object of magnetar.blocking.
+        InvalidArgument: it is not an object of magnetar.blocking.
     """
     if not isinstance(facade, Facade):
         raise InvalidArgument(
@@ -97,7 +97,7 @@ class Calls:
         self._calls: list[Callable[[], object]] = []
 
     def here(self, callback: Callable[P, None] | None) -> Callable[P, None] | None:
-        """What to give instead of a callback."""
+        """Return the function to give instead of a callback."""
         if callback is None:
             return None
 

@@ -1,9 +1,10 @@
 """The thread on which the asyncio client runs, and how others wait for it.
 
 No thread keeps a process alive: all of them are daemons. When the main thread and all other threads
-of the program that are no daemons have ended, Python calls what was registered with atexit; daemons
-still run then. So that is the moment to flush and to close. Threading's own hook comes before other
-threads have ended, which may use the client, and finalisers come when daemons stand still for good.
+of the program that are not daemons have ended, Python calls what was registered with atexit;
+daemons still run then. So that is the moment to flush and to close. Threading's own hook comes
+before other threads have ended, which may use the client, and finalisers come when daemons no
+longer run.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ _END = object()
 class LoopThread:
     """An event loop on a thread of its own, for the objects of a client that a program holds.
 
-    When the program holds none of them any more, the client is closed in the background.
+    When the program no longer holds any of them, the client is closed in the background.
     """
 
     def __init__(self) -> None:
@@ -93,8 +94,8 @@ class LoopThread:
             while (piece := self.wait(_next(pieces))) is not _END:
                 yield piece  # type: ignore[misc]
         finally:
-            # Who stops in the middle ends the work behind it. This may be the collector of garbage,
-            # on any thread: nobody waits for the end.
+            # A caller that stops in the middle ends the work behind it. This may be the collector
+            # of garbage, on any thread: it does not wait for the end.
             if isinstance(pieces, AsyncGenerator):
                 self._running.begin(_aclose(pieces))
 
@@ -229,7 +230,7 @@ class RunningLoop:
         if self.opened is not None:
             process_end.warn_of(client, TITLE)
         self._closed = True
-        # It cannot be closed: nobody else may do that any more.
+        # It cannot be closed: no other code may do that by now.
         self.loop.call_soon_threadsafe(self._close_and_stop)
 
     def _close_and_stop(self) -> None:
@@ -282,7 +283,7 @@ class RunningLoop:
             _open.discard(self)
 
 
-# Those whose thread runs.
+# Loop threads that run.
 _open: set[RunningLoop] = set()
 # The processes among this one and its parents, workers of multiprocessing, whose end is watched.
 _watched: set[int] = set()
@@ -316,9 +317,9 @@ def _end_of_worker() -> None:
 
 
 async def _end_all() -> None:
-    """Let what other threads wait for end; the close of the client has answered all of it.
+    """End the tasks that other threads wait for; the close of the client has answered all of them.
 
-    What does not end is cancelled, as asyncio.Runner does at its end.
+    Tasks that do not end are cancelled, as asyncio.Runner does at its end.
     """
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     if tasks:

@@ -1,8 +1,8 @@
-"""Threads for what the program gives: callbacks, and functions that transform messages.
+"""Threads for functions of the program: callbacks, and functions that transform messages.
 
 asyncio.to_thread() uses threads for which the interpreter waits at its end, for as long as a
-callback takes, and which take nothing any more when a client is closed at that moment. These keep
-no process alive.
+callback takes, and which take no further work when a client is closed at that moment. These keep no
+process alive.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
         try:
             loop.call_soon_threadsafe(settle, done, result)
         except RuntimeError:
-            pass  # The loop is closed: nobody waits any more.
+            pass  # The loop is closed: no task waits.
 
     _workers.take().work.put(work)
     return await done
@@ -85,7 +85,7 @@ class _Worker:
                 try:
                     _workers.idle.remove(self)
                 except ValueError:
-                    continue  # Somebody has just taken it.
+                    continue  # Another thread has just taken it.
                 return
             work()
             _workers.idle.append(self)
