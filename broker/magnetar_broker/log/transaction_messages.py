@@ -59,7 +59,6 @@ class TransactionMessages:
         self._prefix = prefix
         self._marker = marker
         self._rows = rows
-        self._sources = (self._in_memory, self._read_ahead, self._in_sidecar)
 
     async def batches(self, index: int, end: int, bytes_max: int) -> AsyncIterator[StoredBatch]:
         """Yield the batches, from the batch that holds the transaction's message `index` on.
@@ -94,8 +93,11 @@ class TransactionMessages:
     def _of_writer(
         self, number: int, place: int, end: int, bytes_max: int
     ) -> AsyncIterator[WriterBatch]:
-        found = (source(number, place, end, bytes_max) for source in self._sources)
-        return next(one for one in found if one is not None)
+        return (
+            self._in_memory(number, place, end, bytes_max)
+            or self._read_ahead(number, place, end, bytes_max)
+            or self._in_sidecar(number, place, end, bytes_max)
+        )
 
     def _in_memory(
         self, number: int, place: int, end: int, bytes_max: int
@@ -104,7 +106,8 @@ class TransactionMessages:
         if self._marker.messages is None:
             return None
         in_memory = self._marker.messages.of_writers[number]
-        return _each(batches_between(in_memory, place, end, bytes_max, verify=False))
+        found = batches_between(in_memory, place, end, bytes_max, verify=False)
+        return None if found is None else _each(found)
 
     def _read_ahead(
         self, number: int, place: int, end: int, bytes_max: int
@@ -114,8 +117,9 @@ class TransactionMessages:
             return None
         places = ((keys.txnlog_place(key), batch) for key, batch in self._rows)
         ordinal = self._marker.writers[number].ordinal
-        batches = [(index, batch) for (_, found, index), batch in places if found == ordinal]
-        return _each(batches_between(batches, place, end, bytes_max, verify=True))
+        batches = [(index, batch) for (_, writer, index), batch in places if writer == ordinal]
+        found = batches_between(batches, place, end, bytes_max, verify=True)
+        return None if found is None else _each(found)
 
     async def _in_sidecar(
         self, number: int, place: int, end: int, bytes_max: int
@@ -239,9 +243,6 @@ def batches_between(
     return chosen if expected >= end or gathered >= bytes_max else None
 
 
-def _each(batches: list[WriterBatch] | None) -> AsyncIterator[WriterBatch] | None:
-    async def each(found: list[WriterBatch]) -> AsyncIterator[WriterBatch]:
-        for one in found:
-            yield one
-
-    return None if batches is None else each(batches)
+async def _each(found: list[WriterBatch]) -> AsyncIterator[WriterBatch]:
+    for one in found:
+        yield one
