@@ -25,6 +25,10 @@ from magnetar_core.errors import (
 )
 from magnetar_core.wire import common_pb2
 
+# What is prepared stays so for a moment: an administrator looks so often, with so much between.
+LOOKS = 25
+LOOK_SECONDS = 0.01
+
 
 async def drive(actor: Actor, step: Step, *, sequences: int, topic: str) -> None:
     """Do some sequences of a job of this client's own, with two tasks each."""
@@ -98,8 +102,9 @@ async def terminated(actor: Actor, step: Step, *, units: list[str]) -> None:
     await instance.init()
     await instance.producer.complete(PreparedTxnState())
     for end in units:
-        if world.databases:
+        for _ in range(LOOKS if world.databases else 0):
             await complete_by_hand(world, client, random.choice(sorted(world.databases)))
+            await asyncio.sleep(LOOK_SECONDS)
         await instance.begin()
         await instance.send(random, actor.name, wait=True)
         await instance.producer.prepare()

@@ -56,8 +56,8 @@ CRASHES = {"crash": 1.7, "link": 0.5}
 RULES = {
     "a": Rule(
         "replies wait until what they depend on is durable; power goes while they wait",
-        (transactions, transactions, transactions, workers, crowd),
-        {"crash": 2.0, "power cut": 1.0, "disk stall": 2.0},
+        (transactions, transactions, transactions, workers, crowd, lookers, lookers),
+        {"crash": 4.0, "power cut": 1.0, "disk stall": 1.0},
         ("a lost groups",),
     ),
     "b": Rule(
