@@ -127,12 +127,12 @@ $(VENV)/.docs-installed: $(INSTALLED)
 	@touch $@
 
 .PHONY: sim
-sim: $(INSTALLED) ## Deterministic simulation; SEED=4471 replays one seed
+sim: $(INSTALLED) ## Deterministic simulation; SEED=4471 replays one long history
 	$(if $(SEED),SIM_SEEDS=$(SEED)) $(BIN)/python -m pytest -n $(if $(SEED),0,$(WORKERS)) -m sim tests $(ARGS)
 
 .PHONY: short
 short: $(INSTALLED) ## Short histories over all cores; SEEDS=0-99999 for others
-	$(BIN)/python -m tests.simulation --short --seeds $(or $(SEEDS),0-9999) $(ARGS)
+	$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),0-9999) $(ARGS)
 
 .PHONY: soak
 soak: $(INSTALLED) ## The long runs that `make test` leaves out; SEED=4471 for the transfers' faults

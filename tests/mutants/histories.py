@@ -1,8 +1,8 @@
 """Run histories as they are asked for and print what came of each: a line of JSON in, one out.
 
 Run as a process of its own: `python -m tests.mutants.histories`. Which history has which number is
-fixed: mostly short ones, of one scenario or of any, and among them long seeds and those of the
-rules' families. The servers' own assertions are not asked: a mistake is to be seen from outside.
+fixed: mostly short ones, of one scenario or of any, and among them long ones and those of rules.
+The servers' own assertions are not asked: a mistake is to be seen from outside.
 """
 
 from __future__ import annotations
@@ -14,13 +14,12 @@ import sys
 import time
 from typing import Any, NamedTuple
 
-from tests.simulation.families import FAMILIES, make_world
-from tests.simulation.seeds import Failure, is_crash_at_once
+from tests.simulation.seeds import is_crash_at_once
 from tests.simulation.short.catalogue import SCENARIOS
+from tests.simulation.short.rules import RULES
 from tests.simulation.short.runner import run_history
-from tests.simulation.world import World
 
-# One history of these in so many is a long one, or of a family.
+# One history of these in so many is a long one, or of a rule.
 LONG_EVERY = 40
 # Of processor time; a sound one takes 5 s at most.
 HISTORY_SECONDS_MAX = 30.0
@@ -35,8 +34,8 @@ class History(NamedTuple):
     """Which history.
 
     Attributes:
-        kind: "short", "long" or "family".
-        of: the scenario of a short one, or "any"; the rule of a family.
+        kind: "short", "long" or "rule".
+        of: its profile.
     """
 
     kind: str
@@ -44,7 +43,7 @@ class History(NamedTuple):
     seed: int
 
     def __str__(self) -> str:
-        if self.kind == "long" or self.of == "any":
+        if self.of in ("any", "long"):
             return f"{self.kind} {self.seed}"
         return f"{self.kind} '{self.of}' {self.seed}"
 
@@ -62,11 +61,11 @@ def history(number: int) -> History:
         if not odd:
             return History("short", "any", half)
         return History("short", scenarios[half % len(scenarios)], half // len(scenarios))
-    rules = sorted(FAMILIES)
+    rules = [f"rule {letter}" for letter in RULES]
     half, odd = divmod(turn, 2)
     if not odd:
-        return History("long", "any", half)
-    return History("family", rules[half % len(rules)], half // len(rules))
+        return History("long", "long", half)
+    return History("rule", rules[half % len(rules)], half // len(rules))
 
 
 def share(job: int, jobs: int, count: int) -> list[int]:
@@ -76,19 +75,9 @@ def share(job: int, jobs: int, count: int) -> list[int]:
 
 def run(one: History) -> tuple[str, str | None, bool]:
     """The digest of its trace, what was wrong in one line, and whether it was wrong at once."""
-    if one.is_short:
-        outcome = run_history(one.seed, one.of, checks_servers=False)
-        at_once = is_crash_at_once(outcome.failure, outcome.counts)
-        return outcome.digest, outcome.failure, at_once
-    world = World(one.seed) if one.kind == "long" else make_world(one.of, one.seed)
-    world.checks_servers = False
-    failure = None
-    try:
-        world.run()
-    except BaseException as error:
-        failure = Failure.of(error).headline
-    at_once = is_crash_at_once(failure, world.history.counts)
-    return world.trace.digest(), failure, at_once
+    outcome = run_history(one.seed, one.of, checks_servers=False)
+    at_once = is_crash_at_once(outcome.failure, outcome.counts)
+    return outcome.digest, outcome.failure, at_once
 
 
 def bound_memory() -> None:

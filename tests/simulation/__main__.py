@@ -1,20 +1,10 @@
-"""`python -m tests.simulation --short ...` runs short histories; without --short, long ones."""
+"""`python -m tests.simulation ...`: see run.py."""
 
 from __future__ import annotations
 
 import sys
 
-from tests.simulation import run
-from tests.simulation.short import command
-
-
-def main() -> int:
-    arguments = sys.argv[1:]
-    if "--short" in arguments:
-        arguments.remove("--short")
-        return command.main(arguments)
-    return run.main()
-
+from tests.simulation.run import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from math import inf
 
 from tests.simulation.history import ENDED_STATUSES, Cursor, History, Place, Sent
-from tests.simulation.identity_programs import Database, Job
+from tests.simulation.identities import Database, Job
 
 from magnetar_core.batch import decode
 from magnetar_core.ids import TxnID

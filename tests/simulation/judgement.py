@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tests.simulation import checks, cut_programs, group_programs, identity_programs
+from tests.simulation import checks, identities, surveys
 from tests.simulation.history import Cursor, Place
 from tests.simulation.nodes import ClientNode
 from tests.simulation.raw import BROKER, COORDINATOR, RawClient, send_command
@@ -26,8 +26,8 @@ QUIET_SECONDS_MAX = 120.0
 ORPHAN_SECONDS_MAX = 30.0
 # From the last acknowledgement until retention has looked again.
 RETENTION_SECONDS = 1.0
-# These go on while the rest has stopped, until nothing is left to consume.
-CONSUMING = ("worker", "consumer", "member", "observer", "inspector")
+# Of a store's read, once all is quiet.
+READ_SECONDS_MAX = 0.002
 
 
 class Judgement:
@@ -37,47 +37,42 @@ class Judgement:
         self._world = world
         self._history = world.history
         self._loop = world.loop
-        self._clients = world.clients
 
     async def come_to_rest(self) -> None:
-        """All faults end, producers stop, what is consumed is consumed to the end."""
-        self._world.hurry = True
-        self._world.trace.event("quiet", "the faults are over")
-        self._world.chaos.end()
-        if self._world.owners is not None:
-            await self._world.owners.settled("the faults were over")
-        for kind, group in self._clients.items():
-            for node in group:
-                node.stopping = kind not in CONSUMING
-        await self._until(
-            lambda: all(
-                node.finished or not node.alive
-                for kind, group in self._clients.items()
-                for node in group
-                if kind not in CONSUMING
-            ),
-            "producers to stop",
-        )
-        await self._world.run_program("recoverer", self._recover)
-        await self._world.run_program("janitor", self._wait_for_ends)
-        for kind in ("worker", "consumer", "member"):
-            for node in self._clients.get(kind, ()):
-                if not node.alive:
-                    node.start()
-        await self._world.run_program("auditor", self._wait_for_consumers)
-        for group in self._clients.values():
-            for node in group:
-                node.stopping = True
-        await self._until(
-            lambda: all(
-                node.finished or not node.alive
-                for group in self._clients.values()
-                for node in group
-            ),
-            "clients to stop",
-        )
+        """All is done that was to be done, faults end, and then what was said for the end."""
+        world = self._world
+        await self._until(self._nothing_more_to_do, "steps to be done")
+        world.trace.event("quiet", "the faults are over")
+        world.end_faults()
+        for server in world.servers:
+            server.restarts = True
+        if world.owners is not None:
+            await world.owners.settled("the faults were over")
+        # Servers look only so often whether their disks have room again.
+        await asyncio.sleep(0.2)
+        for actor in world.actors.values():
+            actor.node.stopping = True
+        await self._until(self._all_stopped, "clients to stop")
+        await world.run_program("recoverer", self._recover)
+        await world.run_program("janitor", self._wait_for_ends)
+        for server in world.servers:
+            # Row by row, all that there is would take longer than an operation may.
+            server.reads.seconds_max = min(server.reads.seconds_max, READ_SECONDS_MAX)
+        for actor in world.actors.values():
+            await actor.close_down()
+        for server in world.servers:
+            # What nobody gave up is looked at as well.
+            server.damage.repair_all()
         await self._wait_for_arrivals()
-        await self._world.run_program("janitor", self._wait_for_ends)
+        await world.run_program("janitor", self._wait_for_ends)
+
+    def _nothing_more_to_do(self) -> bool:
+        return all(actor.finished for actor in self._world.actors.values())
+
+    def _all_stopped(self) -> bool:
+        return all(
+            actor.node.finished or not actor.node.alive for actor in self._world.actors.values()
+        )
 
     async def _until(self, condition: Callable[[], bool], what: str) -> None:
         deadline = self._loop.time() + QUIET_SECONDS_MAX
@@ -95,8 +90,8 @@ class Judgement:
 
     async def _recover(self, node: ClientNode) -> None:
         """What is prepared is decided, as it would be sooner or later."""
-        await identity_programs.recover_all(self._world, node)
-        await identity_programs.terminate_victim(self._world, node)
+        await identities.recover_all(self._world, node)
+        await identities.terminate_all(self._world, node)
 
     async def _wait_for_ends(self, node: ClientNode) -> None:
         """Until no transaction is live; losses are accepted on the way."""
@@ -125,47 +120,18 @@ class Judgement:
                 )
             await asyncio.sleep(0.3)
 
-    async def _wait_for_consumers(self, node: ClientNode) -> None:
-        """Until every subscription has nothing left."""
-        client = raw_client(self._world, node)
-        deadline = self._loop.time() + QUIET_SECONDS_MAX
-        wanted = {
-            ("in", "work"): "worker",
-            ("mix", "audit"): "consumer",
-            (group_programs.INPUT, group_programs.GROUP): "member",
-        }
-        for (topic, subscription), kind in wanted.items():
-            if not self._clients.get(kind):
-                continue
-            while True:
-                description = await client.describe_topic(topic)
-                self._world.check_description(description)
-                left = [
-                    one
-                    for partition in description.partitions
-                    for one in partition.subscriptions
-                    if one.subscription == subscription and (one.backlog or one.pending_ack_count)
-                ]
-                if not left:
-                    break
-                if self._loop.time() > deadline:
-                    raise SimulationFailure(
-                        f"{subscription} does not come to its end: {left}\n"
-                        + self._loop.describe_tasks()
-                    )
-                await asyncio.sleep(0.2)
-
     async def verify(self, node: ClientNode) -> None:
         client = raw_client(self._world, node)
         await self._wait_for_orphans(client)
-        await self._probe_freedom(client)
-        await self._probe_settling(node)
-        if self._world.plan.topic_settings:
+        if self._world.script.flags.get("probe"):
+            await self._probe_freedom(client)
+            await probe_settling(self._world, node)
+        if self._world.script.settings["topic"]:
             # Retention goes on for a moment: what it removes while it is read is nobody's fault.
             await asyncio.sleep(RETENTION_SECONDS)
         first_offsets: dict[Place, int] = {}
         end_offsets: dict[Place, int] = {}
-        for topic in self._world.plan.topics:
+        for topic in self._world.script.topics:
             description = await client.describe_topic(topic)
             self._world.check_description(description)
             for partition in description.partitions:
@@ -196,7 +162,7 @@ class Judgement:
             checks.check_placed(self._history, answers.placed, first_offsets)
         checks.check_databases(self._history, self._world.databases, outcomes)
         checks.check_jobs(self._history, self._world.jobs, outcomes)
-        cut_programs.check_cuts(self._history, self._world.cuts)
+        surveys.check_cuts(self._history, self._world.cuts)
         again = checks.sent_values(self._world.network.arrived_again)
         checks.check_wholes(self._history, first_offsets, arrived_again=again)
         checks.check_denied(self._history, arrived_again=again)
@@ -215,15 +181,19 @@ class Judgement:
                 self._history.violation("f", f"{place} keeps messages of {txn_id}, ABORTED")
 
     def _check_processed(self, trimmed: bool) -> None:
-        cursors = self._cursors("worker", "in", "work")
-        crew = self._cursors("member", group_programs.INPUT, group_programs.GROUP)
-        checks.check_processed_once(self._history, cursors + crew, complete=not trimmed)
-        checks.check_processed_in_order(self._history, crew)
+        in_order: list[Cursor] = []
+        for cursor, ordered in self._world.processed.items():
+            checks.check_processed_once(self._history, [cursor], complete=not trimmed)
+            if ordered:
+                in_order.append(cursor)
+        checks.check_processed_in_order(self._history, in_order)
+        for check in self._world.final_checks:
+            check(trimmed)
 
     async def _wait_for_orphans(self, client: RawClient) -> None:
         """Rule f: what the coordinator ended does not stay open at the broker."""
         deadline = self._loop.time() + ORPHAN_SECONDS_MAX
-        for topic in self._world.plan.topics:
+        for topic in self._world.script.topics:
             while True:
                 left = await held_on(client, topic)
                 if not left:
@@ -270,12 +240,3 @@ class Judgement:
             )
         self._world.provoked["10"] += 1
         await idle.end(idle.end_command(common_pb2.ABORT, wait_finished=True))
-
-    async def _probe_settling(self, node: ClientNode) -> None:
-        await probe_settling(self._world, node)
-
-    def _cursors(self, kind: str, topic: str, subscription: str) -> list[Cursor]:
-        """Of the clients of a kind, if there were any."""
-        if not self._clients.get(kind):
-            return []
-        return [(topic, number, subscription) for number in range(self._world.plan.topics[topic])]

@@ -36,7 +36,7 @@ class Listeners:
         self.groups: dict[str, GroupWiretap] = {}
         self.answers: dict[str, AnswerWiretap] = {}
         given = Given()
-        coordinators = coordinator_names(world.plan.coordinator_count)
+        coordinators = coordinator_names(world.script.coordinator_count)
         for name in (*world.broker_names, *coordinators):
             self.answers[name] = AnswerWiretap(
                 partial(self._full_seconds, name), world.history.violation, given
@@ -47,7 +47,7 @@ class Listeners:
 
     def _of_broker(self, name: str) -> Wiretaps:
         time, violation = self._world.loop.time, self._world.history.violation
-        idle_ms_max = self._world.plan.broker_settings.get("producer_idle_ms_max", IDLE_MS_MAX)
+        idle_ms_max = self._world.script.settings["broker"].get("producer_idle_ms_max", IDLE_MS_MAX)
         self.groups[name] = GroupWiretap(violation)
         return Wiretaps(
             Wiretap(time, violation),

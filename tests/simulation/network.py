@@ -21,44 +21,6 @@ from tests.virtual_loop import Incarnation, VirtualLoop
 from magnetar_core.transport.transport import Acceptor, LinkClosed
 from magnetar_core.wire import service_pb2 as pb
 
-# Commands of which a second copy may turn up later: a client may repeat them on a new link while
-# the first still travels. All but flow control, which belongs to its link.
-REPEATABLE = frozenset(
-    {
-        "abort_expelled",
-        "abort_hanging_txn",
-        "accept_txn_loss",
-        "ack",
-        "add_partition_to_txn",
-        "add_subscription_to_txn",
-        "close_consumer",
-        "close_cut",
-        "create_topic",
-        "delete_group",
-        "delete_topic",
-        "end_txn",
-        "end_txn_on_participants",
-        "end_txn_on_partition",
-        "end_txn_on_subscription",
-        "follow_directory",
-        "group_heartbeat",
-        "init_producer",
-        "join_group",
-        "leave_group",
-        "low_watermark",
-        "nack",
-        "new_txn",
-        "read",
-        "remove_name",
-        "seek",
-        "send",
-        "subscribe",
-        "take_incarnation",
-        "txns_issued",
-        "unsubscribe",
-    }
-)
-
 
 class Dialer(Protocol):
     """Finds the process that has a shard, and asks it to open the door."""
@@ -105,9 +67,7 @@ class Network:
         self.client_wiretap: ClientWiretaps | None = None
         # Told of links that are silent for so many seconds.
         self.on_half_open: Callable[[SimulatedLink, float], None] = lambda link, seconds: None
-        # Commands of which copies may turn up.
-        self.copied = REPEATABLE
-        # The copies that did.
+        # Copies of requests that came.
         self.arrived_again: list[pb.Frame] = []
         self.server_names: frozenset[str] = frozenset()
         # Streams of chance by both ends of a link, where one link must not disturb another.
@@ -181,11 +141,6 @@ class Network:
         if seconds < inf:
             self.loop.call_later(seconds, link.break_off)
         self.on_half_open(link, seconds)
-
-    def congest(self, link: SimulatedLink, seconds: float) -> None:
-        self.faults["congestion"] += 1
-        self.trace.event("fault", f"congestion of #{link.number} for {seconds:.2f} s")
-        link.congest(seconds)
 
     def duplicate(self) -> None:
         """An earlier request arrives a second time."""

@@ -1,4 +1,4 @@
-"""Reads the seeds to run from the environment, so that a failure is replayed by its number."""
+"""Seeds from the environment, and failures as text."""
 
 from __future__ import annotations
 
@@ -60,12 +60,3 @@ def trace_path(seed: object) -> Path:
     folder = Path(tempfile.gettempdir()) / "magnetar-simulation"
     folder.mkdir(exist_ok=True)
     return folder / f"{seed}.trace"
-
-
-def how_to_replay(seed: int, family: str | None = None) -> str:
-    if family is not None:
-        return (
-            f"replay with: python -m tests.simulation.run --trace --family {family} --seeds {seed}"
-        )
-    command = f"python -m tests.simulation.run --trace --seeds {seed}"
-    return f"replay with: make sim SEED={seed}   or: {command}"

@@ -83,7 +83,7 @@ def make_broker(
     names = world.broker_names
     # Who is alone in its cluster file has no list, as before there were several.
     brokers = names if len(names) > 1 else ()
-    coordinators = coordinator_names(world.plan.coordinator_count)
+    coordinators = coordinator_names(world.script.coordinator_count)
     config = broker_config(node.name, brokers, coordinators, settings)
     random = world.environment.random(f"{node.name}/{node.life}")
     transport = world.network.transport(incarnation)
@@ -100,7 +100,7 @@ def make_coordinator(
 ) -> tuple[Any, dict[str, Any]]:
     from magnetar_coordinator.coordinator import Coordinator
 
-    tcid = coordinator_names(world.plan.coordinator_count).index(node.name)
+    tcid = coordinator_names(world.script.coordinator_count).index(node.name)
     config = coordinator_config(node.name, tcid, world.broker_names, settings)
     random = world.environment.random(f"{node.name}/{node.life}")
     coordinator = Coordinator(

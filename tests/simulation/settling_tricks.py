@@ -28,7 +28,7 @@ async def made_up(world: World, unit: RawUnit, random: Random) -> None:
     await unit.begin(5_000)
     known = unit.txn_id
     counters = [random.randint(1_000, 900_000), 1 << random.randint(20, 63)]
-    if world.tricks is not None:
+    if not world.ends_without_counts:
         # Somebody is about to be given it. Where transactions end without counts, what a stranger
         # writes after that would count.
         counters.append(random.randint(1, 5))

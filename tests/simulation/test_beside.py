@@ -6,10 +6,10 @@ import pytest
 from tests.simulation.history import Violation
 from tests.simulation.short.catalogue import VERBS
 from tests.simulation.short.script import Fault, Script, Step
-from tests.simulation.short.world import ShortWorld
+from tests.simulation.world import World
 
 
-def _world() -> ShortWorld:
+def _world() -> World:
     """The third of three brokers falls, and a producer goes on at the others."""
     arguments = {
         "topic": "mix",
@@ -31,7 +31,7 @@ def _world() -> ShortWorld:
         steps=(Step(1, "producer", "beside", arguments),),
         faults=(Fault(1, 1, 0.0, "away", away),),
     )
-    return ShortWorld(script, VERBS)
+    return World(script, VERBS)
 
 
 @pytest.mark.parametrize("cut_off_s", [2.0, 3.0])
@@ -44,13 +44,13 @@ def test_a_follower_that_met_the_first_broker_late_hears_of_transactions_late(
     world.network.partition("broker", "broker-1", cut_off_s)
     world.run()
     # What it is asked for afterwards has its bound.
-    assert 0 < world.active["beside a broker that is away"] < 6
+    assert 0 < world.provoked["beside a broker that is away"] < 6
 
 
 def test_what_brokers_that_serve_do_has_its_bound() -> None:
     world = _world()
     world.run()
-    assert world.active["beside a broker that is away"] == 6
+    assert world.provoked["beside a broker that is away"] == 6
 
 
 def test_a_follower_that_serves_has_no_excuse() -> None:

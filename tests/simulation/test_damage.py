@@ -13,7 +13,7 @@ from tests.simulation.planting import replaced
 from tests.simulation.short.catalogue import VERBS
 from tests.simulation.short.damage import TOPIC
 from tests.simulation.short.script import Script, Step
-from tests.simulation.short.world import ShortWorld
+from tests.simulation.world import World
 
 from magnetar_broker import keys
 from magnetar_broker.commands import read_commands
@@ -54,7 +54,7 @@ Answer = wire.CommandSkipDamagedResponse
 Skip = Callable[[Partition, wire.CommandSkipDamaged], Awaitable[Answer]]
 
 
-class Struck(ShortWorld):
+class Struck(World):
     """The disk loses a row when the administrator has looked, and before anything is given up."""
 
     def __init__(self) -> None:

@@ -6,10 +6,11 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
+from random import Random
 
 import pytest
 from tests.simulation.nodes import ClientNode
-from tests.simulation.plan import Plan
+from tests.simulation.short.draft import Draft
 from tests.simulation.world import World
 from tests.waiting import until
 
@@ -27,13 +28,11 @@ class Scene(World):
     """Three brokers with two partitions of each topic, and what a test does with them."""
 
     def __init__(self, seed: int, scenario: Callable[[Scene, magnetar.Client], Awaitable[None]]):
-        plan = Plan(
-            programs={},
-            fault_weights={},
-            topics={INPUT: PARTITIONS, OUTPUT: PARTITIONS},
-            broker_count=BROKERS,
-        )
-        super().__init__(seed, plan=plan)
+        draft = Draft(Random(seed))
+        for topic in (INPUT, OUTPUT):
+            draft.topic(topic, PARTITIONS)
+        draft.broker_count = BROKERS
+        super().__init__(draft.finish(str(seed), "groups at brokers", ()))
         self._scenario = scenario
 
     async def _main(self) -> None:

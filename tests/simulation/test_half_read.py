@@ -6,10 +6,11 @@ The loop fails the run for every async generator that is dropped before its end.
 from __future__ import annotations
 
 from contextlib import aclosing
+from random import Random
 
 import pytest
 from tests.simulation.nodes import ClientNode
-from tests.simulation.plan import Plan
+from tests.simulation.short.draft import Draft
 from tests.simulation.world import World
 
 import magnetar
@@ -50,4 +51,6 @@ class HalfRead(World):
 
 
 def test_nothing_is_left_half_read() -> None:
-    HalfRead(0, plan=Plan(programs={}, fault_weights={})).run()
+    draft = Draft(Random(0))
+    draft.topic(TOPIC, 1)
+    HalfRead(draft.finish("half read", "test", ())).run()

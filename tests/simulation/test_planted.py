@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from tests.simulation.run import Outcome, Task, first_found
+from tests.simulation.run import first_found
 from tests.simulation.seeds import is_crash_at_once
 
 PASSES = (None, False)
@@ -28,21 +28,14 @@ CRASH = ("AttributeError: no such thing", True)
 def test_the_first_failure_is_found(
     results: list[tuple[str | None, bool]], after: int, at_once: bool
 ) -> None:
-    none: Counter[str] = Counter()
-    outcomes = [
-        Outcome(Task(seed, None, "a plant"), failure, none, none, none, crashed)
-        for seed, (failure, crashed) in enumerate(results)
-    ]
-    found, count = first_found(iter(outcomes))
+    found, count = first_found(iter(results))
     assert found is not None
     assert count == after
     assert found.at_once is at_once
 
 
 def test_nothing_is_found_where_nothing_fails() -> None:
-    none: Counter[str] = Counter()
-    outcomes = [Outcome(Task(0, None, "a plant"), None, none, none, none)]
-    assert first_found(iter(outcomes)) == (None, 1)
+    assert first_found(iter([PASSES])) == (None, 1)
 
 
 def test_a_crash_at_once_is_no_finding_of_a_checker() -> None:

@@ -177,15 +177,6 @@ class OwnersCluster:
         self.counts["members killed"] += 1
         self.on_trouble(self.seats_at(node), float("inf"))
 
-    def bring_back(self, node: MemberNode) -> None:
-        if not node.alive:
-            node.start()
-
-    def restart(self, node: MemberNode) -> None:
-        """Who does not end by itself is killed, as supervisors do."""
-        node.kill()
-        node.start()
-
     def others_alive(self, node: MemberNode) -> list[MemberNode]:
         """Members of its kind who would go on without it."""
         return [

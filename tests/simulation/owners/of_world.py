@@ -36,7 +36,7 @@ def owners_of(world: World, plan: OwnersPlan) -> OwnersCluster:
         Seat(world.environment, name, ShardName(kind, number), make.families())  # type: ignore[attr-defined]
         for kind, names, make in (
             (BROKER, world.broker_names, make_broker),
-            (COORDINATOR, coordinator_names(world.plan.coordinator_count), make_coordinator),
+            (COORDINATOR, coordinator_names(world.script.coordinator_count), make_coordinator),
         )
         for number, name in enumerate(names)
     ]
@@ -47,13 +47,13 @@ def owners_of(world: World, plan: OwnersPlan) -> OwnersCluster:
 
 def _names(world: World, kind: str) -> list[str]:
     """Names of the cluster's own: addresses are found by them."""
-    count = len(world.broker_names) if kind == BROKER else world.plan.coordinator_count
+    count = len(world.broker_names) if kind == BROKER else world.script.coordinator_count
     return [str(ShardName(kind, number)) for number in range(count)]
 
 
 def _broker_config(world: World, name: str) -> BrokerConfig:
     return broker_config(
-        name, _names(world, BROKER), _names(world, COORDINATOR), world.plan.broker_settings
+        name, _names(world, BROKER), _names(world, COORDINATOR), world.script.settings["broker"]
     )
 
 
@@ -83,7 +83,7 @@ def _make_coordinator(world: World, seat: Seat, made: ShardWorld, opening: Openi
         str(seat.shard),
         seat.shard.number,
         _names(world, BROKER),
-        world.plan.coordinator_settings,
+        world.script.settings["coordinator"],
     )
     return Coordinator(
         config,

@@ -1,1 +1,1 @@
-"""Short histories: 10 to 20 transactions and up to three faults, all of them data."""
+"""Histories as data: scripts of steps and faults, which profiles make of scenarios."""

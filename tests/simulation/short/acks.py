@@ -13,7 +13,7 @@ from tests.simulation.short.actors import Actor
 from tests.simulation.short.consumers import feed, filled
 from tests.simulation.short.draft import Draft
 from tests.simulation.short.script import Step
-from tests.simulation.short.world import Verb
+from tests.simulation.world import Verb
 
 from magnetar_core.errors import (
     InvalidTxnState,
@@ -79,7 +79,7 @@ async def ack_by_hand(
         world.history.counts["conflicts"] += 1
         return
     sequences[name] = sequence + 1
-    world.active["acked by hand"] += 1
+    world.provoked["acked by hand"] += 1
     world.history.ack_confirmed(cursor, offsets, unit.record, asked_at=asked_at)
 
 
@@ -113,7 +113,7 @@ async def permit_by_hand(
     session.post(
         broker_pb2.CommandFlow(subscription=place, consumer_id=consumer_id, permits=permits)
     )
-    actor.world.active["asked for by hand"] += 1
+    actor.world.provoked["asked for by hand"] += 1
 
 
 async def all_there(actor: Actor, step: Step, *, topic: str, partition: int, name: str) -> None:
@@ -143,7 +143,7 @@ async def all_there(actor: Actor, step: Step, *, topic: str, partition: int, nam
     missing = [offset for offset in wanted if offset not in found]
     if missing:
         world.history.violation("6", f"{cursor} {missing} were never consumed, and do not come")
-    world.active["unconsumed came"] += len(wanted)
+    world.provoked["unconsumed came"] += len(wanted)
 
 
 def _consumer_id(actor: Actor, name: str) -> int:

@@ -10,14 +10,14 @@ from tests.simulation.history import Cursor, TransactionRecord
 from tests.simulation.nodes import ClientNode
 from tests.simulation.raw import BROKER, COORDINATOR, NoAnswer, RawClient
 from tests.simulation.raw_unit import RawUnit, raw_client
-from tests.simulation.sdk_programs import Unit, Writer
+from tests.simulation.sdk_unit import Unit, Writer
 from tests.simulation.short.script import Step
 
 import magnetar
 from magnetar_core.errors import ConsumerBusy, MagnetarError
 
 if TYPE_CHECKING:
-    from tests.simulation.short.world import ShortWorld
+    from tests.simulation.world import World
 
 CONNECT_ATTEMPTS = 60
 # Until a broker knows that nobody is behind a link.
@@ -33,7 +33,7 @@ class Actor:
         kept: what survives a crash, as a database does.
     """
 
-    def __init__(self, world: ShortWorld, name: str, steps: list[Step]) -> None:
+    def __init__(self, world: World, name: str, steps: list[Step]) -> None:
         self.world = world
         self.name = name
         self._tasks: dict[int, list[Step]] = {}

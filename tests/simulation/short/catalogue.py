@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from random import Random
 
 from tests.simulation.short import (
@@ -15,7 +16,9 @@ from tests.simulation.short import (
     derived,
     hand_members,
     hasty,
+    jobs,
     ledgers,
+    lookers,
     made_anew,
     members,
     owners,
@@ -25,12 +28,14 @@ from tests.simulation.short import (
     strangers,
     topic_lives,
     tricks,
+    workers,
 )
 from tests.simulation.short.draft import Draft
-from tests.simulation.short.fault_drawing import draw_faults, spread_faults
+from tests.simulation.short.fault_drawing import COMMON, draw_faults, spread_faults
+from tests.simulation.short.rules import RULES
 from tests.simulation.short.script import Script
 from tests.simulation.short.settings import draw_settings
-from tests.simulation.short.world import Verb
+from tests.simulation.world import Verb
 
 Scenario = Callable[[Draft], None]
 
@@ -51,6 +56,9 @@ VERBS: dict[str, Verb] = {
     **several.VERBS,
     **topic_lives.VERBS,
     **hasty.VERBS,
+    **workers.VERBS,
+    **jobs.VERBS,
+    **lookers.VERBS,
 }
 SCENARIOS: dict[str, Scenario] = {
     "transactions": producers.transactions,
@@ -86,50 +94,122 @@ SCENARIOS: dict[str, Scenario] = {
     "several brokers": several.several_brokers,
     "owners that change": owners.owners_that_change,
     "hasty": hasty.hasty,
+    "workers": workers.workers,
+    "group workers": workers.group_workers,
+    "jobs": jobs.jobs,
+    "terminations": jobs.terminations,
+    "lookers": lookers.lookers,
+    "surveyors": lookers.surveyors,
 }
 # Costly ones are rarer.
 WEIGHTS = {"hand made": 2.0, "transactions": 2.0, "deep chain": 0.2}
-# Of histories of any scenario, so many have several brokers.
-SEVERAL_BROKERS_SHARE = 0.25
-# And in so many, shards have owners that change.
-OWNERS_SHARE = 0.1
 # Of all histories whose servers have disks: their brokers confirm plain messages before they sync.
 OS_SHARE = 0.12
-# One scenario each, by its name; and all of them by turns.
-PROFILES = ("any", *SCENARIOS)
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What a history is made of.
+
+    Attributes:
+        parts: scenarios with how likely each is to be drawn.
+        counts: how many are drawn, one of these; once each, unless they may repeat.
+        always: scenarios that are there in any case.
+        fault_counts: how many faults are drawn, one of these, beside those of scenarios.
+        faults: which, and how likely each is.
+        several_brokers, owners: in so large a share there are several brokers, and owners that
+            change.
+        probes: in so large a share it is tried at the end what an open transaction delays.
+    """
+
+    parts: Mapping[str, float] = field(default_factory=dict)
+    counts: tuple[int, ...] = (1,)
+    repeats: bool = False
+    always: tuple[str, ...] = ()
+    fault_counts: tuple[int, ...] = (0, 1, 1, 2, 3)
+    faults: Mapping[str, float] = field(default_factory=lambda: COMMON)
+    several_brokers: float = 0.0
+    owners: float = 0.0
+    probes: float = 0.2
+
+
+# All that a profile can have.
+PARTS = {**SCENARIOS, **{f"rule {letter}": rule.write for letter, rule in RULES.items()}}
+# What cannot be beside anything: a disk that loses rows, a stack that has no room.
+ALONE = ("damaged rows", "deep chain", "owners that change")
+# Some of everything beside everything else, for long: 100 transactions on the same topics.
+LONG = Profile(
+    parts={
+        name: {"transactions": 6.0, "hand made": 4.0, "ledgers": 2.0, "crews": 2.0}.get(name, 1.0)
+        for name in SCENARIOS
+        if name not in ALONE
+    },
+    counts=(16, 20, 24),
+    repeats=True,
+    always=("lookers", "surveyors", "workers", "transactions"),
+    fault_counts=(20, 30, 40),
+    several_brokers=0.4,
+    owners=0.2,
+    probes=1.0,
+)
+PROFILES = {
+    "any": Profile(
+        parts={name: WEIGHTS.get(name, 1.0) for name in SCENARIOS},
+        counts=(1, 1, 2),
+        several_brokers=0.25,
+        owners=0.1,
+    ),
+    **{name: Profile(always=(name,)) for name in SCENARIOS},
+    "long": LONG,
+    **{
+        f"rule {letter}": Profile(
+            always=(f"rule {letter}",),
+            fault_counts=(10, 15, 20),
+            faults=rule.faults,
+            several_brokers=0.4,
+            probes=1.0,
+        )
+        for letter, rule in RULES.items()
+    },
+}
 
 
 def make_script(seed: int | str, profile: str = "any") -> Script:
     """Write the history of a seed.
 
     Args:
-        profile: "any", or the name of a scenario.
+        profile: one of PROFILES.
     """
+    kind = PROFILES[profile]
     random = Random(f"short {profile} {seed}")
     draft = Draft(random)
-    if profile == "any":
-        weights = [WEIGHTS.get(name, 1.0) for name in SCENARIOS]
-        names = random.choices(list(SCENARIOS), weights, k=random.choice((1, 1, 2)))
-    else:
-        names = [profile]
-    names = list(dict.fromkeys(names))
+    names = [*kind.always, *_drawn(random, kind)]
     draft.scenarios = tuple(names)
     for name in names:
-        SCENARIOS[name](draft)
+        PARTS[name](draft)
     brokers = Random(f"brokers {profile} {seed}")
-    of_any = profile == "any" and draft.broker_count == 1
-    if of_any and brokers.random() < SEVERAL_BROKERS_SHARE:
+    if draft.broker_count == 1 and brokers.random() < kind.several_brokers:
         draft.broker_count = brokers.choice((2, 2, 3))
         spread_faults(draft, brokers)
     of_owners = Random(f"owners {profile} {seed}")
-    if profile == "any" and "owners" not in draft.flags and of_owners.random() < OWNERS_SHARE:
-        owners.with_owners(draft, of_owners, faults=of_owners.choice((0, 1, 1, 2)))
-    draft.flags["probe"] = draft.topics.get("mix") == 2 and random.random() < 0.2
+    if "owners" not in draft.flags and of_owners.random() < kind.owners:
+        strikes = of_owners.choice((0, 1, 1, 2)) * max(1, len(names) // 4)
+        owners.with_owners(draft, of_owners, faults=strikes)
+    draft.flags["probe"] = draft.topics.get("mix") == 2 and random.random() < kind.probes
     draft.flags["read_seconds_max"] = random.choice((0.0, 0.0, 0.0, 0.002, 0.02))
-    draw_faults(draft, random.choice((0, 1, 1, 2, 3)))
+    draw_faults(draft, random.choice(kind.fault_counts), kind.faults)
     draw_settings(draft)
     of_os = Random(f"durability {profile} {seed}")
     if "owners" not in draft.flags and of_os.random() < OS_SHARE:
         draft.settings["broker"]["durability"] = "os"
         draft.settings["broker"]["sync_interval_ms"] = of_os.choice((5, 100, 1_000))
-    return draft.finish(str(seed), profile, tuple(names))
+    return draft.finish(str(seed), profile, draft.scenarios)
+
+
+def _drawn(random: Random, kind: Profile) -> list[str]:
+    if not kind.parts:
+        return []
+    names = random.choices(
+        list(kind.parts), list(kind.parts.values()), k=random.choice(kind.counts)
+    )
+    return names if kind.repeats else list(dict.fromkeys(names))

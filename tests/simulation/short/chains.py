@@ -10,7 +10,7 @@ from tests.simulation.raw_unit import ABORT, COMMIT, RawUnit
 from tests.simulation.short.actors import Actor
 from tests.simulation.short.draft import Draft
 from tests.simulation.short.script import Step
-from tests.simulation.short.world import Verb
+from tests.simulation.world import Verb
 
 from magnetar_core.errors import InvalidTxnState, MagnetarError
 from magnetar_core.wire import common_pb2
@@ -76,7 +76,7 @@ async def chain_plain(
         try:
             await client.ask(BROKER, command, timeout=1.0)
         except NoAnswer:
-            actor.world.active["plain parked"] += 1
+            actor.world.provoked["plain parked"] += 1
         except MagnetarError as error:
             if not error.retriable:
                 raise

@@ -8,11 +8,11 @@ from typing import Any
 
 from tests.simulation.history import Cursor
 from tests.simulation.one_by_one import COUNT, receive_some
-from tests.simulation.sdk_programs import Unit
+from tests.simulation.sdk_unit import Unit
 from tests.simulation.short.actors import Actor
 from tests.simulation.short.producing import commit
 from tests.simulation.short.script import Step
-from tests.simulation.short.world import Verb
+from tests.simulation.world import Verb
 
 import magnetar
 from magnetar_core.errors import InvalidTxnState, MagnetarError, TransactionConflict
@@ -215,7 +215,7 @@ async def expect_again(
                 f"{sorted(missing)} did not come again to {actor.name}"
                 f" {calm:.3f} calm seconds after the abort",
             )
-    world.active["came again"] += 1
+    world.provoked["came again"] += 1
     consumer.nack_many(received)
     if in_order:
         # Given back one by one they would come in any order: attach anew.
@@ -290,7 +290,7 @@ async def regain(
     aborted_at = other.kept.get(slot) if other is not None else None
     if held is None or made is None or aborted_at is None:
         return
-    world.active["administrator aborted"] += 1
+    world.provoked["administrator aborted"] += 1
     _, messages = held
     if messages:
         await expect_again(actor, made, settings, messages, since=aborted_at, alone=True)
@@ -314,7 +314,7 @@ async def drain(
             await made.flush_acks()
             left = await backlog(actor, settings)
             if not left:
-                world.active["drained"] += 1
+                world.provoked["drained"] += 1
                 return
             if world.loop.time() - silent_since > DRAIN_SILENCE_SECONDS:
                 world.history.violation(
@@ -345,13 +345,13 @@ async def seek(
     """Move the cursor of all partitions to where their logs begin, or end."""
     world = actor.world
     made = await consumer_of(actor, consumer, settings)
-    for partition in range(world.plan.topics[settings["topic"]]):
+    for partition in range(world.script.topics[settings["topic"]]):
         # What is acknowledged there now may not be for long.
         world.history.unchecked_cursors.add(
             (settings["topic"], partition, settings["subscription"])
         )
     await made.seek(position=position)
-    world.active["seeks"] += 1
+    world.provoked["seeks"] += 1
 
 
 async def backlog(actor: Actor, settings: dict[str, Any]) -> int:
@@ -398,7 +398,7 @@ async def ack_kept(
     for message in some:
         cursor = cursor_of(message, settings["subscription"])
         actor.world.asked_wiretap.check_acked(cursor, [message.offset])
-    actor.world.active["acked what was kept"] += len(some)
+    actor.world.provoked["acked what was kept"] += len(some)
 
 
 VERBS: dict[str, Verb] = {

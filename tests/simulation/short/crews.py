@@ -19,7 +19,7 @@ from tests.simulation.short.derived import (
 )
 from tests.simulation.short.draft import Draft
 from tests.simulation.short.script import Step
-from tests.simulation.short.world import Verb
+from tests.simulation.world import Verb
 
 import magnetar
 from magnetar_core.errors import MagnetarError, OutcomeUnknown
@@ -133,8 +133,8 @@ async def _process(
         stop=stop,
         handle_signals=False,
     )
-    world.active["processed"] += summary.messages_in
-    world.active["processed dead letters"] += summary.dead_lettered
+    world.provoked["processed"] += summary.messages_in
+    world.provoked["processed dead letters"] += summary.dead_lettered
     nodes = [actor.name, *(server.name for server in world.servers)]
     is_calm = world.calm.seconds(nodes, since) == world.loop.time() - since
     if is_calm and summary.fenced:
@@ -172,7 +172,7 @@ async def _send_offsets(
         except MagnetarError:
             await _start_over(actor, producer, consumer)
         else:
-            actor.world.active["processed by offsets"] += len(messages)
+            actor.world.provoked["processed by offsets"] += len(messages)
 
 
 async def _start_over(
@@ -186,7 +186,7 @@ async def _start_over(
     nodes = [actor.name, *(server.name for server in world.servers)]
     is_calm = world.calm.seconds(nodes, since) == world.loop.time() - since
     if left is not None and was_open and left.has_begun and is_calm:
-        world.active["started over"] += 1
+        world.provoked["started over"] += 1
         world.asked_wiretap.check_ended(left.txn_id)
 
 

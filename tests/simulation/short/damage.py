@@ -17,27 +17,27 @@ from tests.simulation.short.consuming import consumer_of, cursor_of, receive
 from tests.simulation.short.draft import Draft
 from tests.simulation.short.producers import one_step, writer_settings
 from tests.simulation.short.script import Step
-from tests.simulation.short.world import Verb
+from tests.simulation.world import Verb
 
 from magnetar_core.errors import DataLoss, MagnetarError
 from magnetar_core.ids import TxnID
 
 if TYPE_CHECKING:
     from tests.simulation.history import Place
-    from tests.simulation.short.world import ShortWorld
+    from tests.simulation.world import World
 
 TOPIC = "harmed"
 
 
-def stored(world: ShortWorld, topic_id: int, partition: int) -> dict[int, Stored]:
+def stored(world: World, topic_id: int, partition: int) -> dict[int, Stored]:
     return world.keeper_of(topic_id, partition).damage.stored(topic_id, partition)
 
 
-def damaged_offsets(world: ShortWorld, topic_id: int, partition: int) -> dict[int, Stored]:
+def damaged_offsets(world: World, topic_id: int, partition: int) -> dict[int, Stored]:
     return world.keeper_of(topic_id, partition).damage.damaged_offsets(topic_id, partition)
 
 
-def may_be_given_up(world: ShortWorld, place: Place, topic_id: int) -> set[int]:
+def may_be_given_up(world: World, place: Place, topic_id: int) -> set[int]:
     """What readers may pass over.
 
     While a skip is under way, nobody outside knows what of the damage it has given up already.
@@ -76,7 +76,7 @@ async def read_around(actor: Actor, step: Step, *, topic: str, partition: int) -
 
 
 def _check_loss(
-    world: ShortWorld,
+    world: World,
     place: Place,
     topic_id: int,
     offset: int,
@@ -97,7 +97,7 @@ def _check_loss(
         world.history.violation("b", f"DataLoss for {named} of {place} at {offset}: {error}")
     if f"{place[0]}-partition-{place[1]}" not in str(error):
         world.history.violation("b", f"DataLoss at {place} does not say where: {error}")
-    world.active["data loss told"] += 1
+    world.provoked["data loss told"] += 1
 
 
 async def skip(actor: Actor, step: Step, *, topic: str, partition: int) -> None:
@@ -141,11 +141,11 @@ async def skip(actor: Actor, step: Step, *, topic: str, partition: int) -> None:
     for offset in sorted(given_up & damaged.keys()):
         # It had been stored, rightly: the disk alone has lost it.
         world.history.saw(topic, partition, offset, damaged[offset].value, damaged[offset].txn_id)
-    world.active["given up"] += sum(last - first + 1 for first, last in skipped)
+    world.provoked["given up"] += sum(last - first + 1 for first, last in skipped)
 
 
 def _check_ranges(
-    world: ShortWorld, place: Place, ranges: list[tuple[int, int]], damaged: Collection[int]
+    world: World, place: Place, ranges: list[tuple[int, int]], damaged: Collection[int]
 ) -> None:
     whole = [
         offset
@@ -180,10 +180,10 @@ async def consume_around(
         if not any(
             (found := stored(world, topic_id, partition).get(named)) is not None
             and found.is_damaged
-            for partition in range(world.plan.topics[settings["topic"]])
+            for partition in range(world.script.topics[settings["topic"]])
         ):
             world.history.violation("b", f"a consumer was told of {named}: {error}")
-        world.active["consumer told"] += 1
+        world.provoked["consumer told"] += 1
 
 
 async def all_consumed(

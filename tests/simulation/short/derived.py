@@ -9,14 +9,14 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.simulation.sdk_programs import Unit
+from tests.simulation.sdk_unit import Unit
 from tests.simulation.short.actors import Actor
 from tests.simulation.short.consumers import filled, subscription
 from tests.simulation.short.consuming import backlog, consumer_of, cursor_of, receive
 from tests.simulation.short.draft import Draft
 from tests.simulation.short.producing import commit
 from tests.simulation.short.script import Step
-from tests.simulation.short.world import Verb
+from tests.simulation.world import Verb
 
 import magnetar
 from magnetar.messaging.dead_letters import ORIGIN_SUBSCRIPTION, REDELIVERY_COUNT
@@ -60,7 +60,7 @@ def is_poison(value: bytes) -> bool:
 
 def acknowledges_by_itself(actor: Actor, topic: str, subscription: str) -> None:
     """The SDK acknowledges there in transactions that nobody here knows."""
-    for partition in range(actor.world.plan.topics[topic]):
+    for partition in range(actor.world.script.topics[topic]):
         actor.world.history.unchecked_cursors.add((topic, partition, subscription))
 
 
@@ -107,7 +107,7 @@ async def large(
         return
     if end == "commit" and await commit(actor, unit, attempts=3):
         known.must.update(dict.fromkeys(values))
-        actor.world.active["large messages"] += len(values)
+        actor.world.provoked["large messages"] += len(values)
     elif end == "abort":
         await unit.abort()
         known.must_not.update(dict.fromkeys(values))
@@ -126,7 +126,7 @@ async def take_large(
                 actor.world.history.violation(
                     "1", f"{topic}: {message.value[:40]!r} of {len(message.value)} was never sent"
                 )
-            actor.world.active["large messages consumed"] += 1
+            actor.world.provoked["large messages consumed"] += 1
             if actor.random(f"{step.number}").random() < 0.3:
                 consumer.nack(message)
             else:
@@ -190,7 +190,7 @@ def _check_poison(actor: Actor, settings: dict[str, Any], dead: str, *, complete
             if complete and is_poison(value) and not late and value not in known.seen:
                 text = f"{value!r} of {topic} is no dead letter of {subscription} in {dead}"
                 world.history.violation("6", text)
-    world.active["dead letters"] += len(known.seen)
+    world.provoked["dead letters"] += len(known.seen)
 
 
 async def read_out(actor: Actor, topic: str, subscription: str | None = None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -41,8 +42,8 @@ def spread_faults(draft: Draft, random: Random, *, since: int = 0) -> None:
             draft.faults[place] = replace(fault, arguments=arguments)
 
 
-def draw_faults(draft: Draft, count: int) -> None:
-    """Some of what may go wrong in any history."""
+def draw_faults(draft: Draft, count: int, likely: Mapping[str, float]) -> None:
+    """Some of what may go wrong. Args: likely: how likely each kind is."""
     random = draft.random
     steps = [one.number for one in draft.steps if not one.closing]
     if not steps:
@@ -51,7 +52,7 @@ def draw_faults(draft: Draft, count: int) -> None:
     brokers = broker_names(draft.broker_count)
     servers = [*brokers, *coordinator_names(draft.coordinator_count)]
     for _ in range(count):
-        kind = random.choices(list(COMMON), list(COMMON.values()))[0]
+        kind = random.choices(list(likely), list(likely.values()))[0]
         some = brokers[0] if len(brokers) == 1 else random.choice(brokers)
         server = random.choice((some, random.choice(servers)))
         # A coordinator is each broker's client, and the others are the first broker's.

@@ -18,7 +18,7 @@ from magnetar_broker.keys import PAYLOAD_FAMILIES
 from magnetar_core.wire import service_pb2 as pb
 
 if TYPE_CHECKING:
-    from tests.simulation.short.world import ShortWorld
+    from tests.simulation.world import World
 
 SYNC_SECONDS = 0.0004
 # Copies travel for a while, but not for longer than a broker remembers an idle producer.
@@ -31,7 +31,7 @@ class Striker:
     A fault belongs to its step, or to the first behind it if that one is not there.
     """
 
-    def __init__(self, world: ShortWorld, faults: tuple[Fault, ...], steps: Iterable[int]) -> None:
+    def __init__(self, world: World, faults: tuple[Fault, ...], steps: Iterable[int]) -> None:
         self._world = world
         self.struck: list[Fault] = []
         self._waiting: dict[int, list[Fault]] = {}
@@ -59,7 +59,7 @@ class Striker:
 
 
 def crash(
-    world: ShortWorld,
+    world: World,
     random: Random,
     *,
     server: str,
@@ -85,9 +85,7 @@ def crash(
     return True
 
 
-def power_cut(
-    world: ShortWorld, random: Random, *, server: str, answers: int, down_s: float
-) -> bool:
+def power_cut(world: World, random: Random, *, server: str, answers: int, down_s: float) -> bool:
     """The power goes the moment after a server has answered: what it said has to be stored.
 
     Args:
@@ -104,7 +102,7 @@ def power_cut(
     return True
 
 
-def away(world: ShortWorld, random: Random, *, server: str, seconds: float, silent: bool) -> bool:
+def away(world: World, random: Random, *, server: str, seconds: float, silent: bool) -> bool:
     """A server is gone for long: nobody listens there, or nobody answers at all."""
     if world.server(server) is None:
         return False
@@ -116,17 +114,16 @@ def away(world: ShortWorld, random: Random, *, server: str, seconds: float, sile
     return crash(world, random, server=server, power_loss=False, down_s=seconds)
 
 
-def client_crash(world: ShortWorld, random: Random, *, client: str, down_s: float) -> bool:
+def client_crash(world: World, random: Random, *, client: str, down_s: float) -> bool:
     node = world.actor_node(client)
     if node is None or not node.alive or node.finished:
         return False
     world.calm.trouble([client], down_s)
-    world.client_crash_count += 1
     node.crash(restart_after=down_s)
     return True
 
 
-def link(world: ShortWorld, random: Random, *, client: str, server: str, late: bool) -> bool:
+def link(world: World, random: Random, *, client: str, server: str, late: bool) -> bool:
     """A link breaks; with late, what was written on it arrives after its successor's first."""
     found = _links(world, client, server)
     for one in found:
@@ -136,7 +133,7 @@ def link(world: ShortWorld, random: Random, *, client: str, server: str, late: b
 
 
 def half_open(
-    world: ShortWorld, random: Random, *, client: str, server: str, way: str, seconds: float
+    world: World, random: Random, *, client: str, server: str, way: str, seconds: float
 ) -> bool:
     """What is written on a link vanishes, one way or both, until it breaks."""
     found = _links(world, client, server)
@@ -149,9 +146,7 @@ def half_open(
     return bool(found)
 
 
-def congestion(
-    world: ShortWorld, random: Random, *, client: str, server: str, seconds: float
-) -> bool:
+def congestion(world: World, random: Random, *, client: str, server: str, seconds: float) -> bool:
     found = _links(world, client, server)
     for one in found:
         world.calm.trouble([client], seconds)
@@ -159,22 +154,20 @@ def congestion(
     return bool(found)
 
 
-def partition(
-    world: ShortWorld, random: Random, *, client: str, server: str, seconds: float
-) -> bool:
+def partition(world: World, random: Random, *, client: str, server: str, seconds: float) -> bool:
     world.excuse_cut_off([client], seconds)
     world.network.partition(client, server, seconds)
     return True
 
 
-def delays(world: ShortWorld, random: Random, *, factor: float, seconds: float) -> bool:
+def delays(world: World, random: Random, *, factor: float, seconds: float) -> bool:
     world.calm.trouble([EVERYBODY], seconds)
     world.network.delay_spike(factor, seconds)
     return True
 
 
 def copies(
-    world: ShortWorld,
+    world: World,
     random: Random,
     *,
     client: str,
@@ -213,7 +206,7 @@ def _holds(data: bytes, command: str) -> bool:
     return any(one.WhichOneof("body") == command for one in pb.Frame.FromString(data).commands)
 
 
-def disk_failure(world: ShortWorld, random: Random, *, server: str, what: str) -> bool:
+def disk_failure(world: World, random: Random, *, server: str, what: str) -> bool:
     node = world.server(server)
     if node is None:
         return False
@@ -225,9 +218,7 @@ def disk_failure(world: ShortWorld, random: Random, *, server: str, what: str) -
     return True
 
 
-def disk_stall(
-    world: ShortWorld, random: Random, *, server: str, sync_s: float, seconds: float
-) -> bool:
+def disk_stall(world: World, random: Random, *, server: str, sync_s: float, seconds: float) -> bool:
     node = world.server(server)
     if node is None:
         return False
@@ -237,7 +228,7 @@ def disk_stall(
     return True
 
 
-def disk_full(world: ShortWorld, random: Random, *, server: str, seconds: float) -> bool:
+def disk_full(world: World, random: Random, *, server: str, seconds: float) -> bool:
     node = world.server(server)
     if node is None:
         return False
@@ -248,7 +239,7 @@ def disk_full(world: ShortWorld, random: Random, *, server: str, seconds: float)
 
 
 def damage(
-    world: ShortWorld,
+    world: World,
     random: Random,
     *,
     topic: str,
@@ -272,7 +263,7 @@ def damage(
 
 
 def no_rows(
-    world: ShortWorld, random: Random, *, server: str, count: int, crashes: bool, seconds: float
+    world: World, random: Random, *, server: str, count: int, crashes: bool, seconds: float
 ) -> bool:
     """A disk does not give rows of any kind, until somebody puts them back.
 
@@ -298,7 +289,7 @@ def no_rows(
     return True
 
 
-def clock_jump(world: ShortWorld, random: Random, *, node: str, jump_ms: int) -> bool:
+def clock_jump(world: World, random: Random, *, node: str, jump_ms: int) -> bool:
     found = world.server(node) or world.actor_node(node)
     if found is None:
         return False
@@ -310,7 +301,7 @@ def _set(node: AnyServer, attribute: str, value: float) -> None:
     setattr(node.disk, attribute, value)
 
 
-def _links(world: ShortWorld, client: str, server: str) -> list[SimulatedLink]:
+def _links(world: World, client: str, server: str) -> list[SimulatedLink]:
     """Of one client, or of one server as somebody's client, to a server; oldest first."""
     return [
         one

@@ -232,5 +232,5 @@ async def ack(
         return False
     if record is not None:
         history.ack_confirmed(cursor, offsets, record, asked_at=asked_at)
-    actor.world.active["acked as a member"] += 1
+    actor.world.provoked["acked as a member"] += 1
     return True

@@ -22,7 +22,7 @@ from tests.simulation.short.group_hand import (
     receive,
 )
 from tests.simulation.short.script import Step
-from tests.simulation.short.world import Verb
+from tests.simulation.world import Verb
 
 from magnetar_core.errors import (
     FencedInstance,
@@ -46,7 +46,7 @@ async def join_by_hand(actor: Actor, step: Step, *, topic: str, instance: str) -
     hand = Hand(member_id, instance, topic)
     if await join(actor, hand):
         actor.units["hand"] = hand
-        actor.world.active["joined by hand"] += 1
+        actor.world.provoked["joined by hand"] += 1
 
 
 async def beat_by_hand(actor: Actor, step: Step, *, rounds: int, gap_s: float) -> None:
@@ -144,7 +144,7 @@ async def intrude_by_hand(actor: Actor, step: Step, *, how: str) -> None:
         await _intrude_two_phase(actor, step, hand, partition)
         return
     elif how == "not owner":
-        others = {(partition[0], one) for one in range(world.plan.topics[hand.topic])}
+        others = {(partition[0], one) for one in range(world.script.topics[hand.topic])}
         partition = min(others - hand.held.keys(), default=partition)
     if how == "old generation" and generation < 2:
         return
@@ -165,7 +165,7 @@ async def intrude_by_hand(actor: Actor, step: Step, *, how: str) -> None:
     try:
         await actor.raw().ask(BROKER, intrusion)
     except (MagnetarError, NoAnswer):
-        world.active["intruder refused"] += 1
+        world.provoked["intruder refused"] += 1
         return
     # A member before and after, with the same of it: a member all along.
     if await beat(actor, hand) and hand.held == held_before:
@@ -191,7 +191,7 @@ async def _intrude_two_phase(actor: Actor, step: Step, hand: Hand, partition: Pa
             ),
         )
     except (MagnetarError, NoAnswer):
-        actor.world.active["intruder refused"] += 1
+        actor.world.provoked["intruder refused"] += 1
     else:
         actor.world.history.violation(
             "p", f"{partition} of {GROUP} takes an ack of a two-phase commit transaction"
@@ -227,7 +227,7 @@ async def empty_by_hand(actor: Actor, step: Step, *, topic: str) -> None:
     while True:
         if not await beat(actor, hand):
             await join(actor, hand)
-        if len(hand.held) == world.plan.topics[topic]:
+        if len(hand.held) == world.script.topics[topic]:
             await receive(actor, hand, 100, timeout_s=0.05)
             for partition in list(hand.messages):
                 await ack(actor, hand, partition, None, 0)
@@ -240,7 +240,7 @@ async def empty_by_hand(actor: Actor, step: Step, *, topic: str) -> None:
             if one.subscription == GROUP
         )
         if not left:
-            world.active["emptied by hand"] += 1
+            world.provoked["emptied by hand"] += 1
             return
         if world.loop.time() - since > EMPTY_SECONDS_MAX:
             world.history.violation("2", f"{left} messages of {topic} do not come to {GROUP}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.simulation.sdk_programs import Unit
+from tests.simulation.sdk_unit import Unit
 from tests.simulation.short.actors import Actor
 from tests.simulation.short.consumers import TYPES, feed, filled, subscription
 from tests.simulation.short.consuming import (
@@ -19,7 +19,7 @@ from tests.simulation.short.consuming import (
 from tests.simulation.short.draft import Draft
 from tests.simulation.short.producing import commit
 from tests.simulation.short.script import Step
-from tests.simulation.short.world import Verb
+from tests.simulation.world import Verb
 
 from magnetar_core.errors import MagnetarError
 from magnetar_core.wire import common_pb2
@@ -55,7 +55,7 @@ async def take_hastily(
     except MagnetarError:
         await unit.abort()
         return
-    actor.world.active["ended hastily"] += 1
+    actor.world.provoked["ended hastily"] += 1
     if end == "commit":
         if await commit(actor, unit, attempts=3):
             for message in others:
@@ -99,7 +99,7 @@ async def scatter(
     for message in some:
         cursor = cursor_of(message, settings["subscription"])
         world.asked_wiretap.check_acked(cursor, [message.offset])
-    world.active["acked here and there"] += len(some)
+    world.provoked["acked here and there"] += len(some)
 
 
 def hasty(draft: Draft) -> None:

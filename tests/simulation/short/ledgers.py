@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from tests.simulation import identity_programs
-from tests.simulation.identity_programs import Database, Instance
+from tests.simulation import identities
+from tests.simulation.identities import Database, Instance
 from tests.simulation.raw import COORDINATOR
 from tests.simulation.short.actors import Actor
 from tests.simulation.short.draft import Draft
 from tests.simulation.short.script import Step
-from tests.simulation.short.world import Verb
+from tests.simulation.world import Verb
 
 from magnetar_core.errors import MagnetarError, ProducerFenced
 from magnetar_core.ids import TxnID
@@ -37,23 +37,23 @@ async def ledger(
     random = actor.random(f"ledger/{step.number}/{actor.node.life}")
     instance = Instance(world, await actor.client(), actor.node, name)
     try:
-        await identity_programs.recover(world, instance, pause_s=dawdle_s)
+        await identities.recover(world, instance, pause_s=dawdle_s)
         for _ in range(units):
-            await identity_programs.one_unit(world, actor.node, instance, random)
+            await identities.one_unit(world, actor.node, instance, random)
         if reinit:
             await instance.begin()
             await instance.send(random, actor.name, wait=True)
             await instance.producer.prepare()
             again = Instance(world, await actor.client(), actor.node, name)
-            await identity_programs.recover(world, again, pause_s=dawdle_s)
-            await identity_programs.one_unit(world, actor.node, again, random)
+            await identities.recover(world, again, pause_s=dawdle_s)
+            await identities.one_unit(world, actor.node, again, random)
             await again.producer.close()
     except ProducerFenced:
-        world.active["ledger fenced"] += 1
+        world.provoked["ledger fenced"] += 1
         instance.fenced()
     finally:
         await instance.producer.close()
-    world.active["ledger lives"] += 1
+    world.provoked["ledger lives"] += 1
 
 
 async def meddle(actor: Actor, step: Step, *, name: str, topic: str, looks: int) -> None:
@@ -72,7 +72,7 @@ async def meddle(actor: Actor, step: Step, *, name: str, topic: str, looks: int)
         for one in reply.descriptions:
             if one.state == transaction_pb2.ONGOING and one.next_producer_id != -1:
                 await _extend(actor, one, partition)
-                world.active["kept, and meddled with"] += 1
+                world.provoked["kept, and meddled with"] += 1
         await asyncio.sleep(0.01)
 
 
@@ -102,7 +102,7 @@ async def _extend(
         try:
             await actor.raw().ask(COORDINATOR, body)
         except MagnetarError:
-            actor.world.active["meddling refused"] += 1
+            actor.world.provoked["meddling refused"] += 1
 
 
 def ledgers(draft: Draft) -> None:

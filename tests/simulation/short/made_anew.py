@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.simulation.raw import BROKER, COORDINATOR, NoAnswer, RawClient, send_command
 from tests.simulation.raw_unit import ABORT
-from tests.simulation.sdk_programs import Unit
+from tests.simulation.sdk_unit import Unit
 from tests.simulation.short.actors import Actor
 from tests.simulation.short.draft import Draft
 from tests.simulation.short.producing import commit
@@ -233,7 +233,7 @@ async def make_anew(
     after = await thing.look()
     if [one.life for one in servers] != lives:
         return
-    world.active[f"a late deletion of a {what}"] += 1
+    world.provoked[f"a late deletion of a {what}"] += 1
     if after != before or not after:
         world.history.violation(
             "j", f"{what} {thing.name} was {before}, and is {after} after a copy of its deletion"
@@ -253,7 +253,7 @@ async def _refuse(actor: Actor, step: Step, thing: Thing, deletion: Any) -> None
     try:
         await thing.client.insist(BROKER, deletion)
     except ResourceInUse:
-        actor.world.active["a deletion refused"] += 1
+        actor.world.provoked["a deletion refused"] += 1
     await unit.end(unit.end_command(ABORT, wait_finished=True))
 
 

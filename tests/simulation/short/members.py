@@ -8,12 +8,12 @@ from math import inf
 from typing import Any
 
 from tests.simulation.history import Sent
-from tests.simulation.sdk_programs import Unit
+from tests.simulation.sdk_unit import Unit
 from tests.simulation.short.actors import Actor
 from tests.simulation.short.draft import Draft
 from tests.simulation.short.producing import commit
 from tests.simulation.short.script import Step
-from tests.simulation.short.world import Verb
+from tests.simulation.world import Verb
 
 import magnetar
 from magnetar_core.errors import (
@@ -71,7 +71,7 @@ async def identified(
             world.history.violation(
                 "o", f"{label} is fenced, and nobody has taken its place: {error}"
             )
-        world.active["fenced"] += 1
+        world.provoked["fenced"] += 1
     except MagnetarError:
         await producer.close()
         raise
@@ -95,7 +95,7 @@ async def _one_unit(
     assert transaction is not None
     record = history.begin(transaction.txn_id, label)
     sent: list[Sent] = []
-    partitions = world.plan.topics[topic]
+    partitions = world.script.topics[topic]
     for number in range(1 + step.number % 3):
         message = history.send(f"{label}/{topic}", topic, number % partitions, record)
         await producer.send(topic, message.value, partition=message.place[1])
@@ -121,7 +121,7 @@ async def _one_unit(
             await producer.init()
             return
         history.told(record, common_pb2.COMMITTING, asked_at=asked_at)
-        world.active["identified commits"] += 1
+        world.provoked["identified commits"] += 1
         return
 
 
@@ -140,19 +140,19 @@ async def named(
     except SequenceCommitted:
         if sequence not in done:
             history.violation("o", f"{sequence} of {name} is said to be done, and nobody did it")
-        world.active["sequence replayed"] += 1
+        world.provoked["sequence replayed"] += 1
         return
     except SequenceTooOld:
         if not any(other > sequence for other in done):
             history.violation("o", f"{sequence} of {name} is too old, and none is newer")
-        world.active["sequence too old"] += 1
+        world.provoked["sequence too old"] += 1
         return
     if certainly or later:
         history.violation("o", f"{sequence} of {name} may run again, its like has been committed")
     unit = Unit(world, txn, actor.name)
     writer = await actor.writer(f"named-{topic}", topic)
     try:
-        await unit.send(writer, step.number % world.plan.topics[topic], wait=False)
+        await unit.send(writer, step.number % world.script.topics[topic], wait=False)
     except MagnetarError:
         await unit.abort()
         return
@@ -192,10 +192,10 @@ async def begins(
                 f"{slow} of {number + 1} begins of {actor.name} were slow, the last one took"
                 f" {waited:.3f} s, with {away} away",
             )
-        world.active["begins beside a dead coordinator"] += 1
+        world.provoked["begins beside a dead coordinator"] += 1
         unit = Unit(world, txn, actor.name)
         try:
-            await unit.send(writer, number % world.plan.topics[topic], wait=False)
+            await unit.send(writer, number % world.script.topics[topic], wait=False)
         except MagnetarError:
             await unit.abort()
             continue

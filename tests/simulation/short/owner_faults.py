@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from tests.simulation.owners.members import MemberNode
 
 if TYPE_CHECKING:
-    from tests.simulation.short.world import ShortWorld
+    from tests.simulation.world import World
 
 
-def _victim(world: ShortWorld, server: str) -> MemberNode | None:
+def _victim(world: World, server: str) -> MemberNode | None:
     """The process that has a shard, and lives."""
     owners = world.owners
     seat = owners.seat_named(server) if owners is not None else None
@@ -22,7 +22,7 @@ def _victim(world: ShortWorld, server: str) -> MemberNode | None:
 
 
 def member_killed(
-    world: ShortWorld, random: Random, *, server: str, down_s: float, for_good: bool
+    world: World, random: Random, *, server: str, down_s: float, for_good: bool
 ) -> bool:
     """A process dies. Args: for_good: another one takes its place, unless there are more."""
     node, owners = _victim(world, server), world.owners
@@ -45,7 +45,7 @@ def member_killed(
 
 
 def member_frozen(
-    world: ShortWorld, random: Random, *, server: str, seconds: float, asking: bool
+    world: World, random: Random, *, server: str, seconds: float, asking: bool
 ) -> bool:
     """Nothing of a process runs, at whatever instruction it is.
 
@@ -59,7 +59,7 @@ def member_frozen(
     return True
 
 
-def member_stopped(world: ShortWorld, random: Random, *, server: str, down_s: float) -> bool:
+def member_stopped(world: World, random: Random, *, server: str, down_s: float) -> bool:
     """A process is asked to end: it hands over what it has. Then it is started again."""
     node, owners = _victim(world, server), world.owners
     if node is None or owners is None:
@@ -77,7 +77,7 @@ def member_stopped(world: ShortWorld, random: Random, *, server: str, down_s: fl
     return True
 
 
-def member_joins(world: ShortWorld, random: Random, *, of: str) -> bool:
+def member_joins(world: World, random: Random, *, of: str) -> bool:
     owners = world.owners
     if owners is None:
         return False
@@ -85,7 +85,7 @@ def member_joins(world: ShortWorld, random: Random, *, of: str) -> bool:
     return True
 
 
-def drained(world: ShortWorld, random: Random, *, server: str, seconds: float) -> bool:
+def drained(world: World, random: Random, *, server: str, seconds: float) -> bool:
     """An administrator empties a member, for a while."""
     node, owners = _victim(world, server), world.owners
     if node is None or owners is None:
@@ -100,7 +100,7 @@ def drained(world: ShortWorld, random: Random, *, server: str, seconds: float) -
     return True
 
 
-def pinned(world: ShortWorld, random: Random, *, server: str, member: int, seconds: float) -> bool:
+def pinned(world: World, random: Random, *, server: str, member: int, seconds: float) -> bool:
     """An administrator wants a shard elsewhere. Args: member: by its number."""
     owners = world.owners
     seat = owners.seat_named(server) if owners is not None else None
@@ -117,7 +117,7 @@ def pinned(world: ShortWorld, random: Random, *, server: str, member: int, secon
     return True
 
 
-def directory_away(world: ShortWorld, random: Random, *, seconds: float) -> bool:
+def directory_away(world: World, random: Random, *, seconds: float) -> bool:
     if world.owners is None:
         return False
     world.owners.directory_away(seconds)
@@ -125,7 +125,7 @@ def directory_away(world: ShortWorld, random: Random, *, seconds: float) -> bool
 
 
 def directory_cut(
-    world: ShortWorld, random: Random, *, server: str, direction: str, seconds: float
+    world: World, random: Random, *, server: str, direction: str, seconds: float
 ) -> bool:
     """A member does not reach the directory, or hears nothing of it, or neither."""
     node, owners = _victim(world, server), world.owners
@@ -137,7 +137,7 @@ def directory_cut(
     return True
 
 
-def renewal_late(world: ShortWorld, random: Random, *, server: str, seconds: float) -> bool:
+def renewal_late(world: World, random: Random, *, server: str, seconds: float) -> bool:
     """The answer to a member's renewal comes late, and then it hears nothing more."""
     node, owners = _victim(world, server), world.owners
     if node is None or owners is None:
@@ -146,7 +146,7 @@ def renewal_late(world: ShortWorld, random: Random, *, server: str, seconds: flo
     return True
 
 
-def store_cut(world: ShortWorld, random: Random, *, server: str, seconds: float) -> bool:
+def store_cut(world: World, random: Random, *, server: str, seconds: float) -> bool:
     """What a member writes to stores arrives only after a while."""
     node, owners = _victim(world, server), world.owners
     if node is None or owners is None:

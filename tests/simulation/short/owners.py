@@ -5,7 +5,6 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from tests.simulation.owners.striking import LEASE_LOST_SECONDS, trouble_seconds
 from tests.simulation.servers import broker_names, coordinator_names
 from tests.simulation.short import (
     acks,
@@ -24,6 +23,8 @@ from tests.simulation.short import (
 from tests.simulation.short.draft import Draft
 from tests.simulation.short.fault_drawing import spread_faults
 
+# Without a renewal for so long a lease has ended.
+LEASE_LOST_SECONDS = (1.3, 3.0)
 # What clients do meanwhile, with how often it is drawn.
 PARTS: dict[Any, int] = {
     producers.transactions: 4,
@@ -94,6 +95,13 @@ def with_owners(draft: Draft, random: Random, *, faults: int) -> None:
             delay_s=random.choice((0.0, random.uniform(0.0, 0.05), random.uniform(0.0, 1.0))),
             **_arguments(draft, random, kind),
         )
+
+
+def trouble_seconds(random: Random) -> float:
+    """Shorter than what a lease forgives, about as long, or longer."""
+    return random.choice(
+        (random.uniform(0.05, 0.6), random.uniform(0.6, 1.3), random.uniform(1.3, 3.0))
+    )
 
 
 def _arguments(draft: Draft, random: Random, kind: str) -> dict[str, Any]:

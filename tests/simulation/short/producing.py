@@ -9,10 +9,10 @@ from typing import Any
 
 from tests.simulation.history import Sent
 from tests.simulation.raw_unit import ask_status
-from tests.simulation.sdk_programs import Unit, Writer
+from tests.simulation.sdk_unit import Unit, Writer
 from tests.simulation.short.actors import Actor
 from tests.simulation.short.script import Step
-from tests.simulation.short.world import Verb
+from tests.simulation.world import Verb
 
 import magnetar
 from magnetar_core.errors import InvalidTxnState, MagnetarError, OutcomeUnknown
@@ -165,7 +165,7 @@ def _deafen(actor: Actor, unit: Unit, unheard: str) -> None:
             link.half_open = True
             world.calm.trouble([actor.name], 1.5)
             world.loop.call_later(1.5, link.break_off, context=Context())
-            world.active["unheard"] += 1
+            world.provoked["unheard"] += 1
 
 
 def _may_be_parked(actor: Actor) -> bool:
@@ -211,7 +211,7 @@ async def plain(
     finally:
         if not patient:
             _check_patience(actor, "plain sends", asked_at)
-            actor.world.active["sends behind"] += len(partitions)
+            actor.world.provoked["sends behind"] += len(partitions)
 
 
 async def find_out(actor: Actor, step: Step) -> None:
@@ -228,7 +228,7 @@ async def find_out(actor: Actor, step: Step) -> None:
                 text = f"{unit.txn.txn_id} has ended, and {actor.name} does not know it"
                 world.history.violation("time", f"{text} after {waited:.3f} calm seconds")
             await asyncio.sleep(0.1)
-        world.active["found out"] += 1
+        world.provoked["found out"] += 1
 
 
 async def flush(actor: Actor, step: Step, *, writer: str) -> None:
@@ -312,7 +312,7 @@ async def _begun_late(
     record.messages.extend(messages)
     for index, message in enumerate(messages):
         message.txn, message.index = record, index
-    actor.world.active["lazy began"] += 1
+    actor.world.provoked["lazy began"] += 1
     await commit(actor, unit, attempts=COMMIT_ATTEMPTS)
 
 

@@ -15,7 +15,7 @@ from tests.simulation.seeds import Failure
 from tests.simulation.short.catalogue import VERBS, make_script
 from tests.simulation.short.script import Script
 from tests.simulation.short.settings import constants
-from tests.simulation.short.world import ShortWorld
+from tests.simulation.world import World
 
 
 @dataclass(frozen=True)
@@ -93,13 +93,12 @@ def run_script(
         started_at = time.process_time()
     failure, text = None, ""
     with constants(script.settings["constants"]), _stack(script.flags.get("stack_frames_max")):
-        world = ShortWorld(script, VERBS, out=out)
+        world = World(script, VERBS, out=out)
         world.checks_servers = checks_servers
         try:
             world.run()
         except BaseException as error:
             failure, text = Failure.of(error)
-    active = world.active + world.provoked
     return Outcome(
         seed=script.seed,
         profile=script.profile,
@@ -109,7 +108,7 @@ def run_script(
         traceback=text,
         counts=Counter(world.history.counts),
         faults=Counter(world.network.faults),
-        active=active,
+        active=Counter(world.provoked),
         virtual_seconds=world.loop.time(),
         step_count=world.loop.step_count,
         cpu_seconds=time.process_time() - started_at,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from tests.simulation.sdk_programs import Unit
+from tests.simulation.sdk_unit import Unit
 from tests.simulation.servers import broker_names
 from tests.simulation.short import acks, consumers, members, producers, strangers
 from tests.simulation.short.actors import Actor
@@ -13,7 +13,7 @@ from tests.simulation.short.draft import Draft
 from tests.simulation.short.fault_drawing import spread_faults
 from tests.simulation.short.producing import commit
 from tests.simulation.short.script import Step
-from tests.simulation.short.world import ShortWorld, Verb
+from tests.simulation.world import Verb, World
 
 from magnetar_core.errors import MagnetarError
 from magnetar_core.membership.placement import shard_of
@@ -44,7 +44,7 @@ async def beside(
     # A plain one for each, so that every link is there.
     keepers = {
         number: world.broker_names[shard_of(world.topic_ids[topic], number)]
-        for number in range(world.plan.topics[topic])
+        for number in range(world.script.topics[topic])
     }
     partitions = [number for number, keeper in keepers.items() if keeper != away]
     if not partitions:
@@ -73,7 +73,7 @@ async def beside(
         await asyncio.sleep(gap_s)
 
 
-def _note_acquaintances(world: ShortWorld) -> None:
+def _note_acquaintances(world: World) -> None:
     """Remember which brokers serve, and which have heard of every coordinator's transactions.
 
     A follower with a new store serves nobody before it has met the first broker, and coordinators
@@ -101,7 +101,7 @@ def _check_soon(actor: Actor, what: str, away: str, asked_at: float) -> None:
         world.history.violation(
             "time", f"{what} of {actor.name} took {calm:.3f} calm seconds, with {away} away"
         )
-    world.active["beside a broker that is away"] += 1
+    world.provoked["beside a broker that is away"] += 1
 
 
 def several_brokers(draft: Draft) -> None:

@@ -15,7 +15,7 @@ from tests.simulation.raw_unit import ABORT, COMMIT, RawUnit
 from tests.simulation.short.actors import Actor
 from tests.simulation.short.draft import Draft
 from tests.simulation.short.script import Step
-from tests.simulation.short.world import Verb
+from tests.simulation.world import Verb
 
 from magnetar_core.errors import MagnetarError
 from magnetar_core.ids import TxnID
@@ -112,7 +112,7 @@ async def _be_issued(actor: Actor, step: Step, topic: str, partition: int, wante
             await unit.end(
                 unit.end_command(COMMIT, counts=unit.confirmed_counts(), wait_finished=True)
             )
-            actor.world.active["stranger's id issued"] += 1
+            actor.world.provoked["stranger's id issued"] += 1
             return
         await unit.end(unit.end_command(ABORT))
         if unit.txn_id > wanted:
@@ -175,12 +175,12 @@ async def _intrude(
     try:
         await client.insist(BROKER, body, attempts=5)
     except MagnetarError:
-        world.active[f"{what} refused"] += 1
+        world.provoked[f"{what} refused"] += 1
     except NoAnswer:
         # Told to ask again, until it is known whether the id has been issued.
-        world.active[f"{what} put off"] += 1
+        world.provoked[f"{what} put off"] += 1
     else:
-        world.active[f"{what} let in"] += 1
+        world.provoked[f"{what} let in"] += 1
     # Also what was refused at last: an attempt whose answer got lost may have been let in.
     if settles:
         await _settled(actor, client, place, txn_id, what, held)

@@ -14,7 +14,7 @@ from tests.simulation.raw import BROKER, NoAnswer, messages_of, send_command
 from tests.simulation.raw_unit import ABORT, COMMIT, RawUnit
 from tests.simulation.short.actors import Actor
 from tests.simulation.short.script import Step
-from tests.simulation.short.world import ShortWorld, Verb
+from tests.simulation.world import Verb, World
 
 from magnetar_core.errors import (
     Gone,
@@ -41,7 +41,7 @@ class _Life:
 
     def __init__(self, actor: Actor, name: str, partitions: int, random: Random) -> None:
         self.actor = actor
-        self.world: ShortWorld = actor.world
+        self.world: World = actor.world
         self.client = actor.raw()
         self.name = name
         self.partitions = partitions
@@ -73,7 +73,7 @@ class _Life:
                 BROKER, topic_pb2.CommandLookup(topic=self.name), address=at
             )
             self.topic_id = found.topic_id
-        self.world.active["topics made at a follower"] += at != self.world.broker_names[0]
+        self.world.provoked["topics made at a follower"] += at != self.world.broker_names[0]
         for broker in self.world.broker_names:
             await self._check_found(broker, asked_at)
 
@@ -90,7 +90,7 @@ class _Life:
             self.world.history.violation(
                 "cluster", f"{self.name} was made as {self.topic_id}, and {broker} has {found}"
             )
-        self.world.active["topics found"] += found == self.topic_id
+        self.world.provoked["topics found"] += found == self.topic_id
 
     async def write(self) -> None:
         """A message into each partition."""
@@ -109,7 +109,7 @@ class _Life:
                 self.world.history.violation(
                     "cluster", f"{self.name}/{partition} holds {found}, and not {value!r} alone"
                 )
-        self.world.active["lives checked"] += 1
+        self.world.provoked["lives checked"] += 1
 
     def _wire(self, partition: int) -> common_pb2.Partition:
         return common_pb2.Partition(topic=self.name, partition=partition, topic_id=self.topic_id)
@@ -154,7 +154,7 @@ class _Life:
         try:
             await self.client.ask(BROKER, body, address=broker)
         except PartitionMoved:
-            self.world.active["sent to their brokers"] += 1
+            self.world.provoked["sent to their brokers"] += 1
         except (MagnetarError, NoAnswer):
             return
 
@@ -163,7 +163,7 @@ class _Life:
         deleting = asyncio.ensure_future(self.delete(at))
         try:
             await self.hold(unit, partition)
-            self.world.active["opened beside a deletion"] += 1
+            self.world.provoked["opened beside a deletion"] += 1
         except (MagnetarError, NoAnswer):
             pass
         self.world.history.ask_commit(unit.record, expected=[])
@@ -183,7 +183,7 @@ class _Life:
         try:
             await self.client.insist(BROKER, command, address=at, attempts=10)
         except (ResourceInUse, NoAnswer):
-            self.world.active["deletions refused"] += 1
+            self.world.provoked["deletions refused"] += 1
             return
         self.world.history.violation(
             "j", f"{self.name} is deleted, and a transaction is open on {partition} of it"
@@ -205,7 +205,7 @@ class _Life:
                 token = self._token()
                 continue
             break
-        self.world.active["topics deleted at a follower"] += at != self.world.broker_names[0]
+        self.world.provoked["topics deleted at a follower"] += at != self.world.broker_names[0]
         for broker in self.world.broker_names:
             await self._check_forgotten(broker)
 
@@ -307,7 +307,7 @@ async def cut_off(
         if world.network.is_cut(first, cut):
             world.history.violation("cluster", f"{cut}, cut off from {first}, says: {error}")
     except (LogUnavailable, NoAnswer):
-        world.active["topics unknown while cut off"] += 1
+        world.provoked["topics unknown while cut off"] += 1
     await life.write()
     await life.check()
     actor.kept.setdefault("lives", []).append(life)

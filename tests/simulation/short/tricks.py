@@ -2,27 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from tests.simulation import other_tricks
-from tests.simulation.raw_programs import TRICKS
+from tests.simulation import ack_tricks, end_tricks, other_tricks, settling_tricks
 from tests.simulation.servers import broker_names
 from tests.simulation.short.actors import Actor
 from tests.simulation.short.draft import Draft
 from tests.simulation.short.script import Step
-from tests.simulation.short.world import Verb
+from tests.simulation.world import Verb
 
 ALL = {
     trick.__name__.replace("_", " "): trick
     for trick in (
-        *TRICKS,
+        end_tricks.selective_commit,
+        end_tricks.surplus,
+        end_tricks.orphan,
+        end_tricks.lost_messages,
+        end_tricks.zombie_sender,
+        ack_tricks.zombie_acker,
+        ack_tricks.late_subscription,
+        end_tricks.contrary_ends,
+        end_tricks.end_without_counts,
+        end_tricks.end_of_nothing,
+        other_tricks.deletion,
+        ack_tricks.acks_in_doubt,
+        ack_tricks.counted_acks,
+        ack_tricks.seek_back,
+        end_tricks.stuck_predecessor,
+        end_tricks.passed_on,
+        settling_tricks.made_up,
+        settling_tricks.overtaking,
         other_tricks.first_sequence,
         other_tricks.old_incarnation,
         other_tricks.older_watermark,
+        other_tricks.late_reader,
     )
 }
-
-
 UNCOUNTED = "end without counts"
 
 
@@ -33,16 +49,21 @@ async def trick(actor: Actor, step: Step, *, name: str) -> None:
 
 def hand_made(draft: Draft) -> None:
     """Some tricks, one after the other, by one or two clients."""
+    # Where transactions end without counts, what a stranger writes into one that he guessed counts.
+    names = [one for one in ALL if one != UNCOUNTED or "strangers" not in draft.scenarios]
+    for _ in range(draft.random.choice((1, 2))):
+        some_tricks(draft, names, draft.random.randint(2, 5))
+
+
+def some_tricks(draft: Draft, names: Sequence[str], count: int) -> None:
+    """Some of these, one after the other, by one client."""
     random = draft.random
     for topic in ("in", "mix", "out"):
         draft.topic(topic, 2)
-    # Where transactions end without counts, what a stranger writes into one that he guessed counts.
-    names = [one for one in ALL if one != UNCOUNTED or "strangers" not in draft.scenarios]
-    for _ in range(random.choice((1, 2))):
-        client = draft.client("sloppy")
-        for _ in range(random.randint(2, 5)):
-            name = random.choice(names)
-            draft.step(client, "trick", name=name, pause_s=random.choice((0.0, 0.05)))
+    client = draft.client("sloppy")
+    for _ in range(count):
+        name = random.choice(names)
+        draft.step(client, "trick", name=name, pause_s=random.choice((0.0, 0.05)))
 
 
 def lost_stores(draft: Draft) -> None:

@@ -1,4 +1,4 @@
-"""A client that takes consistent cuts beside everything else, and what must hold of them.
+"""Consistent cuts that clients take beside everything else, and what must hold of them.
 
 Each cut is read at once, and some again later. When the run is over and every message is known,
 each cut must have whole transactions only, everything that was decided before, and all plain
@@ -15,8 +15,6 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from tests.simulation.history import History, Place
-from tests.simulation.nodes import ClientNode
-from tests.simulation.sdk_programs import with_client
 
 import magnetar
 from magnetar_core.errors import OutOfRange
@@ -55,20 +53,10 @@ class SeenCut:
         }
 
 
-async def surveyor(world: World, node: ClientNode) -> None:
-    """Takes cuts, reads them, and reads some again, as a whole and from an earlier one."""
-
-    async def work(client: magnetar.Client, random: Random) -> None:
-        while not node.stopping:
-            await asyncio.sleep(random.uniform(0.0, 0.3))
-            await _survey(world, client, random)
-
-    await with_client(world, node, work)
-
-
-async def _survey(world: World, client: magnetar.Client, random: Random) -> None:
+async def take_and_read(world: World, client: magnetar.Client, random: Random) -> None:
+    """Take a cut and read it; read it or an earlier one again."""
     history = world.history
-    topics = random.sample(sorted(world.plan.topics), random.randint(1, len(world.plan.topics)))
+    topics = random.sample(sorted(world.script.topics), random.randint(1, len(world.script.topics)))
     decided = frozenset(
         txn_id
         for txn_id, txn in history.transactions.items()
@@ -93,7 +81,7 @@ async def _survey(world: World, client: magnetar.Client, random: Random) -> None
 
 
 def _may_trim(world: World) -> bool:
-    return bool(world.plan.topic_settings)
+    return bool(world.script.settings["topic"])
 
 
 def _are_of_one_life(earlier: magnetar.Cut, later: magnetar.Cut) -> bool:

@@ -1,4 +1,4 @@
-"""Client processes with transactional ids and named sequences.
+"""Transactional ids with a database, and what is kept of named sequences.
 
 What they keep outside of Magnetar (a database, a checkpoint) lies in the world: it survives their
 crashes, and changes at one moment, as a database's commit does.
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.history import Sent, TransactionRecord
 from tests.simulation.nodes import ClientNode
-from tests.simulation.sdk_programs import COMMIT_ATTEMPTS, Writer, with_client
+from tests.simulation.sdk_unit import COMMIT_ATTEMPTS, with_client
 
 import magnetar
 from magnetar import PreparedTxnState
@@ -24,8 +24,6 @@ from magnetar_core.errors import (
     MagnetarError,
     OutcomeUnknown,
     ProducerFenced,
-    SequenceCommitted,
-    SequenceTooOld,
     TransactionalIdNotFound,
 )
 from magnetar_core.ids import TxnID
@@ -175,27 +173,6 @@ class Instance:
         self.world.history.told(record, common_pb2.ABORTING, asked_at=asked_at)
 
 
-async def dual_writer(world: World, node: ClientNode) -> None:
-    """KIP-939's recipe, with rivals: two processes share each transactional id."""
-    name = f"ledger-{int(node.name.rpartition('-')[2]) // 2}"
-
-    async def work(client: magnetar.Client, random: Random) -> None:
-        instance = Instance(world, client, node, name)
-        await recover(world, instance)
-        while not node.stopping:
-            try:
-                await one_unit(world, node, instance, random)
-            except ProducerFenced:
-                world.provoked["o fenced"] += 1
-                instance.fenced()
-                raise
-            await asyncio.sleep(random.uniform(0.0, 0.1))
-            if random.random() < 0.1:
-                return  # Another life begins.
-
-    await with_client(world, node, work)
-
-
 async def recover(world: World, instance: Instance, *, pause_s: float = 0.0) -> None:
     """Recovery recipe. The database decides.
 
@@ -292,121 +269,16 @@ async def recover_all(world: World, node: ClientNode) -> None:
         node.stopping = False
 
 
-async def job(world: World, node: ClientNode) -> None:
-    """A driver whose tasks share a named transaction; the losers among them must not count."""
-    kept = world.jobs.setdefault(node.name, Job())
+async def terminate_all(world: World, node: ClientNode) -> None:
+    """At the end: nobody else decides about the transactions of those that are terminated."""
+    for name in world.victims:
 
-    async def work(client: magnetar.Client, random: Random) -> None:
-        writers = [await Writer.make(world, node, client, "mix") for _ in range(2)]
-        while not node.stopping:
+        async def work(client: magnetar.Client, random: Random, name: str = name) -> None:
             try:
-                await one_sequence(world, node, client, kept, writers, random)
-            except SequenceCommitted as error:
-                # Another run of it, whose answer was lost.
-                world.provoked["o replayed"] += 1
-                kept.told[kept.sequence] = error.fingerprint
-                kept.sequence += 1
-            except SequenceTooOld:
-                world.history.violation("o", f"{kept.sequence} of {node.name} is too old")
-            await asyncio.sleep(random.uniform(0.0, 0.2))
+                await client.admin.transactional_ids.force_terminate(name, abort_prepared=True)
+            except TransactionalIdNotFound:
+                pass
+            node.stopping = True
 
-    await with_client(world, node, work)
-
-
-async def one_sequence(
-    world: World,
-    node: ClientNode,
-    client: magnetar.Client,
-    kept: Job,
-    writers: list[Writer],
-    random: Random,
-) -> None:
-    history, sequence = world.history, kept.sequence
-    token = f"run-{random.getrandbits(32):08x}"
-
-    async def join() -> magnetar.Transaction:
-        return await client.begin_named_transaction(node.name, sequence, token, timeout_s=3.0)
-
-    winner, loser = await join(), await join()
-    if winner.txn_id != loser.txn_id:
-        return  # The first one expired meanwhile.
-    record = history.begin(winner.txn_id, node.name)
-    kept.runs.setdefault(sequence, {})[winner.txn_id] = None
-    sent: list[list[Sent]] = [[], []]
-    for which, (writer, txn) in enumerate(zip(writers, (winner, loser), strict=True)):
-        for _ in range(random.randint(1, 3)):
-            message = history.send(writer.name, writer.topic, random.randrange(2), record)
-            writer.producer.send_nowait(message.value, partition=message.place[1], txn=txn)
-            sent[which].append(message)
-    try:
-        part = await winner.leave()
-        await loser.leave()
-    except (magnetar.CommitRefused, InvalidTxnState):
-        return
-    history.ask_commit(record, expected=sent[0])
-    for _ in range(COMMIT_ATTEMPTS):
-        asked_at = world.loop.time()
-        try:
-            status = await client.commit_parts([part], fingerprint=str(part.txn_id))
-        except OutcomeUnknown:
-            continue
-        except InvalidTxnState:
-            history.never_commits(record)
-            return
-        for message in sent[0]:
-            message.confirmed = True
-        history.told(record, status, asked_at=asked_at)
-        world.provoked["o sequences"] += 1
-        kept.sequence = sequence + 1
-        return
-
-
-async def terminator(world: World, node: ClientNode) -> None:
-    """A transactional id that an administrator terminates, again and again.
-
-    Meanwhile the administrator completes what databases name.
-    """
-
-    async def work(client: magnetar.Client, random: Random) -> None:
-        instance = Instance(world, client, node, "victim")
-        await instance.init()
-        await instance.producer.complete(PreparedTxnState())
-        while not node.stopping:
-            if world.databases:
-                await complete_by_hand(world, client, random.choice(sorted(world.databases)))
-            await instance.begin()
-            await instance.send(random, node.name, wait=True)
-            await instance.producer.prepare()
-            record = instance.record
-            assert record is not None
-            if random.random() < 0.5:
-                asked_at = world.loop.time()
-                await client.admin.transactional_ids.force_terminate("victim", abort_prepared=True)
-                world.history.ask_abort(record)
-                world.history.told(record, common_pb2.ABORTING, asked_at=asked_at)
-                world.provoked["o terminated"] += 1
-                world.history.ask_commit(record)
-                try:
-                    await instance.producer.commit()
-                except (ProducerFenced, InvalidTxnState):
-                    return
-                world.history.violation("o", f"{record.txn_id} commits after its termination")
-            world.history.ask_commit(record, expected=instance.accepted)
-            await instance.commit()
-            await asyncio.sleep(random.uniform(0.0, 0.2))
-
-    await with_client(world, node, work)
-
-
-async def terminate_victim(world: World, node: ClientNode) -> None:
-    """At the end: nobody else decides about the victim's transaction."""
-
-    async def work(client: magnetar.Client, random: Random) -> None:
-        try:
-            await client.admin.transactional_ids.force_terminate("victim", abort_prepared=True)
-        except TransactionalIdNotFound:
-            pass
-        node.stopping = True
-
-    await with_client(world, node, work)
-    node.stopping = False
+        await with_client(world, node, work)
+        node.stopping = False
