@@ -106,7 +106,7 @@ def _pytest(
         "-p",
         "no:cacheprovider",
     ]
-    command += ["-p", "no:xdist", "-o", "faulthandler_timeout=0", "-m", marks]
+    command += ["-n", "0", "-o", "faulthandler_timeout=0", "-m", marks]
     command += [f"--deselect={one}" for one in passed_over]
     with subprocess.Popen(
         [*command, *what],

@@ -22,7 +22,6 @@ PLANTED: dict[str, Plant] = {
         "floor-past-pending",
         "expiry-of-committing",
         "deduplication-off-after-restart",
-        "dispatched-before-sync",
         "never-expires-is-at-once",
         "keep-uses-current-pair",
         "committed-name-not-stored",

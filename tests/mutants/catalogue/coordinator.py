@@ -147,7 +147,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "identity-not-stored",
         "magnetar_coordinator.metadata_store:TransactionMetadataStore.put_identity",
-        ReturnEarly(when="identity.state is TransactionalIdState.ONGOING"),
+        ReturnEarly(when="identity.state.name == 'ONGOING'"),
         "A crash forgets who has begun a transaction.",
     ),
     Mutant(
