@@ -111,7 +111,7 @@ MACHINES = (
         transaction_state.TransactionEvent,
         transaction_state.TRANSITIONS,
         (_Phase.OPEN,),
-        (_Phase.COMMITTED, _Phase.ABORTED, _Phase.LEFT),
+        (_Phase.COMMITTED, _Phase.ABORTED, _Phase.LEFT, _Phase.WITHDRAWN),
     ),
     Machine(
         "A transactional producer",

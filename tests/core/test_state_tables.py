@@ -117,10 +117,15 @@ def test_what_the_coordinator_says_is_believed_unless_it_contradicts_itself() ->
         believed = {
             state for state in TransactionPhase if (state, event) in transaction_state.TRANSITIONS
         }
-        assert set(TransactionPhase) - believed == {
+        unbelieved = {
             TransactionPhase.LEFT,
+            TransactionPhase.WITHDRAWN,
             *(DECIDED_ABORT if commits else DECIDED_COMMIT),
         }
+        if status in (TransactionStatus.COMMITTING, TransactionStatus.ABORTING):
+            # A broker decides about a transaction in a single batch, and carries it out, at once.
+            unbelieved.add(TransactionPhase.BATCH_ASKED)
+        assert set(TransactionPhase) - believed == unbelieved
         for state in believed - DECIDED_COMMIT - DECIDED_ABORT:
             assert STATUS_OF[transaction_state.TRANSITIONS[state, event]] is status
 
@@ -133,8 +138,11 @@ def test_an_abort_that_was_asked_for_is_never_followed_by_a_commit() -> None:
 
 
 def test_what_may_be_committed_is_not_said_to_be_aborted() -> None:
-    for state in transaction_state.COMMIT_WAS_ASKED:
-        after = transaction_state.TRANSITIONS[state, TransactionEvent.ABORT_REQUESTED]
+    transitions = transaction_state.TRANSITIONS
+    # Nothing aborts a batch that was sent.
+    assert (TransactionPhase.BATCH_ASKED, TransactionEvent.ABORT_REQUESTED) not in transitions
+    for state in transaction_state.COMMIT_WAS_ASKED - {TransactionPhase.BATCH_ASKED}:
+        after = transitions[state, TransactionEvent.ABORT_REQUESTED]
         assert after in transaction_state.COMMIT_WAS_ASKED
         assert STATUS_OF[after] is TransactionStatus.OPEN
 

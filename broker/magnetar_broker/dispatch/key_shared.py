@@ -146,13 +146,9 @@ class KeySharedDispatcher(Dispatcher):
         for offsets in self._at.values():
             assert not everywhere.intersection(offsets)
             everywhere.update(offsets)
-        self._check_places()
-        self._check_slots()
         for queue in self._queues.values():
             assert queue.intersection(self.replay) == queue
-
-    def _check_places(self) -> None:
-        """Check what each place means, and which messages are unplaced."""
+        # What each place means.
         held = OffsetSet()
         for consumer in self.consumers:
             held.update(consumer.held)
@@ -163,6 +159,7 @@ class KeySharedDispatcher(Dispatcher):
             for first, last in self._ack_unsynced.ranges()
             for offset in (first, last)
         )
+        # Which messages are unplaced.
         unknown = OffsetSet()
         for place, offsets in self._at.items():
             unplaced = self._without_known(offsets)
@@ -171,9 +168,7 @@ class KeySharedDispatcher(Dispatcher):
         assert unknown == self._unplaced
         for acknowledged in self._ackers.values():
             assert acknowledged.intersection(self._unplaced) == acknowledged
-
-    def _check_slots(self) -> None:
-        """Check that each slot counts what it has in each place."""
+        # What each slot counts.
         slots = self._slots
         assert not any(slot.is_idle for slot in slots.values())
         unsettled = {number: slot.unsettled for number, slot in slots.items() if slot.unsettled}
@@ -184,7 +179,7 @@ class KeySharedDispatcher(Dispatcher):
         assert waiting == self._counts(WAITING)
         for slot in slots.values():
             assert slot.waiting.intersection(self.replay) == slot.waiting
-            assert slot.queue is None or any(slot.queue is one for one in self._queues.values())
+            assert slot.queue is None or any(slot.queue is queue for queue in self._queues.values())
             assert not slot.flows or slot.queue is not None
         for consumer in self.consumers:
             for number, _, _ in self._runs(consumer.held):

@@ -27,7 +27,7 @@ coordinators. A broker that is alone has a keeper without followers.
 `keeper.py`     creates and deletes topics, gives out incarnations, and tells followers. A deletion
                 asks the brokers of the topic's partitions first.
 `follower.py`   asks, writes the copy, passes commands on, and lets commands wait for news. It takes
-                no directory that lacks what the copy has (`topics/directory.py`, which is pure).
+                no directory that lacks what the copy has (`topics/topic_directory.py` decides).
 `guards.py`     refuse all commands while the broker's own store may be the wrong one: empty at the
                 first broker, not accepted at a follower.
 `rows.py`       what the keeper remembers over restarts: the stores of the others, and past calls.

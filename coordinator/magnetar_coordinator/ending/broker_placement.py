@@ -1,4 +1,4 @@
-"""Directory that finds the broker of a participant. Pure.
+"""Placement: it finds the broker of a participant. Pure.
 
 The name of a partition says in which shard it lies, and the position in the list says which broker
 keeps that shard: no broker is asked, and a recovered COMMITTING transaction goes on at once.
