@@ -161,13 +161,14 @@ async def take(
     # Unless nobody heard: then it is aborted when it expires.
     if end == "abort" and unit.record.decision == common_pb2.ABORT:
         now = world.loop.time()
-        await expect_again(actor, made, settings, messages, since=now, alone=alone)
+        await expect_again(actor, made, settings, unit, messages, since=now, alone=alone)
 
 
 async def expect_again(
     actor: Actor,
     consumer: magnetar.Consumer,
     settings: dict[str, Any],
+    unit: Unit,
     messages: list[magnetar.Message],
     *,
     since: float,
@@ -177,7 +178,12 @@ async def expect_again(
 
     Afterwards it is given back once more, for whoever comes next.
 
+    On a FAILOVER subscription nobody waits for the end of the transaction at the broker. What the
+    broker had acknowledged comes when it hears of that end, perhaps behind the others; each of the
+    two is in order.
+
     Args:
+        unit: the transaction that was aborted.
         alone: nobody else consumes there, so that it can come to nobody else.
     """
     world = actor.world
@@ -186,7 +192,9 @@ async def expect_again(
     # Who has it alone says what has to end first, whatever breaks on the way.
     excused = settings["type"] != "exclusive"
     received: list[magnetar.Message] = []
-    newest: dict[int, int] = {}
+    acked = world.asked_wiretap.of((unit.txn.txn_id.most_bits, unit.txn.txn_id.least_bits)).acked
+    # By partition, and whether it comes when the broker hears of the end.
+    newest: dict[tuple[int, bool], int] = {}
     deadline = world.loop.time() + AGAIN_SECONDS_PATIENCE
     disturbed = (
         world.calm.seconds([actor.name, *world.broker_names], since) < world.loop.time() - since
@@ -201,14 +209,16 @@ async def expect_again(
             if (message.partition, message.offset) not in missing:
                 continue  # It lay ready before the others came back.
             missing.discard((message.partition, message.offset))
-            before = newest.get(message.partition, -1)
+            cursor = cursor_of(message, settings["subscription"])
+            group = (message.partition, excused and message.offset in acked.get(cursor, ()))
+            before = newest.get(group, -1)
             if in_order and not (disturbed and excused) and message.offset < before:
                 world.history.violation(
                     "order",
                     f"{message.topic}/{message.partition} {message.offset} comes after {before}"
                     f" to {actor.name}, again after an abort",
                 )
-            newest[message.partition] = message.offset
+            newest[group] = message.offset
         if missing and alone and calm > AGAIN_SECONDS_MAX:
             world.history.violation(
                 "time",
@@ -291,9 +301,9 @@ async def regain(
     if held is None or made is None or aborted_at is None:
         return
     world.provoked["administrator aborted"] += 1
-    _, messages = held
+    unit, messages = held
     if messages:
-        await expect_again(actor, made, settings, messages, since=aborted_at, alone=True)
+        await expect_again(actor, made, settings, unit, messages, since=aborted_at, alone=True)
 
 
 async def drain(

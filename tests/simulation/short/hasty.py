@@ -65,7 +65,7 @@ async def take_hastily(
     await unit.abort()
     if unit.record.decision == common_pb2.ABORT:
         now = actor.world.loop.time()
-        await expect_again(actor, made, settings, messages, since=now, alone=True)
+        await expect_again(actor, made, settings, unit, messages, since=now, alone=True)
 
 
 async def scatter(
