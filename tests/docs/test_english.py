@@ -29,7 +29,6 @@ NOT_YET = (
     "README.md",
     "benchmarks",
     "broker/magnetar_broker/config.py",
-    "broker/magnetar_broker/log/log_reader.py",
     "broker/magnetar_broker/topic_directory",
     "broker/magnetar_broker/topics/topic_directory.py",
     "broker/magnetar_broker/topics/partition.py",
