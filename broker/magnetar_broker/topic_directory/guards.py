@@ -87,9 +87,9 @@ class EmptyStoreGuard:
         self._has_complained = True
         log.critical(
             "coordinator %d knows this broker with another store, so this broker refuses all"
-            " commands. Its store is empty: its data directory vanished, or it was started on another"
-            " one. Stop it, and put the directory back; or go on with nothing, which may tear"
-            " transactions apart: magnetar storage accept-loss --everything DATA_DIR",
+            " commands. Its store is empty: its data directory vanished, or it was started on"
+            " another one. Stop it, and put the directory back; or go on with nothing, which may"
+            " tear transactions apart: magnetar storage accept-loss --everything DATA_DIR",
             tcid,
         )
 
