@@ -28,8 +28,6 @@ from .test_links import ROOT, tracked
 NOT_YET = (
     "README.md",
     "benchmarks",
-    "client/magnetar/messaging/message_source.py",
-    "client/magnetar/transactions/transaction.py",
     "cluster/magnetar_cluster/host_settings.py",
     "core/magnetar_core/config.py",
     "core/magnetar_core/gates/access_file.py",
