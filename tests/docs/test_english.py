@@ -31,8 +31,6 @@ NOT_YET = (
     "cluster/magnetar_cluster/host_settings.py",
     "docs/testing.md",
     "examples/flights",
-    "storage/magnetar_storage/rocksdb/engine.py",
-    "storage/magnetar_storage/slatedb/binding.py",
     "tests",
 )
 # Generated from sources that are checked, or by tools of others.
