@@ -28,7 +28,6 @@ from .test_links import ROOT, tracked
 NOT_YET = (
     "README.md",
     "benchmarks",
-    "cluster/magnetar_cluster/host_settings.py",
     "docs/testing.md",
     "examples/flights",
     "tests",
