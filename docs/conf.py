@@ -85,7 +85,7 @@ def mark_help(app: Sphinx, context: click.Context, lines: list[str]) -> None:
 
 
 def draw_states(app: Sphinx, doctree: nodes.document) -> None:
-    """What GitHub draws is drawn here, too."""
+    """Draw the Mermaid diagrams of pages, as GitHub does."""
     if not MERMAID.exists():
         return
     for block in list(doctree.findall(nodes.literal_block)):

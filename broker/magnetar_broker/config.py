@@ -202,5 +202,5 @@ class BrokerConfig:
 
     @property
     def shard_count(self) -> int:
-        """How many shards new topics are spread over: one for each broker."""
+        """The number of shards over which new topics are spread: one for each broker."""
         return len(self.brokers) or 1

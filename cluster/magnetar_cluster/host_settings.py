@@ -16,7 +16,7 @@ RENEWALS_A_DURATION = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSettings:
-    """How a member takes, keeps and gives up shards."""
+    """Settings of taking, keeping and giving up shards."""
 
     # Time without a renewal after which a member loses its shards, and others open them. After two
     # thirds of it the member answers nothing. In whole seconds, as etcd counts. Higher: a pause of
@@ -45,10 +45,10 @@ class HostSettings:
 
     @property
     def handover_ms_max(self) -> int:
-        """How long a handover may wait for one of its steps."""
+        """The longest time for which a handover waits for one of its steps."""
         return min(self.constants.handover_ms_max, self.leaving_ms_max)
 
     @property
     def renewal_interval_ms(self) -> float:
-        """How often the lease is renewed: twice before the member would be silent."""
+        """The time between renewals of the lease: two fit in before the member falls silent."""
         return self.lease_duration_ms / RENEWALS_A_DURATION

@@ -114,7 +114,7 @@ class CoordinatorConfig:
 
     @property
     def recent_outcomes_max(self) -> int:
-        """How many outcomes stay in memory."""
+        """The number of outcomes that stay in memory."""
         return min(self.constants.recent_outcomes_max, self.outcomes_max)
 
     def link_settings(self) -> LinkSettings:

@@ -37,9 +37,10 @@ class CoordinatorConstants:
     # nothing from the store; never more than outcomes_max.
     recent_outcomes_max: int = 16_384
 
-    # TxnIDs that brokers are told of before they are issued: brokers refuse others. A start skips
-    # the unused ones. More leave a client more TxnIDs to invent. If they do not last for some
-    # seconds, a broker out of reach refuses the newest transactions for as long.
+    # Number of TxnIDs that are announced to brokers before they are issued: brokers refuse others.
+    # A start skips the unused ones. With more, a client can invent more TxnIDs that brokers accept.
+    # If they do not last for some seconds, a broker out of reach refuses the newest transactions
+    # until it can be reached.
     txn_ids_ahead: int = 1_000_000
     # How often brokers get the low watermark, and are asked for orphans.
     watermark_interval_ms: int = 1_000

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 PREFIX = "MAGNETAR_"
-# A name or an IPv4 address. What has a scheme, a path or a gap would be looked up as a name.
+# A name or an IPv4 address. A text with a scheme, a path or a gap would be looked up as a name.
 _HOST = re.compile(r"[^\s:/=@#?\[\]\x00-\x1f\x7f]{1,253}")
 
 # The largest frame that a setting may allow. gRPC's own limit lies above it.
@@ -28,7 +28,7 @@ class InvalidConfig(ValueError):
 
 
 def wrong_number(settings: Any, *, may_be_zero: Collection[str] = ()) -> str | None:
-    """Return what is wrong with a number among settings; None: nothing.
+    """Check the numbers of settings; return a complaint about a wrong one, or None.
 
     Every number is above 0: a new setting is checked without being named anywhere else.
 
@@ -49,7 +49,7 @@ def wrong_number(settings: Any, *, may_be_zero: Collection[str] = ()) -> str | N
 
 
 def check_numbers(settings: Any, *, may_be_zero: Collection[str] = ()) -> None:
-    """As wrong_number. Raises: InvalidConfig."""
+    """Check the numbers of settings, as wrong_number. Raises: InvalidConfig."""
     complaint = wrong_number(settings, may_be_zero=may_be_zero)
     if complaint is not None:
         raise InvalidConfig(complaint)
@@ -204,8 +204,8 @@ class ListenConfig:
         for name in ("revocations_file", "txn_proof_keys_file"):
             if getattr(self, name) and not self.asks_who_clients_are:
                 raise InvalidConfig(
-                    f"{name} has no use while nobody shows a token or a certificate: name"
-                    " token_keys_file or tls_client_ca_file, too"
+                    f"{name} has no use while clients do not show a token or a certificate:"
+                    " name token_keys_file or tls_client_ca_file, too"
                 )
 
 
@@ -251,7 +251,7 @@ def _is_ipv6(text: str) -> bool:
 
 
 def how_to_write(address: str) -> str:
-    """Return how "host:port" is written, for the message about a text that is none."""
+    """Return how "host:port" is written, for the message about a malformed one."""
     host, _, port = address.rpartition(":")
     # Without a port, all of it may be a host.
     for one, behind in ((host, port if port.isdigit() else "6650"), (address, "6650")):

@@ -299,7 +299,7 @@ def _outcome_of(command: _EndCommand) -> Outcome:
 
 
 def _end_maker(command: _EndCommand) -> Callable[[Iterable[txn_wire.WriterCount]], End]:
-    """Return what makes the end at a participant from its counts; all else is the command's."""
+    """Return a function that makes a participant's end of its counts and the command's fields."""
     txn_id, outcome = TxnID.from_wire(command.txn_id), _outcome_of(command)
     selection = frozenset(command.selected_writer_ids) if command.selection_given else None
     are_counted, loss_accepted, stamp = command.counts_given, command.loss_accepted, command.stamp

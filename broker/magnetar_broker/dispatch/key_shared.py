@@ -50,7 +50,7 @@ NOBODY = -1
 
 
 class Place(IntEnum):
-    """Where a message is; see the table above."""
+    """A place of a message; see the table above."""
 
     OUTSIDE = 0
     WAITING = 1
@@ -135,7 +135,7 @@ class KeySharedDispatcher(Dispatcher):
         self._next_parts: dict[int, int] = {}
 
     def inherit(self, previous: Dispatcher) -> None:
-        """Take the place of another dispatcher, which has no consumers any more."""
+        """Take the place of another dispatcher, whose consumers are all gone."""
         super().inherit(previous)
         self._unplaced.update(self.withheld)
 
@@ -226,7 +226,8 @@ class KeySharedDispatcher(Dispatcher):
         ranges = list(ranges)
         for first, last in ranges:
             self.redeliveries.forget(first, last)
-        # A consumer that lost them acknowledges late: they keep their slots from nobody.
+        # A consumer acknowledges messages that it lost. In these places they do not block their
+        # slots for other consumers.
         self._move(self.replay.within(ranges), WAITING, OUTSIDE)
         self._move(self.withheld.within(ranges), WITHHELD, OUTSIDE)
         delivered = self._delivered.within(ranges)
@@ -252,10 +253,10 @@ class KeySharedDispatcher(Dispatcher):
                 held = consumer.held.intersection(late)
                 late.difference_update(held)
                 self._move(held, DELIVERED, ACK_PENDING)
-        # A consumer that lost these acknowledges late, and others got them meanwhile: from now on
-        # they count for who acknowledged.
+        # A consumer acknowledges messages that it lost and that others got meanwhile: from now on
+        # they belong to the consumer that acknowledged.
         self._move(late, DELIVERED, OUTSIDE)
-        # These it lost, and others did not get them yet.
+        # It lost these messages, and others did not get them yet.
         for place in (WAITING, WITHHELD):
             self._move(self._at[place].within(ranges), place, ACK_PENDING, consumer_id)
         others = OffsetSet(ranges)
@@ -307,7 +308,7 @@ class KeySharedDispatcher(Dispatcher):
     # Delivery
 
     def next_offset(self, end_offset: int) -> int | None:
-        """Return where to read next; None if nobody wants anything or nothing is there."""
+        """Return the next offset to read; None if no consumer is ready or no message is there."""
         ready = [consumer for consumer in self.consumers if consumer.is_ready]
         if not ready:
             return None
@@ -355,8 +356,8 @@ class KeySharedDispatcher(Dispatcher):
         if self._last_part is not None and self._last_part[0] == first:
             return self._last_part[1]
         slot = self._known.slot_at(first - 1)
-        # The message's beginning was acknowledged long ago: the message cannot be put together any
-        # more.
+        # The first part of the message was acknowledged long ago: the message can no longer be
+        # put together.
         return EMPTY_KEY_SLOT if slot is None else slot
 
     def _read(self, first: int, last: int) -> None:
@@ -372,7 +373,7 @@ class KeySharedDispatcher(Dispatcher):
             self._move(OffsetSet([(first, last)]), OUTSIDE, WAITING)
 
     def _wanted(self, consumer: Consumer, first: int, last: int) -> int:
-        """Return what goes to a consumer at once: in order, and with a single redelivery count."""
+        """Return the messages for a consumer, as a mask: in order, with one redelivery count."""
         part = self._next_part_of(consumer)
         if part is not None:
             return 1 if part == first else 0

@@ -88,8 +88,8 @@ class LogReader:
             # The cause may name the transaction of the messages.
             known = error.details if isinstance(error, DataLoss) else {"state": DAMAGED}
             raise DataLoss(
-                f"offset {at} of {self._name} cannot be read: {error}; `magnetar topics"
-                " skip-damaged` says how much is lost, and goes on behind it",
+                f"offset {at} of {self._name} cannot be read: {error}; to see how much is lost"
+                " and continue after it, run `magnetar topics skip-damaged`",
                 **{**known, "offset": at},
             ) from error
         return True
@@ -227,7 +227,7 @@ class LogReader:
             rows = await self._row_around(offset)
         entries = parse_entries(rows, verify=True)
         if not entries or not _holds(entries[0], offset):
-            raise DataLoss(f"the log holds no entry for offset {offset}", offset=offset)
+            raise DataLoss(f"the log does not have an entry for offset {offset}", offset=offset)
         return entries
 
     async def _row_around(self, offset: int) -> Sequence[tuple[bytes, bytes]]:

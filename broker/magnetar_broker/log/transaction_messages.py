@@ -196,7 +196,7 @@ async def rows_of_all(
             by_txn_id.setdefault(keys.txnlog_place(row[0])[0], []).append(row)
         scanned = sum(len(key) + len(value) for key, value in rows)
         if len(rows) == _ROWS_MAX or scanned >= bytes_max:
-            # The last transaction may go on behind the end of the scan.
+            # The last transaction may have rows after the end of the scan.
             behind = next(reversed(by_txn_id))
             del by_txn_id[behind]
         else:

@@ -18,7 +18,7 @@ coordinators. A broker that is alone has a keeper without followers.
       |                 |<--- nothing new ---------------------------|
       |<- answer -------|  the copy has what was answered            |
       |                 |                                            |
-      |- Read(t) ------>|  never heard of t: the command waits       |
+      |- Read(t) ------>|  t is not known: the command waits         |
       |                 |---- FollowDirectory(at once) ------------->|
       |                 |<--- what changed, or nothing --------------|
       |<- answer -------|  handles the command again: now it has     |

@@ -168,7 +168,7 @@ class TopicDirectoryFollower:
         known = self._stores.get(tcid)
         if known is None or (known.incarnation, known.token_digest) != (incarnation, digest):
             unheard = Unheard(
-                f"this broker has not heard of incarnation {incarnation} of coordinator {tcid}:"
+                f"this broker does not know incarnation {incarnation} of coordinator {tcid}:"
                 " ask again"
             )
             raise self._topics.unless_complete(unheard, not_taken(tcid, incarnation))
@@ -209,7 +209,7 @@ class TopicDirectoryFollower:
         self._give_up()
 
     def _give_up(self) -> None:
-        """Let nobody wait any longer."""
+        """Answer all waiting callers: the first broker cannot be reached."""
         callers = [*self._asking, *self._waiting]
         self._asking, self._waiting = [], []
         for caller in callers:
@@ -229,7 +229,7 @@ class TopicDirectoryFollower:
     def _follow(self) -> None:
         self._stop_timer()
         self._peer.forget(self._asked)
-        # Those who waited for the question that is given up wait for this one.
+        # Callers that waited for the forgotten question wait for this one.
         self._asking += self._waiting
         self._waiting = []
         command = wire.CommandFollowDirectory(
@@ -291,7 +291,7 @@ class TopicDirectoryFollower:
             return
         self._complaint = str(reason)
         log.critical(
-            "the directory of %s, the first broker, is not followed any more: %s. Its data"
+            "the directory of %s, the first broker, is no longer followed: %s. Its data"
             " directory is an older one, or was lost. This broker keeps its topics and serves them,"
             " and takes no new ones. Stop %s, and put its directory back; or go on with what it"
             " has, which deletes all other partitions here: stop this broker, and magnetar storage"
@@ -364,7 +364,7 @@ class _PassedOn:
 
         def on_current(error: MagnetarError | None) -> None:
             if refusal is not None:
-                # Whoever hears that a topic exists goes on to use it.
+                # An answer that a topic exists makes the client use it.
                 self._replies.refuse(refusal, reply)
             elif error is not None:
                 self._replies.refuse(error, reply)

@@ -1,6 +1,6 @@
-"""Guards of brokers whose store is new, or not the right one: they serve nobody for now.
+"""Guards of brokers whose store is new, or not the right one: they refuse all commands for now.
 
-If an empty store served in the place of one that has vanished, coordinators would hear that the
+If an empty store served in the place of one that has vanished, coordinators would be told that the
 participants of their commits are gone, and take the commits for done. So the first broker waits for
 its coordinators, and each other broker for the first one.
 Source: docs/design/0008-cluster.md, The directory; docs/protocol/rules.md, rule n.
@@ -40,7 +40,7 @@ class EmptyStoreGuard:
         """Note whether the store is empty.
 
         Args:
-            is_empty: the store holds nothing, and nobody has accepted that.
+            is_empty: the store is empty, and the operator has not accepted that.
         """
         # Without a list of members there are no coordinators to wait for.
         self._is_empty = is_empty and bool(self._config.cluster_hash)
@@ -86,16 +86,16 @@ class EmptyStoreGuard:
             return
         self._has_complained = True
         log.critical(
-            "coordinator %d knows this broker with another store, so nobody is served from this"
-            " one, which is empty: its data directory vanished, or it was started on another one."
-            " Stop it, and put the directory back; or go on with nothing, which may tear"
-            " transactions apart: magnetar storage accept-loss --everything DATA_DIR",
+            "coordinator %d knows this broker with another store, so this broker refuses all"
+            " commands. Its store is empty: its data directory vanished, or it was started on"
+            " another one. Stop it, and put the directory back; or go on with nothing, which may"
+            " tear transactions apart: magnetar storage accept-loss --everything DATA_DIR",
             tcid,
         )
 
 
 class FollowerGuard:
-    """Guard of a follower: it serves nobody before the first broker has accepted its store.
+    """Guard of a follower: it refuses commands until the first broker has accepted its store.
 
     A follower that was accepted once serves from its own store at once, also while the first broker
     is away. A follower whose data directory has vanished comes with a new store, and is refused.
@@ -131,7 +131,7 @@ class FollowerGuard:
         self.is_accepted = False
         if self._refusal != reason:
             self._refusal = reason
-            log.critical("nobody is served from this broker's store: %s", reason)
+            log.critical("this broker refuses all commands: %s", reason)
 
     @property
     def may_refuse(self) -> bool:
@@ -145,8 +145,8 @@ class FollowerGuard:
 
     def _error(self) -> MagnetarError:
         if self._refusal:
-            # It may be mended: nobody may take this for an answer.
-            return LogUnavailable(f"this broker serves nobody: {self._refusal}")
+            # It may be mended: the error must not count as an answer about the state.
+            return LogUnavailable(f"this broker refuses all commands: {self._refusal}")
         return LogUnavailable(
             f"this broker has not met {self._first_name}, the first broker, which knows whether"
             " its store is the right one: ask again"

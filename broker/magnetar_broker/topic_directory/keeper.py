@@ -72,7 +72,7 @@ class _Follower:
         """Ignore the event: answers are small, and rare."""
 
     def session_closed(self) -> None:
-        """Note that nobody waits for its answer any more."""
+        """Note that its answer is no longer awaited."""
         self._on_change()
 
 
@@ -165,14 +165,14 @@ class TopicDirectoryKeeper:
             peer.stop()
 
     async def close(self) -> None:
-        """Let nobody wait any longer."""
+        """End all waits, and close the links."""
         for wait in list(self._waits):
             self._end(wait)
         for peer in self._peers.values():
             await peer.close()
 
     def waiting_for_news(self, handlers: Mapping[str, Handler]) -> dict[str, Handler]:
-        """Return the handlers: nobody else knows of topics that this broker does not know."""
+        """Return the handlers unchanged: a topic that this broker does not know does not exist."""
         return dict(handlers)
 
     # Creations, deletions, incarnations
@@ -281,7 +281,7 @@ class TopicDirectoryKeeper:
             is_linked=follower.is_linked,
         )
         if reply.session is None:
-            # A unary call: somebody looks.
+            # A unary call comes from a person or a tool, not from a follower.
             self._tell(command, reply)
             return
         earlier, follower.waiting = follower.waiting, None
@@ -310,7 +310,7 @@ class TopicDirectoryKeeper:
             lives=self._lives,
         )
         told = self._directory.tell(command.directory_life, command.revision, contents)
-        # Followers hear of nothing that this broker could forget.
+        # Followers are told only about durable changes.
         self._replies.answer(reply, told)
 
     def _answer_when_followed(self, reply: Reply, answer: Any) -> None:
@@ -352,7 +352,7 @@ def _refusal_of(topic: Topic, peer: str, name: str, body: Any) -> MagnetarError 
     if name == "error":
         error = from_wire(body)
         if isinstance(error, TopicNotFound):
-            return None  # It has not heard of it: nobody can have used it there.
+            return None  # That broker has not learned of the topic, so it was not used there.
         return LogUnavailable(
             f"{peer} does not say whether transactions are open on {topic.name!r}: ask again"
             f" ({error})"

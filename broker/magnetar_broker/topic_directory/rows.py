@@ -24,7 +24,7 @@ class BrokerStores:
 
     A broker whose data directory has vanished would come back with an empty store, and everything
     that was committed there would be gone unnoticed. So each broker introduces its store, and
-    another store than the known one is refused until somebody has accepted the loss there.
+    another store than the known one is refused until an operator has accepted the loss there.
     """
 
     def __init__(self, environment: Environment) -> None:
@@ -55,7 +55,7 @@ class BrokerStores:
             is_linked: whether a broker of this name follows now.
         Raises:
             InvalidArgument: the token is malformed.
-            DataLoss: the broker has another store, and nobody has accepted that.
+            DataLoss: the broker has another store, and an operator has not accepted that.
             LogUnavailable: the broker works with another store now.
         """
         check_token(store_token)

@@ -299,12 +299,12 @@ class Partition:
             subscription.refuse_deletion()
 
     def delete(self) -> None:
-        """Delete every row; what is open is aborted, and its coordinator will hear Gone."""
+        """Delete every row; open transactions are aborted, and their coordinators get `Gone`."""
         self.deleted = True
         for asked in self.waiting_ends.take_all():
             asked.failed(Gone(f"{self.name} was deleted"))
         for txn_id in list(self.index.open):
-            # Nothing is remembered of it: the partition's index goes, too.
+            # Its outcome is not kept: the partition's index goes, too.
             self.end(AskedEnd(End.dropping(txn_id), None, 0, _nothing, _fail))
         self.log.forget_tail()
         batch = self._environment.commits.batch
@@ -345,7 +345,7 @@ class Partition:
     def trim_skipped(self, first_offset: int) -> None:
         """Remove a range that was given up from the front of the log, up to an offset.
 
-        The messages of an unreadable marker stay in the sidecar: nobody knows which they are.
+        The messages of an unreadable marker stay in the sidecar: which they are is not known.
         """
         batch = self._environment.commits.batch
         place = self.name.topic_id, self.name.partition

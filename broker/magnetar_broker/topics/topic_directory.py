@@ -24,11 +24,11 @@ CHANGES_MAX = 10_000
 
 
 class Unheard(LogUnavailable):
-    """A follower has not heard of something that a command names: the first broker may know it."""
+    """A follower does not know an object that a command names: the first broker may know it."""
 
 
 class UnheardName(Unheard):
-    """What the follower has not heard of is a topic that the command names without an id."""
+    """A follower does not know a topic that a command names without an id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class Contents:
     Attributes:
         topics: all topics, by id.
         next_serial: serial number of the next topic, or a lower bound of it.
-        accepted_losses: how often somebody accepted that the directory lost data.
+        accepted_losses: how often an operator accepted that the directory lost data.
         coordinator_stores: the present store of each coordinator.
         lives: the first broker's lives, the present one last.
     """
@@ -87,7 +87,7 @@ class TopicDirectory:
     def tell(
         self, life: int, revision: int, contents: Contents
     ) -> wire.CommandFollowDirectoryResponse:
-        """Return what a follower has to know that has this revision."""
+        """Return the changes for a follower that has this revision."""
         told = wire.CommandFollowDirectoryResponse(
             directory_life=self.life,
             revision=self.revision,
@@ -116,7 +116,7 @@ class TopicDirectoryDistrusted(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """What a follower does: it deletes these topics, and then creates those."""
+    """Steps of a follower: it deletes these topics, and then creates those."""
 
     deleted: list[int] = field(default_factory=list)
     created: list[wire.TopicRecord] = field(default_factory=list)
@@ -153,9 +153,9 @@ class TopicDirectoryCopy:
         known: Mapping[int, wire.TopicRecord],
         next_serial: int,
     ) -> Taken | None:
-        """Take what the first broker told, in answer to the present life and revision.
+        """Take the changes that the first broker tells in answer to the present life and revision.
 
-        None: it is no answer to that, and the next question is for everything.
+        None: the answer is to an earlier life or revision; the next question asks for everything.
 
         Args:
             known: the topics of the copy, by id.
@@ -180,7 +180,7 @@ class TopicDirectoryCopy:
         ]
         returned = [one for one in created if serial_of(one.topic_id) < next_serial]
         reason = self._distrust(told, next_serial, deleted, others + returned)
-        # Somebody accepted that this store lost data: it does not know better any more.
+        # After an accepted loss, this store no longer knows better than the first broker.
         if reason and self.losses <= self.own_losses:
             self.distrusted = True
             raise TopicDirectoryDistrusted(reason)
@@ -208,7 +208,7 @@ class TopicDirectoryCopy:
             return ""
         lacking = f"it lacks {len(deleted)} topics that are known here"
         if told.accepted_losses > self.directory_losses:
-            return f"{lacking}, and somebody has accepted that it lost data"
+            return f"{lacking}, and an operator has accepted that it lost data"
         lives = [one.life for one in told.lives]
         if self.followed_life in lives[:-1]:
             following = told.lives[lives.index(self.followed_life) + 1]

@@ -26,9 +26,9 @@ class Transaction(Facade[AsyncTransaction]):
             txn.ack(message)
 
     Inside of such a block, a send or an ack of the same client that is given no `txn` raises
-    InvalidArgument, and the transaction fails: it would stay if the transaction aborts. Whoever
-    means that says `txn=None`. The block covers the task that opened it, and the tasks that this
-    task starts inside, until the block is left. Transactions do not nest: an inner block is a
+    InvalidArgument, and the transaction fails: it would stay if the transaction aborts. Pass
+    `txn=None` to do that on purpose. The block covers the task that opened it, and the tasks that
+    this task starts inside, until the block is left. Transactions do not nest: an inner block is a
     transaction of its own, which commits or aborts by itself.
 
     A lazy transaction begins at its coordinator only when it has to: with its second partition, its
@@ -196,7 +196,7 @@ class Transaction(Facade[AsyncTransaction]):
                 abort(). Or another client or an administrator has committed it, although a send
                 or an ack had failed.
             OutcomeUnknown: no answer came in time. The transaction may be committed.
-            TxnForgotten: the transaction has ended, and nobody knows its outcome any more.
+            TxnForgotten: the transaction has ended, and its outcome is no longer kept.
             TxnNotFound: as TxnForgotten.
         Source: PIP-31, Transaction#commit.
         """
@@ -208,7 +208,7 @@ class Transaction(Facade[AsyncTransaction]):
         The transaction stays open, and takes nothing more from this client.
 
         Returns:
-            What this client has sent and acknowledged. The other client gives it to
+            The sends and acks of this client. The other client gives them to
             Client.commit_parts().
         Raises:
             CommitRefused: a send or an ack had failed, so nothing of this client counts. The
@@ -234,7 +234,7 @@ class Transaction(Facade[AsyncTransaction]):
             InvalidTxnState: the transaction is committed. No effect.
             OutcomeUnknown: no answer came in time. The coordinator aborts the transaction when its
                 time is up.
-            TxnForgotten: the transaction has ended, and nobody knows its outcome any more.
+            TxnForgotten: the transaction has ended, and its outcome is no longer kept.
             TxnNotFound: as TxnForgotten.
         Source: PIP-31, Transaction#abort.
         """

@@ -64,14 +64,14 @@ class LentMessages:
         self._noted = start
 
     def next(self) -> Message | None:
-        """Take the next message; None when no more are lent."""
+        """Take the next message; None if all lent messages are taken."""
         for place in self.places:
             return Message(self.batch, place)
         return None
 
     @property
     def received_count(self) -> int:
-        """How many of them were received, as far as that is noted."""
+        """The number of messages that are noted as received."""
         return self._noted - self._start
 
     def received(self) -> range:
@@ -89,7 +89,7 @@ class LentMessages:
         return received
 
 
-# It has no places, so that nobody looks at its batch.
+# It has no places, so its batch is never read.
 NOTHING_LENT = LentMessages(cast(ReceivedBatch, None), 0, 0)
 
 

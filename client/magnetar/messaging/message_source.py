@@ -1,4 +1,4 @@
-"""What receives messages: partitions take turns, and messages come in batches or one by one."""
+"""Receiving of messages: partitions take turns, and messages come in batches or one by one."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ class MessageSource:
         self._type = subscription_type
         self._dead_letters = dead_letters
         self._closed = False
-        # Why nothing comes any more; None: it may come.
+        # The error after which no message comes; None: messages may come.
         self._failure: MagnetarError | None = None
         self._changed = asyncio.Event()
         # Whose turn it is: partitions take turns, a batch each.
         self._turn = 0
         self._order: list[PartitionReceiver] = []
-        # Whose messages are received in the lane; None: nobody's.
+        # The partition whose messages are in the lane; None: the lane is empty.
         self._lender: PartitionReceiver | None = None
         self.lane = FastLane(runtime.open_blocks)
         # Messages that left queues since the event loop had its turn, roughly.
@@ -202,7 +202,7 @@ class MessageSource:
                 return columns
 
     def _lend(self, columns: MessageColumns) -> None:
-        """Let what follows these messages in their batch be received the short way."""
+        """Lend the following messages of their batch to the lane, the short way to receive."""
         if self._lender is not None:
             self.lane.lent = self._lender.queue.lend(columns.batch)
             self._left_count += self.lane.lent.count

@@ -35,9 +35,9 @@ class Transaction:
             await txn.ack(message)
 
     Inside of such a block, a send or an ack of the same client that is given no `txn` raises
-    InvalidArgument, and the transaction fails: it would stay if the transaction aborts. Whoever
-    means that says `txn=None`. The block covers the task that opened it, and the tasks that this
-    task starts inside, until the block is left. Transactions do not nest: an inner block is a
+    InvalidArgument, and the transaction fails: it would stay if the transaction aborts. Pass
+    `txn=None` to do that on purpose. The block covers the task that opened it, and the tasks that
+    this task starts inside, until the block is left. Transactions do not nest: an inner block is a
     transaction of its own, which commits or aborts by itself.
 
     A lazy transaction begins at its coordinator only when it has to: with its second partition, its
@@ -244,7 +244,7 @@ class Transaction:
                 abort(). Or another client or an administrator has committed it, although a send
                 or an ack had failed.
             OutcomeUnknown: no answer came in time. The transaction may be committed.
-            TxnForgotten: the transaction has ended, and nobody knows its outcome any more.
+            TxnForgotten: the transaction has ended, and its outcome is no longer kept.
             TxnNotFound: as TxnForgotten.
         Source: PIP-31, Transaction#commit.
         """
@@ -256,7 +256,7 @@ class Transaction:
         The transaction stays open, and takes nothing more from this client.
 
         Returns:
-            What this client has sent and acknowledged. The other client gives it to
+            The sends and acks of this client. The other client gives them to
             Client.commit_parts().
         Raises:
             CommitRefused: a send or an ack had failed, so nothing of this client counts. The
@@ -282,7 +282,7 @@ class Transaction:
             InvalidTxnState: the transaction is committed. No effect.
             OutcomeUnknown: no answer came in time. The coordinator aborts the transaction when its
                 time is up.
-            TxnForgotten: the transaction has ended, and nobody knows its outcome any more.
+            TxnForgotten: the transaction has ended, and its outcome is no longer kept.
             TxnNotFound: as TxnForgotten.
         Source: PIP-31, Transaction#abort.
         """
@@ -325,8 +325,8 @@ class Transaction:
             )
         else:
             error = InvalidArgument(
-                f"{message!r} is no message, and does not say which consumer has received it:"
-                " give the message, or use consumer.ack(..., txn=txn)"
+                f"{message!r} is not a message, and does not say which consumer received it:"
+                " pass the message, or use consumer.ack(..., txn=txn)"
             )
         self.work.doom(error)
         raise error

@@ -176,7 +176,7 @@ class TransactionWork:
             self._require_sound()
 
     def require_client(self, runtime: Runtime) -> None:
-        """Check that the transaction and whoever takes part in it belong to one client.
+        """Check that the transaction and a producer or consumer in it belong to one client.
 
         Raises:
             InvalidArgument: they do not.
@@ -237,7 +237,8 @@ class TransactionWork:
         """Wait until the coordinator knows all participants so far.
 
         A participant that the coordinator does not know may accept a message after the transaction
-        has ended. Such a message does not count, so the application must not hear that it does.
+        has ended. Such a message does not count, so the application must not be told that it
+        does.
 
         Raises:
             InvalidTxnState: the transaction has ended, or failed.
@@ -252,8 +253,8 @@ class TransactionWork:
     def fail(self, error: BaseException, call: FailedCall | None = None) -> None:
         """Make an open transaction fail, since a send or an ack in it did not succeed.
 
-        Whatever the reason was: a program that goes on in spite of it must not commit the rest. One
-        that came too late for the transaction changes nothing.
+        The reason does not matter: a program that continues in spite of the error must not commit
+        the rest. A call that came too late for the transaction changes nothing.
 
         Args:
             error: what the call raises.
@@ -301,7 +302,7 @@ class TransactionWork:
                 self.doubt()
 
     async def prepare(self) -> None:
-        """Confirm all sends and acks, and take no more. The transaction can then be committed.
+        """Confirm all sends and acks, and refuse further ones. A commit can follow.
 
         Raises:
             CommitRefused: a send or an ack had failed; the transaction was aborted.
@@ -361,7 +362,7 @@ class TransactionWork:
     def _require_not_left(self) -> None:
         if self._phase in (TransactionPhase.LEFT, TransactionPhase.WITHDRAWN):
             raise InvalidTxnState(
-                f"{self._name} was left here: whoever has its parts commits or aborts it"
+                f"{self._name} was left here: the program that has its parts commits or aborts it"
             )
 
     async def abort(self) -> None:
@@ -384,7 +385,7 @@ class TransactionWork:
             self._block.open()
 
     async def end_block(self, error: BaseException | None) -> None:
-        """Commit what a block leaves open, or abort it because of an error; end the block."""
+        """Commit a transaction that is open, or abort it because of an error; end the block."""
         try:
             await self._end_by_block(error)
         finally:
@@ -392,8 +393,9 @@ class TransactionWork:
 
     async def _end_by_block(self, error: BaseException | None) -> None:
         if error is None:
-            # When somebody else has aborted it, or the client's close aborts it now, commit() says
-            # so: the application must not go on as if its block had been committed.
+            # If another program or the coordinator has aborted it, or the client's close aborts
+            # it now, commit() raises: the application must not continue as if its block had been
+            # committed.
             is_aborted = self._phase is TransactionPhase.ABORT_ASKED or self._phase in DECIDED_ABORT
             is_lost = is_aborted and not self._is_ended_here
             if is_lost or self._phase in (TransactionPhase.OPEN, TransactionPhase.FORGOTTEN):
@@ -430,9 +432,9 @@ class TransactionWork:
             self._inquiry.resolve_soon()
 
     async def _tell_seen(self) -> None:
-        """Tell the coordinator what this client has seen: somebody else may decide the commit.
+        """Tell the coordinator what this client has seen: another program may decide the commit.
 
-        What is told with a commit, when that comes from this client, needs no round trip.
+        A commit by this client carries it, without this round trip.
 
         Raises:
             MagnetarError: the coordinator does not answer, or the transaction has ended.
@@ -565,7 +567,7 @@ class TransactionWork:
             return
         try:
             async with asyncio.timeout(self._runtime.config.abort_drain_ms / 1000):
-                # Its coordinator can tell only those that it knows; others hear of it much later.
+                # Its coordinator tells only participants that it knows; others learn it much later.
                 await self._participants.drain()
         except TimeoutError:
             pass
@@ -597,8 +599,8 @@ class TransactionWork:
         """Let go of the participants.
 
         Args:
-            committed: whether what this client did stands; if nobody knows, it does not. Nacks of
-                acks that were committed after all are ignored by the broker.
+            committed: whether this client's sends and acks count; False, too, if the outcome is
+                not known. The broker ignores nacks of acks that were committed after all.
         """
         if self._inquiry is not None:
             self._inquiry.end()
@@ -630,7 +632,7 @@ class TransactionWork:
         return error if self._failed_call is None else f"{self._failed_call} failed: {error}"
 
     def doubt(self) -> None:
-        """Ask the coordinator at once whether somebody else has ended the transaction.
+        """Ask the coordinator at once whether the transaction was ended elsewhere.
 
         If it was aborted, the messages that it acknowledged are received again now, and not when
         the transaction's time is up.
@@ -643,7 +645,7 @@ class TransactionWork:
         self._move(TransactionEvent.HEARD_FORGOTTEN)
 
     def _require_remembered(self) -> None:
-        """Raises: TxnNotFound, TxnForgotten: nobody can say any more how it has ended."""
+        """Raises: TxnNotFound, TxnForgotten: its outcome can no longer be known."""
         if self._phase is TransactionPhase.FORGOTTEN:
             assert self._forgotten is not None
             raise self._forgotten

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 
 class Words:
-    """What every broker is told: the latest low watermark and issued range; None: none yet."""
+    """The announcements to all brokers: the latest low watermark and issued range."""
 
     __slots__ = ("issued", "watermark")
 
@@ -120,12 +120,12 @@ class BrokerPeer:
     ) -> None:
         """Tell the broker which transactions are known here, and to end the others.
 
-        All that this rests on is durable.
+        The records that the verdicts rest on are durable.
         """
         self.watermarks.add_known(known)
         for one in ended:
             txn_id = TxnID.from_wire(one.txn_id)
-            log.info("aborting %s at a participant that nobody else will tell", txn_id)
+            log.info("aborting %s at a participant that the coordinator does not know", txn_id)
             request_id = self.link.next_request_id()
             self._orphan_ids[request_id] = None
             self.link.send(_abort_of(one), request_id)

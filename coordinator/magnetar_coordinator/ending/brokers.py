@@ -1,8 +1,8 @@
-"""The links to all brokers, and what all brokers are told of TxnIDs.
+"""The links to all brokers, and the announcements that go to all brokers.
 
-That is the low watermark, the issued range, and verdicts about orphans. Nothing leaves before the
-records that it rests on are durable.
-Source: docs/design/0001-protocol.md, Low watermark, and What nobody else would end; rules c and f.
+These are the low watermark, the issued range of TxnIDs, and verdicts about orphans. None is sent
+before the records that it rests on are durable.
+Source: docs/design/0001-protocol.md, Low watermark, Orphaned participants; rules c and f.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class Brokers:
         on_expelled: called when a broker asks to abort transactions of expelled group members.
         traces: makes the spans of ends; None: there are none.
     Attributes:
-        placement: where each participant lies.
-        is_stopped: nothing leaves any more.
+        placement: the broker of each participant.
+        is_stopped: nothing is sent any longer.
     """
 
     _shard: Shard
@@ -76,7 +76,7 @@ class Brokers:
         self._telling_issued = False
         # Answers with new TxnIDs, which leave behind the announcement of these.
         self._answers: list[Callable[[], None]] = []
-        # Brokers hear of no counter beyond this bound.
+        # Brokers are not told of a counter beyond this bound.
         self._durable_bound = 0
 
     def __getitem__(self, address: str) -> BrokerPeer:
@@ -158,10 +158,10 @@ class Brokers:
     # The issued range.
 
     def tell_issued_soon(self) -> None:
-        """Tell brokers of new TxnIDs at the end of this turn, before any client hears of them.
+        """Tell brokers of new TxnIDs at the end of this turn, before any client receives them.
 
-        If such TxnIDs are lost before they are durable, nobody gets them again: a restart skips
-        them.
+        If such TxnIDs are lost before they are durable, they are not issued again: a restart
+        skips them.
         """
         if not self._telling_issued:
             self._telling_issued = True
@@ -199,7 +199,7 @@ class Brokers:
         self._words.issued = issued
         watermark = self._words.watermark
         if watermark is not None and watermark.counter_bound < self._durable_bound:
-            # A broker that comes back hears this first, and drops transactions beyond the bound.
+            # A broker that reconnects is told this first, and drops transactions beyond the bound.
             word = pb.CommandLowWatermark()
             word.CopyFrom(watermark)
             word.counter_bound = self._durable_bound

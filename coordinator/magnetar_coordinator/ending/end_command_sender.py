@@ -43,7 +43,7 @@ _ENDED_NAMES = frozenset(
         "end_txn_on_participants_response",
     }
 )
-# The participant does not exist any more, and its part of the transaction went with it.
+# The participant was deleted, and its part of the transaction with it.
 GONE_CODES = frozenset({common.GONE, common.TOPIC_NOT_FOUND, common.SUBSCRIPTION_NOT_FOUND})
 # Only an administrator can help.
 _REFUSAL_CODES = frozenset(error.code for error in END_REFUSALS)
@@ -183,7 +183,7 @@ class EndCommandSender:
     def _leave(self, end: PendingEnd, participants: Sequence[Participant]) -> None:
         """Continue an end for fewer participants, under another number.
 
-        What an earlier copy of the command is answered says nothing of these alone.
+        The answer to an earlier copy of the command is about more participants than these.
         """
         before = end.request_id
         self._forget(end)

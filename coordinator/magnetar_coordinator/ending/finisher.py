@@ -72,8 +72,9 @@ class Finisher:
     def finish(self, transaction: Transaction, then: Callable[[TxnID], None]) -> None:
         """Tell the participants of a transaction whose decision is durable.
 
-        Subscriptions hear of a commit after partitions: the next owner of a group's partition then
-        writes behind the committed messages. A broker that has all of them keeps this order itself.
+        Partitions are told of a commit before subscriptions: the next owner of a group's partition
+        then writes after the committed messages. A broker that has all of them keeps this order
+        itself.
 
         Args:
             then: called when every participant has answered.
@@ -194,7 +195,7 @@ class Finisher:
 def _in_order(
     participants: Collection[Participant],
 ) -> tuple[Collection[Participant], list[Participant]]:
-    """Return the participants that hear of a commit first, and those that wait for them."""
+    """Return the participants that are told of a commit first, and those that wait for them."""
     later: list[Participant] = [
         participant for participant in participants if isinstance(participant, SubscriptionName)
     ]

@@ -21,7 +21,7 @@ ACCESS_FILE_BYTES_MAX = 16 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessConfig:
-    """Settings of who may do what.
+    """Settings of access control.
 
     Attributes:
         access_file: TOML file with the roles of principals, and with what roles may do. The server

@@ -130,9 +130,9 @@ def resolve(
 
 
 def names_of(kind: type[Any]) -> list[str]:
-    """Return the names of settings: fields that text can express, unless they are no settings.
+    """Return the names of settings: fields that are scalars or optional scalars.
 
-    Text can express scalars, and optional scalars.
+    Fields with `is_setting` false in their metadata are left out.
     """
     return list(_scalar_types_of(kind))
 

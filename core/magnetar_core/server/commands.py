@@ -187,7 +187,7 @@ class Gate(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversation:
-    """What the transport knows of a conversation, before its first command.
+    """A conversation as the transport knows it, before its first command.
 
     Attributes:
         write: sends serialized frames to the client; never blocks.
@@ -286,7 +286,7 @@ class CommandSession:
         self._listeners[listener] = None
 
     def unlisten(self, listener: SessionListener) -> None:
-        """Tell the listener no more. Repeating it is harmless."""
+        """Stop telling the listener. Repeating it is harmless."""
         self._listeners.pop(listener, None)
 
     def while_allowed(
@@ -295,20 +295,20 @@ class CommandSession:
         complaint: Complaint | None,
         end: Callable[[MagnetarError], None],
     ) -> None:
-        """End something when the client may do it no more, unless it is forgotten before.
+        """End something when the client loses the right to it, unless forget() comes first.
 
         Args:
-            complaint: that of the command which began it; None: there is no access control.
+            complaint: the check of the command that began it; None: there is no access control.
         """
         if complaint is not None:
             self._allowed[key] = (complaint, end)
 
     def forget(self, key: Hashable) -> None:
-        """Forget what has ended by itself. Repeating it is harmless."""
+        """Forget something that has ended by itself. Repeating it is harmless."""
         self._allowed.pop(key, None)
 
     def look(self) -> None:
-        """End what the client may do no more: its rights may have changed."""
+        """Check the client's rights again; end whatever it has lost the right to."""
         for key, (complaint, end) in list(self._allowed.items()):
             error = complaint()
             if error is not None and self._allowed.pop(key, None) is not None:

@@ -107,7 +107,7 @@ class ServerSession:
         self._session.push(body)
 
     def look(self) -> None:
-        """End what the client may do no more."""
+        """Check the client's rights again; end whatever it has lost the right to."""
         self._session.look()
 
     def close(self) -> None:
@@ -167,7 +167,7 @@ class ServerSession:
     def _look_for_command(self) -> None:
         """Wait once more.
 
-        If this process stood still, both timers are due at once, and the client's command is not
+        After a pause of this process, both timers are due at once, and the client's command is not
         read yet. So the second timer begins when the first one has fired.
         """
         self._await_command(self._end_silent)

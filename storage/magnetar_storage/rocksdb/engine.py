@@ -142,7 +142,7 @@ class RocksStore:
         """
         unknown = set(payload_families) - set(families)
         if unknown:
-            raise BrokenInvariant(f"payload families that are no families: {sorted(unknown)}")
+            raise BrokenInvariant(f"unknown payload families: {sorted(unknown)}")
         directory = os.path.realpath(path)
         has_stamp = check_directory_stamp(directory, ENGINE, FORMAT)
         mark = recover_directory(directory)

@@ -1,7 +1,7 @@
-"""Rows that pass SlateDB's Python binding at the speed of memory.
+"""Calls of SlateDB's Python binding that copy rows at the speed of memory.
 
 The binding is generated, and moves every byte that goes to SlateDB in a loop of Python: four
-megabytes a second, while the event loop stands still. It also unpacks each number of each row that
+megabytes a second, while the event loop is blocked. It also unpacks each number of each row that
 comes back on its own. The functions here make the same calls with the same content, but pack and
 unpack it as a whole. They know the binding's inner names, so they work with the version that they
 were tested with only. tests/storage/test_slate_binding.py lists these names.
@@ -91,7 +91,7 @@ async def scan(reader: Any, start: bytes, end: bytes, plan: ScanPlan) -> Any:
 
 
 async def next_rows(iterator: Any, count: int) -> list[Row]:
-    """Return the next rows of an iterator; fewer than count: there are no more."""
+    """Return the next rows of an iterator; fewer than count at its end."""
     rows: list[Row] = await _call_async(
         _generated._UniffiLib.uniffi_slatedb_uniffi_fn_method_dbiterator_next_batch(
             iterator._uniffi_clone_handle(), count
