@@ -28,7 +28,6 @@ from .test_links import ROOT, tracked
 NOT_YET = (
     "benchmarks",
     "docs/testing.md",
-    "examples/flights",
     "tests",
 )
 # Generated from sources that are checked, or by tools of others.
