@@ -26,7 +26,6 @@ from .test_links import ROOT, tracked
 
 # Folders and files with sentences that are not plain yet.
 NOT_YET = (
-    "benchmarks",
     "docs/testing.md",
     "tests",
 )
