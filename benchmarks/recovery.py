@@ -18,7 +18,7 @@ ENTRIES_AT_ONCE = 1_000
 async def measure(
     client: Client, servers: Servers, *, entry_counts: tuple[int, ...], open_count: int
 ) -> AsyncIterator[Result]:
-    """Measure starts after kill -9 with more and more stored entries, and with open transactions."""
+    """Measure starts after kill -9 with more and more stored entries, and open transactions."""
     await client.admin.topics.create(TOPIC, partitions=8)
     stored = 0
     for count in entry_counts:
