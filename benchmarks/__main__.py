@@ -52,7 +52,7 @@ from benchmarks.workloads import measure
     "--store", metavar="URL",
     help="Keep the servers' rows in an object store, as s3://BUCKET/PREFIX.",
 )  # fmt: skip
-@click.option("--tls", "with_tls", is_flag=True, help="Everybody talks TLS.")
+@click.option("--tls", "with_tls", is_flag=True, help="Use TLS for all connections.")
 @click.option(
     "--ceiling", "with_ceiling", is_flag=True,
     help="Measure the bare conversation, stream and store beside it.",

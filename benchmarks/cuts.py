@@ -1,7 +1,7 @@
-"""`python -m benchmarks.cuts`: what a consistent cut takes, and what it costs those who write.
+"""`python -m benchmarks.cuts`: the time of a consistent cut, and its costs for writers.
 
-One broker and one coordinator. Cuts are taken by a process of its own, one after the other while
-nobody writes, then a few in each second beside transactions; the same transactions without cuts are
+One broker and one coordinator. Cuts are taken by a separate process, one after the other without
+writes, then a few in each second beside transactions; the same transactions without cuts are
 measured in turn with them.
 """
 
@@ -55,7 +55,7 @@ class Window(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Taker:
-    """A process that takes a cut for each line that it hears."""
+    """A process that takes a cut for each line of its input."""
 
     process: asyncio.subprocess.Process
 
@@ -83,7 +83,7 @@ async def taker(address: str, topics: list[str]) -> AsyncIterator[Taker]:
 
 
 async def take_for_lines(address: str, topics: tuple[str, ...]) -> None:
-    """What the process does; see `Taker`."""
+    """Take a cut for each line of the input; the process of `Taker` runs this."""
     loop = asyncio.get_running_loop()
     async with await magnetar.connect(address) as client:
         while await loop.run_in_executor(None, sys.stdin.readline):
@@ -129,7 +129,7 @@ class Measured(NamedTuple):
     """With one number of partitions.
 
     Attributes:
-        idle: cuts while nobody writes.
+        idle: cuts without writes.
         cpu_ms_each: of the taker, the broker and the coordinator, for each of them.
         beside: cuts beside transactions.
         without: windows of transactions alone.
@@ -182,7 +182,7 @@ async def _take_until(
 
 @click.group()
 def main() -> None:
-    """What a consistent cut takes, and what it costs those who write."""
+    """Measure the time of a consistent cut, and its costs for writers."""
 
 
 @main.command()
@@ -195,7 +195,7 @@ def take(address: str, topics: tuple[str, ...]) -> None:
 
 @main.command("measure")
 @click.option("--partitions", multiple=True, type=int, default=(10, 1_000, 10_000))
-@click.option("--cuts", default=30, show_default=True, help="While nobody writes.")
+@click.option("--cuts", default=30, show_default=True, help="Cuts without writes.")
 @click.option("--seconds", default=6.0, show_default=True, help="Of each window of transactions.")
 @click.option("--rounds", default=4, show_default=True, help="Windows with and without cuts.")
 @click.option("--period", default=1.0, show_default=True, help="Seconds from cut to cut.")

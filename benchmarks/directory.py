@@ -1,4 +1,4 @@
-"""What etcd carries as the directory of a cluster.
+"""Measures how many members and shards etcd carries as the directory of a cluster.
 
 python -m benchmarks.directory HOST:PORT,HOST:PORT,HOST:PORT
 """
@@ -128,7 +128,7 @@ def since_ms(began_s: float) -> float:
 
 
 async def listed_bytes(settings: EtcdSettings, name: str) -> int:
-    """How large the answer is that a watch begins with."""
+    """Return the size of the answer with which a watch begins."""
     client, keys = EtcdClient(settings), Keys(name)
     answer = await client.range(pb.RangeRequest(key=keys.prefix, range_end=keys.end))
     await client.close()

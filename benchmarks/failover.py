@@ -4,7 +4,7 @@ A cluster on this machine: etcd, an object server, three servers of brokers and 
 One of the brokers' servers is killed, again and again, while a client sends to every partition;
 another one joins each time. Stages, from the kill:
 
-- its lease ends: etcd says that nobody has its shards;
+- its lease ends: etcd says that its shards have no owner;
 - claimed: etcd says that the others have them;
 - open: the last one takes conversations;
 - writable: a message that was sent after the kill is acknowledged in every partition.

@@ -5,7 +5,7 @@ again and again, while a client has transactions in each state there: open ones,
 such that are being committed and aborted at this moment. Another server joins each time. Stages,
 from the kill:
 
-- its lease ends: etcd says that nobody has its shards;
+- its lease ends: etcd says that its shards have no owner;
 - claimed: etcd says that the others have them;
 - committing, aborting: those that were under way are answered;
 - prepared, open: those are committed, each asked for right after the kill;

@@ -84,7 +84,7 @@ async def _serve(port: int, delay_s: float) -> None:
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: _Client(port, delay_s), "127.0.0.1", 0)
     print(server.sockets[0].getsockname()[1], flush=True)
-    # It ends with whoever started it.
+    # It ends with the process that started it.
     await loop.run_in_executor(None, sys.stdin.read)
 
 

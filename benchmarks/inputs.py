@@ -33,7 +33,7 @@ class Inputs:
 
     @property
     def consumer(self) -> Consumer:
-        """What acknowledges them."""
+        """The consumer that acknowledges the inputs."""
         return self._consumer
 
     def __len__(self) -> int:

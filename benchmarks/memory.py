@@ -1,4 +1,4 @@
-"""What an open transaction costs the servers in memory."""
+"""Measures the memory of an open transaction in the servers."""
 
 from __future__ import annotations
 

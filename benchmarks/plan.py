@@ -1,4 +1,4 @@
-"""What to measure."""
+"""The plan of measurements."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def _draw_latency(axes: Axes, lines: Sequence[Line]) -> bool:
 def _draw_streams(axes: Axes, lines: Sequence[Line]) -> bool:
     """A bar for each way of producing and consuming, and the ceilings across."""
     bars = [one for one in lines if _is(one, "produce") or _is(one, "consume")]
-    # A fixed rate is no throughput.
+    # A fixed rate does not measure throughput.
     bars = [one for one in bars if one.first.latency_of is None]
     names = [one.first.name for one in bars]
     colours = [OURS if one.first.workload == "produce" else THIRD for one in bars]

@@ -18,7 +18,7 @@ ENTRIES_AT_ONCE = 1_000
 async def measure(
     client: Client, servers: Servers, *, entry_counts: tuple[int, ...], open_count: int
 ) -> AsyncIterator[Result]:
-    """Yield what each server reads after kill -9, with more and more stored, and with open ones."""
+    """Measure starts after kill -9 with more and more stored entries, and open transactions."""
     await client.admin.topics.create(TOPIC, partitions=8)
     stored = 0
     for count in entry_counts:
@@ -33,7 +33,7 @@ async def measure(
 
 
 async def _store_entries(client: Client, count: int) -> None:
-    """As many entries, and as many outcomes at the coordinator as a hundredth of them."""
+    """Store a number of entries, and a hundredth as many outcomes at the coordinator."""
     async with await client.create_producer(TOPIC, linger_ms=0, batch_messages_max=1) as producer:
         for done in range(0, count, ENTRIES_AT_ONCE):
             for number in range(min(ENTRIES_AT_ONCE, count - done)):

@@ -56,11 +56,11 @@ class Line:
 
     @property
     def first(self) -> Result:
-        """For what all repetitions have in common."""
+        """The first repetition: for the attributes that all repetitions share."""
         return self.repetitions[0]
 
     def values(self, attribute: str) -> list[float]:
-        """Of each repetition that has one."""
+        """Return the values of an attribute, of each repetition that has one."""
         found = [getattr(one, attribute) for one in self.repetitions]
         return [one for one in found if one is not None]
 
@@ -69,7 +69,7 @@ class Line:
         return median(values) if values else None
 
     def medians(self, attribute: str) -> list[float]:
-        """Of an attribute that has a number for each process, one by one."""
+        """Return the median for each process, of an attribute with a number for each."""
         found = [getattr(one, attribute) for one in self.repetitions]
         return [median(each) for each in zip(*(one for one in found if one), strict=True)]
 
@@ -83,12 +83,12 @@ def gathered(results: Sequence[Result]) -> list[Line]:
 
 
 def ceiling_lines(line: Line, lines: Sequence[Line]) -> list[Line]:
-    """Those that were measured of the ones that a line is held against."""
+    """Return the measured ceilings with which a line is compared."""
     return [one for one in lines if one.first.name in line.first.ceilings]
 
 
 def quantile(sorted_values: Sequence[float], fraction: float) -> float:
-    """Of at least one value, in ascending order."""
+    """Return a quantile of at least one value, in ascending order."""
     return sorted_values[min(int(len(sorted_values) * fraction), len(sorted_values) - 1)]
 
 
@@ -132,7 +132,7 @@ def to_json(results: Sequence[Result]) -> str:
 
 
 def from_json(text: str) -> list[Result]:
-    """What to_json gave."""
+    """Read results that to_json wrote."""
     return [
         Result(**{name: _restored(value) for name, value in one.items()})
         for one in json.loads(text)
@@ -154,7 +154,7 @@ def _shown(line: Line, attribute: str, digits: int) -> str:
 
 
 def _ratios(line: Line, lines: Sequence[Line]) -> str:
-    """Of medians: 0.33 of what is named, if several are."""
+    """Return the ratio of medians to each ceiling, with its name if there are several."""
     rate = line.median("mb_per_s")
     ceilings = ceiling_lines(line, lines)
     shown = []

@@ -33,7 +33,7 @@ LINUX = platform.system() == "Linux"
 def cpu_s(pid: int) -> float:
     """Processor time of a process so far, also of its threads that have ended."""
     if LINUX:
-        # Its clock counts nanoseconds; what else tells of a process counts in steps of 10 ms.
+        # The clock of a process counts nanoseconds; other sources count in steps of 10 ms.
         return time.clock_gettime((~pid << 3) | CPUCLOCK_SCHED)
     times = psutil.Process(pid).cpu_times()
     return float(times.user + times.system)
@@ -63,12 +63,12 @@ class Servers:
         return tuple((now_s - then_s) * 1e6 / count for then_s, now_s in pairs)
 
     def resident_bytes(self) -> tuple[int, int]:
-        """Of the broker and the coordinator."""
+        """Return the resident memory of the broker and of the coordinator."""
         broker, coordinator = map(psutil.Process, (self.broker_pid, self.coordinator_pid))
         return broker.memory_info().rss, coordinator.memory_info().rss
 
     def ready(self) -> dict[str, Any]:
-        """What the supervisor says of its servers now; empty while one is away."""
+        """Return the supervisor's report of its servers; empty while one is away."""
         try:
             found: dict[str, Any] = json.loads(self.ready_file.read_text())
         except (OSError, json.JSONDecodeError):
@@ -137,7 +137,7 @@ def started(
                 *("--log-level", "warning", "--supervised"),
                 *(() if restart else ("--no-restart",)),
             ],
-            # It ends when this does: the servers end with whoever measures them.
+            # The end of this pipe ends the servers: they end with the process that measures them.
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

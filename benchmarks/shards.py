@@ -26,13 +26,13 @@ from magnetar_cli.cluster.local.local_cluster import LocalCluster, Plan
 from magnetar_cluster.view import BROKER
 
 VALUE = bytes(100)
-# A topic has no more partitions than this by default.
+# The default limit of partitions of a topic.
 TOPIC_PARTITIONS_MAX = 1_000
 SENDS_AT_ONCE = 500
 
 
 class Measured(NamedTuple):
-    """Of one server with all shards and partitions.
+    """Figures of one server with all shards and partitions.
 
     Attributes:
         idle_bytes: resident memory with its shards, before there is a topic.

@@ -30,7 +30,7 @@ POLL_S = 0.01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """Of every transaction.
+    """The size of each transaction.
 
     Attributes:
         message_bytes: of a message's value, and of an input's.

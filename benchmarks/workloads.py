@@ -23,7 +23,7 @@ CEILINGS = {
     "produce": ("stream", "store"),
     "latency": ("store",),
 }
-# Those that kill a server, and wait until it is back.
+# Workloads that kill a server, and wait until it is back.
 RESTARTED = ("recovery",)
 BARE_SERVERS: dict[str, tuple[str, ...]] = {
     "conversation": ("broker", "coordinator"),

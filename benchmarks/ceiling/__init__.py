@@ -1,1 +1,1 @@
-"""What these libraries can do at the most: the same work without protocol, checks or metrics."""
+"""Upper bounds of the libraries: the same work without protocol, checks or metrics."""

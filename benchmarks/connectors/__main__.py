@@ -64,7 +64,7 @@ for one in client.create_topics(topics).values():
 
 @dataclass(frozen=True)
 class Servers:
-    """Where both systems are, the Python that has Spark, and where Kafka's connector is."""
+    """Addresses of both systems, the Python that has Spark, and the place of Kafka's connector."""
 
     magnetar: str
     kafka: str
@@ -236,7 +236,7 @@ def _copy_until_killed(task: list[str], checkpoint: Path) -> None:
 
 
 def _begun(checkpoint: Path) -> int:
-    """How many batches Spark has noted the ends of before it ran them."""
+    """Return the number of batches whose end offsets are in the checkpoint."""
     return sum(one.name.isdecimal() for one in (checkpoint / "offsets").glob("*"))
 
 

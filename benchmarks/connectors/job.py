@@ -21,7 +21,7 @@ from magnetar_spark import register
 
 
 def main() -> None:
-    """Do what the task says."""
+    """Run the task in the first argument."""
     task = json.loads(sys.argv[1])
     os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = (

@@ -72,7 +72,7 @@ def conversation(
 
 
 def _with_restart(said: dict[str, Any], back_s: float) -> dict[str, Any]:
-    """What was said, with the time since a kill, which only we know."""
+    """Add the time since a kill to a client's figures: only this process knows it."""
     if not back_s:
         return said
     timed = dict.fromkeys(("p50", "p99", "p99.9"), back_s * 1_000)

@@ -23,7 +23,7 @@ FILLED_BY = {"magnetar": "python", "kafka": "java", "pulsar": "java"}
 def measure(
     plan: Plan, systems: Sequence[System], rows: Sequence[str]
 ) -> Generator[Figure | ClientFailed, None, None]:
-    """Yield what each round of each client measured, and what failed instead.
+    """Yield the figures of each round of each client, or its failure.
 
     Raises:
         NotRunning: a server did not start, or ended.

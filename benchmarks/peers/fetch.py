@@ -80,7 +80,7 @@ def fetch(peers: Sequence[str]) -> None:
 
 
 def class_path(peer: str) -> str:
-    """What a Java program of a peer needs: our classes, and the peer's archives."""
+    """Return the class path of a peer's Java programs: our classes, and the peer's archives."""
     return os.pathsep.join((str(PEERS / "classes" / peer), str(PEERS / peer / "lib/*")))
 
 

@@ -1,4 +1,4 @@
-"""Figures of the comparison: what one round measured, and the rounds of a line together."""
+"""Figures of the comparison: those of a single round, and the rounds of a line together."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ QUANTILES = ("p50", "p99", "p99.9")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """What one client measured in one round.
+    """Measurements of one client in one round.
 
     Attributes:
         system, durability: whose servers they were.
@@ -69,7 +69,7 @@ class Figure:
 
     @property
     def line(self) -> tuple[str, str, str, str, str]:
-        """What all repetitions have in common."""
+        """The identity of the line, which all its repetitions share."""
         return self.row, self.variant, self.system, self.durability, self.way
 
 
@@ -81,7 +81,7 @@ class Line:
 
     @property
     def first(self) -> Figure:
-        """For what all rounds have in common."""
+        """The first round: for the attributes that all rounds share."""
         return self.rounds[0]
 
     @property
@@ -123,7 +123,7 @@ def to_json(figures: Sequence[Figure]) -> str:
 
 
 def from_json(text: str) -> list[Figure]:
-    """What to_json gave."""
+    """Read figures that to_json wrote."""
     return [Figure(**one) for one in json.loads(text)]
 
 

@@ -13,7 +13,7 @@ from benchmarks.peers.properties import rendered
 from benchmarks.peers.system import CLUSTER, LEFT_TO_THE_OS, SYNCED, Running, System
 
 HEAP = ("-Xms1536m", "-Xmx1536m")
-# Those of kafka-run-class.sh.
+# The options of kafka-run-class.sh.
 COLLECTOR = (
     "-XX:+UseG1GC",
     "-XX:MaxGCPauseMillis=20",

@@ -31,7 +31,7 @@ LATENCY_OF = {
     "tailing": "send to receive",
     "restart": "kill to first produce",
 }
-# Of these rows there is a point for each of what the variants vary.
+# Rows that are drawn as curves, with a point for each variant, and the label of the axis.
 CURVES = {
     "transactions": "transactions at once",
     "growth-partitions": "partitions",
@@ -54,7 +54,7 @@ def draw_all(figures: Sequence[Figure], directory: Path) -> Iterator[Path]:
 
 
 def _waits(lines: Sequence[Line]) -> Drawing:
-    """How long a message takes, by system: without a transaction that hangs, and with one."""
+    """Draw the latency of messages by system: without a transaction that hangs, and with one."""
     systems = list(dict.fromkeys(_whose(line) for line in lines))
     drawing = Drawing(
         figsize=(WIDTH_INCHES, MARGINS_INCHES + 3 * BAR_INCHES * len(systems)),

@@ -1,4 +1,4 @@
-"""How much to measure: the command line's options."""
+"""The amount of measurements: the command line's options."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class Plan:
     data_dir: Path | None
 
     def messages(self, message_bytes: int) -> int:
-        """How many messages of a size a stream has that is read."""
+        """Return the number of messages of a size in a stream that is read."""
         return max(self.stream_bytes // message_bytes, 10_000)
 
     @property
     def client_s(self) -> float:
-        """How long the rounds of a client last, for those that last as long as they are told."""
+        """The time of all rounds of a client whose rounds last for a given time."""
         return self.warm_up_seconds + self.rounds * self.seconds
 
 

@@ -23,7 +23,7 @@ class NotRunning(Exception):
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of loopback that nobody listens on now."""
+    """Return ports of loopback that are free now."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for one in sockets:

@@ -15,7 +15,7 @@ from benchmarks.peers.properties import rendered
 from benchmarks.peers.system import CLUSTER, LEFT_TO_THE_OS, SYNCED, Running, System
 
 MEMORY = ("-Xms1536m", "-Xmx1536m", "-XX:MaxDirectMemorySize=3g")
-# Those of Pulsar's own scripts, which its use of direct memory and of the JDK's insides needs.
+# The options of Pulsar's own scripts: it uses direct memory and internals of the JDK.
 OPTIONS = (
     "-XX:+UseG1GC",
     "-XX:MaxGCPauseMillis=10",

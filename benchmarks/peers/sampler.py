@@ -30,7 +30,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """What a round took.
+    """Resources that a round used.
 
     Attributes:
         server_cpu_s: processor time of the servers.
@@ -64,14 +64,14 @@ class ServerTimes:
         self._last_s: dict[int, float] = {}
 
     def look(self, used_s: Mapping[int, float]) -> None:
-        """Note what each server that lives now has used since its start."""
+        """Note the time that each running server has used since its start."""
         if self._began_s is None:
             self._began_s = dict(used_s)
         self._last_s |= used_s
 
     @property
     def used_s(self) -> float:
-        """What all servers have used since the first look, those that were started later too."""
+        """The time that all servers used since the first look, also those that started later."""
         began_s = self._began_s or {}
         return sum(last_s - began_s.get(pid, 0.0) for pid, last_s in self._last_s.items())
 
@@ -108,7 +108,7 @@ class Sampler:
     def _look(self) -> None:
         pids = self._servers()
         self._memory_bytes = max(self._memory_bytes, sum(map(_memory_bytes, pids)))
-        # One that ended just now is not looked at: it had used more than nothing.
+        # A process that has just ended counts as 0 here; its last time above 0 stays.
         self._times.look({pid: used_s for pid in pids if (used_s := _cpu_s(pid)) > 0})
 
     def _now(self) -> Moment:
@@ -116,7 +116,7 @@ class Sampler:
         machine = psutil.cpu_times()
         idle_s = machine.idle + getattr(machine, "iowait", 0.0)
         guests_s = getattr(machine, "guest", 0.0) + getattr(machine, "guest_nice", 0.0)
-        # What the host took away is nobody's here.
+        # Time that the host took away belongs to no process here.
         stolen_s = getattr(machine, "steal", 0.0)
         return Moment(
             time.perf_counter(),

@@ -1,4 +1,4 @@
-"""What the comparison needs of a system, whichever it is."""
+"""The interface of a system in the comparison."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a change did to the costs of the main workloads, in a minute: `make bench-quick`.
+"""Measures in a minute how a change affects the costs of the workloads: `make bench-quick`.
 
-Rates of a clock say nothing about a change: machines differ, and other programs take part of this
-one. So what is compared with the kept figures is
+Rates by the clock do not tell the effect of a change: machines differ, and other programs take part
+of this one. So these are compared with the kept figures:
 
 - the processor time of client, broker and coordinator for each message or transaction, in
   proportion to that of a calibration pass in the same client process right before and after

@@ -1,4 +1,4 @@
-"""How fast this machine is at the moment, for work like the product's.
+"""Measures the present speed of this machine, for work like the product's.
 
 A pass makes objects, calls methods, fills dictionaries and joins bytes for most of its time, and
 lets C code read, copy and compress memory for the rest. It has nothing of the product in it, which

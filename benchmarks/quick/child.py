@@ -21,7 +21,7 @@ class ChildFailed(Exception):
 
 
 def lines_of(module: str, *arguments: str) -> Generator[str]:
-    """What a module of this package prints; it ends when the generator is closed.
+    """Yield the lines that a module of this package prints; closing the generator ends it.
 
     Raises:
         ChildFailed: it could not do what it was asked for.

@@ -30,7 +30,7 @@ def figures_of(rounds: Sequence[Sequence[Measured]]) -> Figures:
 
 
 def commit(root: Path = ROOT) -> str:
-    """What is checked out, in short, and whether it was changed; "unknown" outside a repository."""
+    """Return the short commit id, and whether files differ; "unknown" outside a repository."""
     try:
         head = _git(root, "rev-parse", "--short", "HEAD")
         changed = _git(root, "status", "--porcelain", "--untracked-files=no")

@@ -1,4 +1,4 @@
-"""What moved between kept figures and today's. Pure.
+"""Finds the rows that moved between kept figures and today's. Pure.
 
 A row has moved if both are true: the ranges of the rounds do not overlap, and the medians differ by
 more than a limit. All measures are costs, so that more is slower.
@@ -16,7 +16,7 @@ from benchmarks.quick.figures import ALL, PROCESSES, Key
 from benchmarks.quick.kept import Figures
 
 LIMIT = 0.15
-# The spread of fewer rounds tells nothing.
+# The spread of fewer rounds is not meaningful.
 ROUNDS_MIN = 3
 # A process's part of a workload's costs below which its figure is that of timers and threads which
 # wake up anyway. It is compared as if it were so large.
@@ -26,7 +26,7 @@ WIDE = 0.4
 
 
 class Verdict(StrEnum):
-    """How today's rounds compare."""
+    """The result of comparing today's rounds with the kept ones."""
 
     FASTER = "faster"
     SLOWER = "slower"
@@ -37,7 +37,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """What the rounds of a row found."""
+    """Median and range of the rounds of a row."""
 
     median: float
     least: float
@@ -51,7 +51,7 @@ class Spread:
         return self.least <= other.greatest and other.least <= self.greatest
 
     def raised(self, floor: float) -> Spread:
-        """As if no round had found less than this."""
+        """Return the spread with each value raised to at least a floor."""
         return Spread.of([max(one, floor) for one in (self.least, self.median, self.greatest)])
 
     @property
@@ -144,7 +144,7 @@ def _compared(
 
 
 def _floor(key: Key, *figures: Figures) -> float:
-    """What a figure of a process has to reach; 0 for others."""
+    """Return the least value to which a figure of a process is raised; 0 for others."""
     if key.measure not in PROCESSES:
         return 0.0
     totals = [figure.rows.get(Key(key.workload, ALL)) for figure in figures]

@@ -47,7 +47,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What a row is about.
+    """The subject of a row.
 
     Attributes:
         workload: its name, or the names of two with a slash.

@@ -9,8 +9,8 @@ from typing import Any
 
 from benchmarks.quick.figures import Key, Rows
 
-# To be raised when a workload, the calibration pass or a ratio changes its meaning: figures of
-# before say nothing about those of after.
+# To be raised when a workload, the calibration pass or a ratio changes its meaning: older and newer
+# figures are then not comparable.
 FORMAT = 1
 # Digits of a figure that are kept.
 DIGITS = 5
@@ -42,7 +42,7 @@ class Figures:
 
     @property
     def workloads(self) -> list[str]:
-        """What the rows are about, each once."""
+        """The workloads of the rows, each once."""
         return list(dict.fromkeys(key.workload for key in self.rows))
 
 
@@ -80,7 +80,7 @@ def to_json(figures: Figures) -> str:
 
 
 def from_json(text: str) -> Figures:
-    """What to_json gave.
+    """Read figures that to_json wrote.
 
     Raises:
         Unusable: it is of another format, or damaged.

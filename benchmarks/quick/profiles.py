@@ -1,4 +1,4 @@
-"""Where the time goes in each process: `--profile DIRECTORY` writes stacks, and a page of the top.
+"""Profiles of each process: `--profile DIRECTORY` writes stacks, and a page of the top.
 
 py-spy looks at a process from outside 200 times a second, and writes which functions of Python were
 running. What C code does, counts for the function that calls it; what threads do that have no

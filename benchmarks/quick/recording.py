@@ -29,7 +29,7 @@ END_WITHIN_S = 60.0
 
 
 def stacks_file(directory: Path, name: str, process: str) -> Path:
-    """Where the stacks of a process of a workload are written."""
+    """Return the file for the stacks of a process of a workload."""
     return directory / f"{name}-{process}.txt"
 
 

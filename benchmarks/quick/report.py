@@ -1,4 +1,4 @@
-"""What people and programs get to see of a comparison."""
+"""Reports of a comparison, for people and for programs."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def print_comparison(
 
 
 def measured(row: Comparison) -> str:
-    """What a row is about, with its unit."""
+    """Return the name of a row's measure, with its unit."""
     is_cost = row.key.measure in (*PROCESSES, ALL)
     return f"{row.key.measure}, us each" if is_cost else row.key.measure
 

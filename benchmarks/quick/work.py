@@ -35,7 +35,7 @@ Begin = Callable[[Client, int], Awaitable[Work]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """What is done in a round.
+    """The work of a round.
 
     Attributes:
         about: what the table calls it.
@@ -47,12 +47,12 @@ class Workload:
     begin: Begin
 
     def part(self, share: float) -> int:
-        """How many make a share of the work; at least one."""
+        """Return the count of a share of the work; at least one."""
         return max(int(self.count * share), 1)
 
 
 async def _begin_transactions(client: Client, count: int, *, at_once: int) -> Work:
-    """As benchmarks.small_transactions: two messages, an acknowledged input, a commit."""
+    """Begin transactions as in benchmarks.small_transactions: two messages, an ack, a commit."""
     topic = f"transactions-{at_once}"
     await client.admin.topics.create(topic, partitions=PARTITIONS)
     producer = await client.create_producer(topic, linger_ms=0)

@@ -108,9 +108,10 @@ class BrokerConfig:
     # connections. Higher: fewer repeats for that client. Lower: more is left for others.
     session_parked_bytes_max: int = 16 << 20
 
-    # Farthest that the stamp of a commit may lie ahead of the wall clock, unless the transaction's
-    # own coordinator sends it. Give coordinators the same value. Higher: a cluster goes on after a
-    # clock was set that far ahead. Lower: a client that invents a stamp does less harm.
+    # Longest time by which the stamp of a commit may be ahead of the wall clock, unless the
+    # transaction's own coordinator sends it. Give coordinators the same value. Higher: a cluster
+    # continues after a clock was set that far ahead. Lower: a client that invents a stamp does
+    # less harm.
     stamp_ahead_ms_max: int = 366 * 24 * 60 * 60 * 1000
 
     # Soft memory budget of the process. The store uses up to a quarter of it for memtables and
@@ -125,8 +126,8 @@ class BrokerConfig:
     tails_bytes_max: int = 256 * 1024 * 1024
 
     # Free space of the volume below which sends and new topics get DiskFull; ends, acks and deletes
-    # go on, so that what is open can finish. Higher: a larger reserve for them. Lower: more of the
-    # disk holds messages.
+    # continue, so that open transactions can finish. Higher: a larger reserve for them. Lower: more
+    # of the disk holds messages.
     free_space_floor_bytes: int = 256 * 1024 * 1024
     # Time between two checks of retention on every partition; gauges are set as often. Higher: less
     # processor time with many partitions. Lower: topics exceed their retention for less time.
@@ -135,9 +136,9 @@ class BrokerConfig:
     # txn_timeout_ms_max and five minutes more. Higher: no alert for transactions that may be long.
     # Lower: a hanging transaction is seen sooner.
     late_txn_ms: int = 20 * 60 * 1000
-    # Idle time, counted while the broker runs, after which it forgets a plain producer; the
-    # producer then goes on with a new id. Higher: repeated sends are recognized after longer
-    # pauses. Lower: less memory, and faster restarts.
+    # Idle time after which the broker forgets a plain producer, which then continues with a new
+    # id. Only time during which the broker runs counts. Higher: repeated sends are recognized
+    # after longer pauses. Lower: less memory, and faster restarts.
     producer_idle_ms_max: int = 24 * 60 * 60 * 1000
 
     constants: BrokerConstants = field(default_factory=BrokerConstants)

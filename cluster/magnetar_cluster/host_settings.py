@@ -27,9 +27,9 @@ class HostSettings:
     # shards sooner.
     settling_ms: int = 10_000
     # Longest time that a member that stops takes to hand over its shards. It abandons the rest, and
-    # their next owners replay the logs. Whatever ends the process by force must wait for longer
-    # (stop_grace_period of Compose, terminationGracePeriodSeconds of Kubernetes). Higher: many
-    # shards, or large ones, move in order. Lower: a stop ends sooner.
+    # their next owners replay the logs. Give a supervisor that kills processes a longer
+    # grace period (stop_grace_period of Compose, terminationGracePeriodSeconds of Kubernetes).
+    # Higher: many shards, or large ones, move in order. Lower: a stop ends sooner.
     leaving_ms_max: int = 60_000
     # Longest time that the opening of a shard may take while another member could open it; then it
     # counts as failed, and another member gets the shard. Higher: a long recovery ends where it

@@ -72,10 +72,10 @@ class CoordinatorConfig:
     # memory, and a longer start. Lower: new names get QuotaExceeded sooner.
     names_max: int = 100_000
 
-    # Farthest that the stamp of a commit may lie ahead of the wall clock; what would need a higher
-    # one is refused, since a client may have invented it. Give brokers the same value. Higher: a
-    # cluster goes on after a clock was set that far ahead. Lower: a client that invents a stamp
-    # does less harm.
+    # Longest time by which the stamp of a commit may be ahead of the wall clock; a commit that
+    # would need a higher one is refused, since a client may have invented it. Give brokers the
+    # same value. Higher: a cluster continues after a clock was set that far ahead. Lower: a
+    # client that invents a stamp does less harm.
     stamp_ahead_ms_max: int = 366 * _DAY_MS
 
     # Run time for which the coordinator keeps the outcome of a transaction, which answers repeated
@@ -86,8 +86,8 @@ class CoordinatorConfig:
     # Higher: ends may be repeated for longer. Lower: less disk.
     outcomes_max: int = 1_000_000
 
-    # Free space of the volume below which NewTxn gets DiskFull; ends and deletes go on. Higher: a
-    # larger reserve for them. Lower: more of the disk holds transactions.
+    # Free space of the volume below which NewTxn gets DiskFull; ends and deletes continue. Higher:
+    # a larger reserve for them. Lower: more of the disk holds transactions.
     free_space_floor_bytes: int = 256 << 20
 
     constants: CoordinatorConstants = field(default_factory=CoordinatorConstants)

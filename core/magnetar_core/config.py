@@ -95,8 +95,8 @@ class ListenConfig:
         stop_grace_ms: time that a stopping server gives to calls that are under way. Higher: more
             calls get their answers. Lower: the server stops sooner.
         slow_operation_ms: time after which a command counts as slow and is logged, at most once a
-            second for each kind of command. 0: no command is. Higher: fewer lines in the log.
-            Lower: small delays are seen.
+            second for each kind of command. 0: slow commands are not logged. Higher: fewer lines
+            in the log. Lower: small delays are seen.
         tls_certificate_file, tls_key_file: PEM files of the server's certificate and its key; both
             or neither. The server reads them again when they change. Empty: conversations are plain
             text.
@@ -107,8 +107,8 @@ class ListenConfig:
             token, or a certificate. The principal is the token's claim `sub`. The server reads the
             file again when it changes; to rotate keys, list both for a while.
         token_algorithms: signature algorithms that tokens may have, separated by commas.
-        token_issuer: what a token must have as `iss`. Empty: anything.
-        token_audience: what a token must have as `aud`. Empty: anything.
+        token_issuer: required claim `iss` of tokens. Empty: any.
+        token_audience: required claim `aud` of tokens. Empty: any.
         revocations_file: tokens, certificates and principals that are revoked. The server reads it
             again when it changes; their conversations end within a second.
         allow_anonymous: whether a client without a token and a certificate is accepted, as the

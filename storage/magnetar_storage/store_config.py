@@ -17,13 +17,13 @@ class StoreConfig:
 
     Attributes:
         store: address in an object store, s3://BUCKET/PREFIX. Each server keeps its rows below it,
-            under its kind and name, and nothing on its own disk. Empty: RocksDB in the data
+            under its kind and name, and no rows on its own disk. Empty: RocksDB in the data
             directory. A file:///DIRECTORY is for tests: it does not survive a power failure.
             Credentials come from the environment alone, as AWS tools read them.
         store_memory_cache_bytes: memory for blocks of the object store; the store uses half as much
             again. The shards of a server with etcd share it. Unset: an eighth of memory_bytes for a
-            broker, 64 MiB for a coordinator. Higher: fewer requests for what is read again. Lower:
-            less memory.
+            broker, 64 MiB for a coordinator. Higher: fewer repeated reads from the object store.
+            Lower: less memory.
         store_disk_cache_directory: directory for copies of objects that were read. You may delete
             it at any time. Empty: no such copies.
         store_disk_cache_bytes: limit on the size of these copies. Higher: fewer requests. Lower:

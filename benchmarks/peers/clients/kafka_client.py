@@ -242,7 +242,7 @@ class Tail:
     def __init__(self, consumer: Consumer, places: list[TopicPartition]) -> None:
         self.latencies_s: list[float] = []
         self._consumer = consumer
-        # They have the offsets of now: nothing is missed that is sent before the first fetch.
+        # The places have the present offsets, so messages before the first fetch are read, too.
         consumer.assign(places)
         self._open = True
         self._thread = threading.Thread(target=self._follow, daemon=True)

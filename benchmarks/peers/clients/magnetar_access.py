@@ -1,4 +1,4 @@
-"""What the rows need of Magnetar: topics, their offsets, and a reader of what arrives."""
+"""Access to Magnetar for the rows: topics, their offsets, and a reader of new messages."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Access:
         return sum(one.end_offset for one in found.partitions)
 
     async def _awaited(self, expected: int, before: int, topic: str | None = None) -> int:
-        """What has arrived, once it is as much as expected, or when waiting has been in vain."""
+        """Wait until as many messages as expected are new, or too long; return their number."""
         deadline_s = time.monotonic() + ARRIVAL_PATIENCE_S
         while (found := await self._stored(topic) - before) != expected:
             if time.monotonic() > deadline_s:

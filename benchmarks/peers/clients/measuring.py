@@ -1,4 +1,4 @@
-"""What the clients in Python have in common: their task, and their rounds.
+"""The common parts of the clients in Python: their task, and their rounds.
 
 `java/Shared.java` is the same for the clients in Java.
 """
@@ -39,7 +39,7 @@ class Task:
 
     @property
     def value(self) -> bytes:
-        """What a message contains."""
+        """The content of a message."""
         return bytes(self.number("message_bytes"))
 
     def rounds(self) -> Iterator[tuple[bool, float]]:
@@ -59,7 +59,7 @@ class Task:
 
 
 class Round:
-    """A measured stretch of time; whoever started this program measures the servers meanwhile."""
+    """A measured stretch of time; the parent process measures the servers meanwhile."""
 
     def __init__(self, *, measured: bool = True) -> None:
         self._measured = measured
@@ -111,7 +111,7 @@ def quantiles_ms(seconds: list[float]) -> dict[str, float]:
 
 
 def awaited(expected: int, arrived: Callable[[], int]) -> int:
-    """What has arrived, once it is as much as expected, or when waiting has been in vain."""
+    """Wait until as many messages as expected have arrived, or too long; return their number."""
     deadline_s = time.monotonic() + ARRIVAL_PATIENCE_S
     while (found := arrived()) != expected and time.monotonic() < deadline_s:
         time.sleep(POLL_S)
@@ -124,5 +124,5 @@ def say(event: Mapping[str, object]) -> None:
 
 
 def wait_for_line() -> None:
-    """Wait until whoever started this program says that it has done what was asked."""
+    """Wait until the parent process says that it has done its part."""
     sys.stdin.readline()

@@ -94,7 +94,7 @@ class Rows:
             self._failed.append(result)
 
     def _stored(self) -> int:
-        """How many messages the partitions have taken since the server's start."""
+        """Return the number of messages that the partitions took since the server's start."""
         with urllib.request.urlopen(f"{self._page()}/partitioned-stats?perPartition=false") as page:
             return int(json.load(page)["msgInCounter"])
 

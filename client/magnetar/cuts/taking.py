@@ -69,7 +69,10 @@ class CutTaker:
         return self._deadline_ms - self._runtime.now_ms()
 
     async def _try(self) -> Cut | None:
-        """Take the steps in their order, which all depends on; None: what was learned is void."""
+        """Take a cut, or return None if the cluster changed meanwhile.
+
+        The order of the steps makes the cut consistent.
+        """
         begun = await self._offsets()
         clocks = await self._ask_all(partial(self._close, stamp=0))
         stamp = max(

@@ -20,8 +20,8 @@ class TracesConfig:
             (OTEL_EXPORTER_OTLP_HEADERS, OTEL_RESOURCE_ATTRIBUTES, OTEL_SERVICE_NAME, ...) set the
             rest.
         traces_sample_ratio: part of the commands that begin a trace, from 0 (none) to 1 (all), if
-            their client makes no traces itself. A client that does decides alone whether its trace
-            is recorded. Higher: more traces. Lower: less work for the server and the collector.
+            their client does not make traces. A client that makes traces decides whether they are
+            recorded. Higher: more traces. Lower: less work for the server and the collector.
     """
 
     traces_endpoint: str = ""

@@ -54,7 +54,7 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """What some flights become: each is in one of the two, exactly once.
+    """Results of some flights: each flight is in one of the two, exactly once.
 
     Attributes:
         delays: origin-destination -> identity and arrival delay in minutes; NA when diverted.
@@ -100,7 +100,7 @@ def as_messages(lines: Iterable[bytes]) -> Columns:
 
 
 def transform(lines: Iterable[bytes]) -> Results:
-    """What a worker makes of its input."""
+    """Turn lines into delays and cancellations, as a worker does."""
     results = Results(Columns(), Columns())
     for row, _ in _rows(lines):
         if row[_DEP_TIME] == MISSING:
@@ -127,7 +127,7 @@ def expected(path: Path, limit: int | None) -> Expected:
 
 
 def expected_windows(path: Path, limit: int | None) -> dict[str, bytes]:
-    """What Spark should say of each route and day, by key; values as `canonical` makes them."""
+    """Return the expected windows of each route and day; values as `canonical` makes them."""
     days: dict[tuple[str, date], list[dict[str, str]]] = {}
     with path.open(newline="") as file:
         for flight in islice(csv.DictReader(file), limit):

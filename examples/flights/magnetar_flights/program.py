@@ -77,8 +77,8 @@ class Duration(click.ParamType[int]):
     help="updates: what has changed, after every batch; a key's last message counts."
     " final: each window once, when it closes.",
 )
-@click.option("--late-topic", metavar="TOPIC", help="For what comes later than that.")
-@click.option("--error-topic", metavar="TOPIC", help="For what is no flight.")
+@click.option("--late-topic", metavar="TOPIC", help="Topic for flights that come later than that.")
+@click.option("--error-topic", metavar="TOPIC", help="Topic for malformed messages.")
 @click.option(
     "--available-now",
     "--once",

@@ -1,7 +1,7 @@
 """Transforms flights: windows of event time by route, from topic to topic, exactly once.
 
-One streaming query. What it has summed up so far is Spark's state, in the checkpoint; what it
-writes with a batch is one transaction: windows, and with them the rows that do not fit in.
+There is one streaming query. Its sums so far are Spark's state, in the checkpoint. The output of a
+batch is one transaction: windows, and with them the rows that are late or malformed.
 Source: Spark, Structured Streaming Programming Guide, Handling Late Data and Watermarking.
 """
 
@@ -47,23 +47,23 @@ class Emit(Enum):
 
 
 class TransformFailed(JobError):
-    """The query ended by an error. What was committed counts; started again, it goes on."""
+    """The query ended by an error. Committed batches count; started again, it continues."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What to transform.
+    """Input, output and windows of a job.
 
     Attributes:
         servers: brokers, "host:port".
-        checkpoint: a directory, or what else Spark can keep one in; the job's identity.
+        checkpoint: a directory or any URL that Spark can write; the job's identity.
         window_ms: length of the windows.
         late_by_ms: how far the watermark stays behind the latest flight.
-        error_topic, late_topic: for what is no flight, and for what comes too late; None: counted.
+        error_topic, late_topic: for malformed messages, and late flights; None: only counted.
         starting_offsets: "earliest", "latest" or JSON; of a new checkpoint.
         rows_per_batch_max: about so many.
         shuffle_partitions: of the state; of a new checkpoint.
-        interval_ms: between the starts of batches; None: what is there now, and no more.
+        interval_ms: between the starts of batches; None: read the present messages, and end.
     """
 
     servers: tuple[str, ...]
@@ -81,7 +81,7 @@ class Request:
     interval_ms: int | None = None
 
     def settings(self) -> dict[str, Any]:
-        """What must stay as it is for as long as the checkpoint lives, by option."""
+        """Return the settings that a checkpoint fixes, by option."""
         return {
             "job": "transform",
             "--input": self.input,
@@ -105,7 +105,7 @@ def transform(
 
     Args:
         stop: ends it at once; a batch that is not committed then comes again with the next run.
-        on_batch: hears of each batch when it has ended.
+        on_batch: called with each batch when it has ended.
         on_ready: is called when all is there but the query, and holds it back until it returns:
             another one may run on the checkpoint until then.
     Raises:

@@ -101,7 +101,7 @@ def windows(flights: DataFrame, window_ms: int, late_by_ms: int) -> DataFrame:
 
 
 def window_end(window_ms: int) -> Column:
-    """Where the window of a row ends; windows begin at multiples of their length since 1970.
+    """Return the end of a row's window; windows begin at multiples of their length since 1970.
 
     Spark's own function drops rows without a time.
     """

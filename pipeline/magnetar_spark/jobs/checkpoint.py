@@ -89,7 +89,7 @@ class Checkpoint:
         return text
 
     def _write(self, name: str, text: str) -> None:
-        """Whole or not at all, whatever crashes."""
+        """Write a file atomically: a crash leaves either the whole file or none."""
         path, begun = self._path(name), self._path(f".{name}.begun")
         system = path.getFileSystem(self._configuration)
         stream = system.create(begun, True)

@@ -43,9 +43,9 @@ INTERRUPTED = 130
     "--cluster",
     "with_cluster",
     is_flag=True,
-    help="Start three brokers with etcd and an object store; whoever is killed stays dead.",
+    help="Start three brokers with etcd and an object store; killed servers stay dead.",
 )
-@click.option("--seed", type=int, default=7, show_default=True, help="Of who is killed when.")
+@click.option("--seed", type=int, default=7, show_default=True, help="Seed of the kills.")
 @click.option("--no-spark", is_flag=True, help="Leave Spark's part out.")
 @click.option("--keep-data", is_flag=True, help="Keep the data directory and the logs.")
 @click.option(
@@ -103,7 +103,7 @@ def main(
     demo kills two workers, a broker and the coordinator meanwhile. Then Spark sums up the same
     flights by route and day, and the demo kills its driver. At the end it compares every message
     with the file. With --attach the demo does not kill servers; kill them yourself. With --cluster
-    nobody starts a killed server again: others take its shards, and another broker joins.
+    a killed server stays dead: others take its shards, and another broker joins.
     """
     if with_cluster and (attach or brokers > 1):
         raise click.UsageError("--cluster starts servers of its own, and knows how many")

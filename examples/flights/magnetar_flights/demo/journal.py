@@ -66,7 +66,7 @@ class Journal:
         return None
 
     def committed_count(self) -> int:
-        """How many transactions are committed."""
+        """Return the number of committed transactions."""
         return sum(entry.committed_at_s is not None for entry in self.entries.values())
 
     async def until_messages(self, count: int) -> None:

@@ -28,7 +28,7 @@ KILLS = (WORKER, WORKER, BROKER, COORDINATOR)
 KILLS_ATTACHED = (WORKER, WORKER)
 # Of all messages, when the first kill comes; how far apart they are; and by how much that varies.
 SHARE_FIRST, SHARE_STEP, SHARE_JITTER = 0.08, 0.16, 0.08
-# For the coordinator's answer while a process stands still.
+# For the coordinator's answer while a process is stopped.
 ASK_S_MAX = 2.0
 RETRY_S = 0.01
 RECOVERY_S_MAX = 60.0
@@ -50,7 +50,7 @@ class Kill:
         open_count: how many open transactions the coordinator named that had written something.
         recovery_s: how long until a transaction that began later was committed, in seconds; for a
             worker, by the worker that replaced it.
-        joined: the server that joined afterwards, where nobody starts the killed one again.
+        joined: the server that joined afterwards, where killed servers stay dead.
     """
 
     kind: str
@@ -93,7 +93,7 @@ class Killer:
 
     @property
     def count(self) -> int:
-        """How many kills are planned."""
+        """The number of planned kills."""
         return len(self._plan)
 
     async def run(self, message_count: int, on_kill: Callable[[Kill], None]) -> None:
@@ -106,8 +106,8 @@ class Killer:
                 on_kill(await self._kill_server(planned.kind))
 
     async def _kill_worker(self) -> Kill:
-        """Stop one where it stands, see that its transaction is open, and kill it."""
-        # One that has only begun to start would stand still for ever if the demo died meanwhile.
+        """Stop a worker, check that its transaction is open, and kill it."""
+        # A worker that is still starting would stay stopped for ever if the demo died meanwhile.
         ready = [pid for pid in self._crew.pids if pid in self._journal.ready]
         victim = self._random.choice(ready)
         while True:
@@ -128,12 +128,12 @@ class Killer:
         )
 
     async def _kill_server(self, kind: str) -> Kill:
-        """Kill it while transactions are open.
+        """Kill a server while transactions are open.
 
-        Whoever started it starts it again. Where owners of shards change, others take its shards.
+        Its supervisor starts it again. Where owners of shards change, others take its shards.
 
-        The broker is stopped where it stands, meanwhile the coordinator is asked. The coordinator
-        cannot be asked then: it is killed as soon as it has answered.
+        A broker is stopped while the coordinator is asked. A stopped coordinator cannot answer: it
+        is killed as soon as it has answered.
         """
         assert self._servers is not None
         pids = self._servers.pids(kind)

@@ -1,4 +1,4 @@
-"""What the user sees: bars and events while the demo runs, tables at the end."""
+"""The display for the user: bars and events while the demo runs, tables at the end."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class Display:
 
     @property
     def elapsed_s(self) -> float:
-        """How many seconds the demo has run."""
+        """The time since the start of the demo, in seconds."""
         return time.monotonic() - self._started_s
 
     def say(self, text: str) -> None:

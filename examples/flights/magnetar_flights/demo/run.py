@@ -250,7 +250,7 @@ class _Demo:
             description = await self._client.admin.topics.describe(INPUT)
         except MagnetarError:
             return False
-        # Those of others, in a cluster that is not the demo's, are none of its business.
+        # In a cluster that is not the demo's, transactions of other programs do not matter.
         live = any(one.topic in TOPICS for each in listed for one in _participants(each))
         return not live and verify.check_input(description, SUBSCRIPTION).holds
 
@@ -324,7 +324,7 @@ class _Demo:
     async def _spark(
         self, part: SparkPart | str, count: int
     ) -> tuple[list[Check], SparkTotals | None]:
-        """Spark's part, where there is Spark and nobody has left it out."""
+        """Run Spark's part, or say why it is left out."""
         if isinstance(part, str):
             return [verify.left_out("Windows by route and day, from Spark", part)], None
         client = self._client
@@ -411,7 +411,7 @@ async def _running_servers(
 
 
 def _stop_on_sigterm() -> None:
-    """As Ctrl-C: everything that was started is ended."""
+    """End everything that was started, as Ctrl-C does."""
     task = asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)

@@ -24,7 +24,7 @@ from magnetar_flights.demo.verify import Check
 
 # For a cluster whose owners change.
 BROKERS, COORDINATORS = 3, 2
-# The demo is short: a broker that joins shall have shards before it ends.
+# The demo is short: a broker that joins must get shards before it ends.
 SETTLING_MS = 1_000
 BALANCE_S_MAX = 60.0
 
@@ -122,7 +122,7 @@ class Standalone:
 
 
 class Cluster:
-    """Brokers and coordinators with etcd and an object store. Who is killed does not come back."""
+    """Brokers and coordinators with etcd and an object store. Killed ones do not come back."""
 
     def __init__(self, directory: Path) -> None:
         self.title = f"{BROKERS} brokers and {COORDINATORS} coordinators, with etcd and objects,"
@@ -137,7 +137,7 @@ class Cluster:
         self._joined: list[str] = []
 
     async def start(self) -> str:
-        """As Servers.start. Each member has shards when it returns."""
+        """Start the servers, as Servers.start. Each member has shards when it returns."""
         try:
             await self._cluster.start()
         except (DidNotStart, ChildFailed) as error:
@@ -146,11 +146,11 @@ class Cluster:
         return self._cluster.variables["MAGNETAR_BROKER"]
 
     def pids(self, kind: str) -> list[int]:
-        """As Servers.pids."""
+        """Return process ids, as Servers.pids."""
         return [one.pid for one in self._cluster.running() if one.kind == kind]
 
     async def replace(self, kind: str) -> str:
-        """As Servers.replace. Of coordinators, the others are enough."""
+        """Add a broker for a killed one, as Servers.replace. A coordinator is not replaced."""
         if kind != BROKER:
             return ""
         joined = await self._cluster.add(kind)
@@ -158,7 +158,7 @@ class Cluster:
         return joined.name
 
     async def checks(self) -> list[Check]:
-        """Check that each shard is with a member that is alive, and that who joined has some."""
+        """Check that each shard is with a member that is alive, and that new brokers have some."""
         now = await self._until_balanced()
         shards = [shard for kind in KINDS for shard in now.fixed.shards(kind)]
         owners = {
@@ -173,15 +173,15 @@ class Cluster:
         ]
         found = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
         return [
-            Check("Every shard has an owner, and who joined has some", found, tuple(differences))
+            Check("Every shard has an owner, and new brokers have some", found, tuple(differences))
         ]
 
     async def stop(self) -> None:
-        """As Servers.stop."""
+        """Stop the servers, as Servers.stop."""
         await self._cluster.stop()
 
     async def _until_balanced(self) -> Known:
-        """Wait until each shard is where it is wished, if that takes no longer than it may."""
+        """Wait until each shard is at its desired member, but not longer than BALANCE_S_MAX."""
         variables = self._cluster.variables
         directory = open_directory(variables["MAGNETAR_ETCD"], variables["MAGNETAR_CLUSTER_ID"])
         try:

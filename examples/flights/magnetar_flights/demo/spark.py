@@ -32,7 +32,7 @@ WINDOWS = "delays-by-route-and-day"
 BATCHES = 5
 # The file's months are in no order, so that no window may close before its end.
 LATE_BY = "366d"
-# Of the flights; when no transaction was found open until then, the driver is killed all the same.
+# Share of the flights after which the driver is killed even if no open transaction was found.
 SHARE_LAST = 0.75
 # A stop for good, not a slow machine: a start takes what it takes.
 STALL_S_MAX = 600.0
@@ -120,7 +120,7 @@ class Driver:
                 async with asyncio.timeout(STALL_S_MAX):
                     line = await self._process.stdout.readline()
             except TimeoutError:
-                raise self._failed(f"told nothing for {STALL_S_MAX:.0f} s") from None
+                raise self._failed(f"did not report anything for {STALL_S_MAX:.0f} s") from None
             if not line.endswith(b"\n"):
                 break
             told = json.loads(line)
@@ -212,12 +212,12 @@ class SparkPart:
 
     @property
     def batch_count(self) -> int:
-        """How many batches both runs have done."""
+        """The number of batches that both runs have done."""
         return len(self._rows)
 
     @property
     def elapsed_s(self) -> float:
-        """How many seconds have passed since the start."""
+        """The time since the start, in seconds."""
         return time.monotonic() - self._started_s
 
     async def start(self) -> None:
@@ -274,9 +274,9 @@ class SparkPart:
         await self._go_on(at_s, on_recovery)
 
     async def _until_open(self, driver: Driver, following: asyncio.Task[None]) -> int:
-        """Stop the driver where it stands with a batch's transaction open; how many are open.
+        """Stop the driver while a batch's transaction is open; return how many are open.
 
-        Not before its first batch: it shall have something to go on from.
+        The first batch ends before, so that the next driver has a state to continue from.
         """
         changed = asyncio.create_task(self._changed.wait())
         try:
@@ -294,7 +294,7 @@ class SparkPart:
         raise click.ClickException(f"the {DRIVER} ended before it could be killed")
 
     async def _open_count(self) -> int:
-        """Of the job: none of the demo's other processes works by now."""
+        """Return the number of the job's open transactions."""
         try:
             async with asyncio.timeout(ASK_S_MAX):
                 listed = await self._client.admin.transactions.list([TransactionStatus.OPEN])

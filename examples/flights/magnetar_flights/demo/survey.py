@@ -27,7 +27,7 @@ class Taken:
 
 @dataclass(slots=True)
 class Piece:
-    """What a cut has and the one before has not: how many messages each transaction wrote.
+    """The difference of a cut to the one before: how many messages each transaction wrote.
 
     Attributes:
         asked_at_s: when the cut was asked for.
@@ -90,7 +90,7 @@ def check_cuts(
         committed: all transactions that were committed.
         answered_at_s: when a commit was answered, of those whose answer came.
     """
-    # Of whom a message came first in this piece.
+    # The first piece with a message of the transaction.
     first: dict[TxnID | None, int] = {}
     torn: list[TxnID | None] = []
     for number, piece in enumerate(pieces):

@@ -30,7 +30,7 @@ NACK_DELAY_MS = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What the parent decides; given as arguments, in this order.
+    """Settings that the parent passes as arguments, in this order.
 
     Attributes:
         pause_ms: a pause in each open transaction, so that a small input outlasts the kills.
