@@ -1,4 +1,4 @@
-"""Holds what coordinators say against what their disks would keep if the power went now.
+"""Holds what servers say against what their disks would keep if the power went now.
 
 Nothing leaves a process before the records behind it are durable (rule a). Frames and their records
 are less than a millisecond apart: what a crash would have to hit, this sees in every frame.
@@ -7,14 +7,15 @@ are less than a millisecond apart: what a crash would have to hit, this sees in 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
 from tests.simulation.asked import Unanswered
 from tests.simulation.wiretaps import Named
 
+from magnetar_broker import keys
 from magnetar_core.ids import TxnID
-from magnetar_core.wire import common_pb2, record_pb2, transaction_pb2
+from magnetar_core.wire import broker_pb2, common_pb2, record_pb2, transaction_pb2
 from magnetar_core.wire import service_pb2 as pb
 from magnetar_storage.memory.engine import MemoryDisk
 
@@ -26,7 +27,7 @@ ACTION_OF: dict[int, int] = {
 }
 ENDS_HERE = ("end_txn_on_partition", "end_txn_on_subscription")
 ADDS = ("add_partition_to_txn", "add_subscription_to_txn")
-ASKED = ("new_txn", "end_txn", "init_producer", *ADDS)
+ASKED = ("new_txn", "end_txn", "init_producer", "read", *ADDS)
 # What a coordinator never takes back, whatever it goes through.
 RISING = (b"counter", b"next_unopened", b"producer_id", b"run_time", b"stamp_bound")
 
@@ -54,6 +55,8 @@ class DurableWiretap:
         self._risen: dict[tuple[str, bytes], int] = {}
         # Transactions whose records were durable when somebody was told of it.
         self._kept: set[TxnID] = set()
+        # The newest entry that was shown and was durable, by the disk, topic id and partition.
+        self._shown: dict[tuple[MemoryDisk, int, int], int] = {}
 
     def on_request(self, link: int, frame: pb.Frame) -> None:
         """A frame is about to be handled by a server."""
@@ -67,10 +70,19 @@ class DurableWiretap:
         for command in frame.commands:
             name = command.WhichOneof("body")
             assert name is not None
+            if name == "deliver":
+                wire = command.deliver
+                self._check_shown(link, wire.topic_id, wire.partition, wire.batches)
+                continue
             asked = self._asked.take(link, command.request_id)
             if asked is None:
                 continue
             if name == "error":
+                continue
+            if name == "read_response":
+                where = asked.partition
+                batches = command.read_response.batches
+                self._check_shown(link, where.topic_id, where.partition, batches)
                 continue
             disk = self._disk_of(link)
             if disk is None:
@@ -174,6 +186,28 @@ class DurableWiretap:
         )
         if newest < pair:
             self._violation("a", f"{name!r} is told {pair}, and its disk has {newest}")
+
+    # What brokers show.
+
+    def _check_shown(
+        self, link: int, topic_id: int, partition: int, batches: Sequence[broker_pb2.DeliveredBatch]
+    ) -> None:
+        """A reader sees what is durable: entries become durable in their order."""
+        disk = self._disk_of(link) if batches and topic_id else None
+        # A server that syncs late shows what it has written.
+        if disk is None or disk._has_note:
+            return
+        place = disk, topic_id, partition
+        newest = max(one.entry_id for one in batches)
+        if newest <= self._shown.get(place, -1):
+            return
+        if disk.durable(keys.LOG, keys.in_partition(*place[1:], newest)) is None:
+            row = disk.durable(keys.PARTITIONS, keys.partition(*place[1:]))
+            # Deleted, or removed by retention, since it was read.
+            if row is None or newest < record_pb2.PartitionRow.FromString(row).first_offset:
+                return
+            self._violation("a", f"{topic_id}/{partition} {newest} is shown, and no disk has it")
+        self._shown[place] = newest
 
     # Words to brokers.
 
