@@ -1,4 +1,4 @@
-"""What tests of several folders use, and what has to be set before gRPC is loaded."""
+"""Fixtures of several folders, and settings that must be made before gRPC is loaded."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ SPARK_SESSIONS = 2
 # One worker has them for all tests: three members of etcd are never idle.
 OUTSIDE_SERVERS = {"etcd_server", "object_server"}
 OUTSIDE = "outside"
-# Those that run in this worker, by name; all end with the stack.
+# Servers that run in this worker, by name; all end with the stack.
 _outside_servers: dict[str, object] = {}
 _outside_stack = ExitStack()
 
@@ -74,7 +74,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     ranks = {folder: rank for rank, folder in enumerate(LONG_FOLDERS)}
     items.sort(key=lambda item: ranks.get(folders[item], len(ranks)))
     if not config.pluginmanager.hasplugin("xdist"):
-        # Nobody knows its marker then.
+        # Without the plugin its marker is not known.
         return
     spark_files = sorted({item.path for item in items if "spark" in _fixtures(item)})
     spark_groups = {
@@ -97,7 +97,7 @@ def _fixtures(item: pytest.Item) -> Sequence[str]:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Thousands of tests and all modules stay to the end: nobody needs to look at them again."""
+    """Exempt thousands of tests and all modules from garbage collection: they stay to the end."""
     collect_seldom()
     if session.config.getoption("loadgroup", False):
         # Else every worker would start Spark, and what a file's tests share, for itself.
@@ -110,8 +110,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """End the servers outside after the last test of their group.
 
-    Members of etcd take a thirtieth of a core, also when nobody asks them for anything. Tests of
-    other groups that want such a server, here or in another worker, have it started again.
+    Members of etcd take a thirtieth of a core, also without requests. Tests of
+    other groups that need such a server, here or in another worker, have it started again.
     """
     in_group = item.config.getoption("loadgroup", False) and _is_outside(item)
     if in_group and not (nextitem is not None and _is_outside(nextitem)):
@@ -144,7 +144,7 @@ def _how_members_of_etcd_differ(fixtures: Mapping[str, object]) -> str:
     try:
         return "; ".join(filter(None, (one.agree() for one in found if len(one.members) > 1)))
     except (AssertionError, OSError, TimeoutError, subprocess.SubprocessError):
-        return ""  # They tell nothing, which excuses nothing.
+        return ""  # Members that do not answer do not excuse a failure.
 
 
 def pytest_sessionfinish() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def without_settings() -> dict[str, str]:
-    """Return the environment of now, without settings that are somebody else's."""
+    """Return the present environment, without settings of Magnetar."""
     return {name: text for name, text in os.environ.items() if not name.startswith("MAGNETAR_")}
 
 

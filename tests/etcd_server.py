@@ -66,7 +66,7 @@ class EtcdMember:
 
     @property
     def rows(self) -> Path:
-        """Where it writes what it has applied of its log."""
+        """The file with the rows that it has applied from its log."""
         return self._directory / "data/member/snap/db"
 
     def start(self) -> None:
@@ -129,7 +129,7 @@ class EtcdMember:
             self.thaw()
 
     def certificate(self) -> bytes:
-        """What a client has to trust, if it talks TLS."""
+        """Return the certificate that a client has to trust, if it talks TLS."""
         return (self._directory / "data/fixtures/client/cert.pem").read_bytes()
 
     def answers(self) -> bool:
@@ -151,14 +151,14 @@ class EtcdMember:
             try:
                 read(pb.RangeRequest(key=b"ready"), timeout=0.5)
             except grpc.RpcError as error:
-                # Who may not read has been answered, too.
+                # A refusal to a client that may not read is an answer, too.
                 return "user name is empty" in str(error)
         return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """How far a member has read the log that all share, and to which revision of rows that led."""
+    """The place of a member in the common log, and the revision of its rows there."""
 
     endpoint: str
     applied: int
@@ -166,7 +166,7 @@ class Position:
 
 
 def positions(status: str) -> list[Position]:
-    """What `etcdctl endpoint status` tells of members, as JSON."""
+    """Parse the output of `etcdctl endpoint status`, as JSON."""
     return [
         Position(
             endpoint=one["Endpoint"],
@@ -229,8 +229,9 @@ class EtcdServer:
 
         etcd 3.5.1 notes how far it has read its log apart from what it read there. A member that
         is killed in between skips the rest, answers from other rows than its fellows from then on,
-        and nobody notices (https://github.com/etcd-io/etcd/issues/13766, mended in 3.5.3). Here,
-        one of about a hundred kills while rows are written does that. All begin without rows then.
+        and does not report it (https://github.com/etcd-io/etcd/issues/13766, mended in 3.5.3).
+        Here, one of about a hundred kills while rows are written does that. All members then begin
+        without rows.
         """
         self.mend()
         differences = differing(self._settled())
@@ -277,7 +278,7 @@ class EtcdServer:
         self.start()
 
     def control(self, *arguments: str) -> str:
-        """What an administrator does with etcdctl."""
+        """Run etcdctl as an administrator."""
         found = program("etcdctl")
         assert found is not None
         done = subprocess.run(

@@ -25,7 +25,7 @@ class FakeLink:
     """Both directions of one conversation, each delivered in a later turn of the loop.
 
     Attributes:
-        half_open: frames vanish in both directions, and nobody is told.
+        half_open: frames vanish in both directions, and neither side is told.
     """
 
     def __init__(
@@ -92,8 +92,8 @@ class FakeTransport:
 
     Attributes:
         links: those that are up.
-        dead: addresses at which nobody listens.
-        is_reachable: whether anybody listens anywhere.
+        dead: addresses without a listener.
+        is_reachable: whether there is a listener at any address.
         knows: whether there is such a service at an address.
     """
 

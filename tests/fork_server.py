@@ -6,7 +6,7 @@ interpreter's end, with its own environment, descriptors and directory; only its
 /proc is that of the process it came from. `tests/cli` starts clusters as users do.
 
 It is a child of the one who asked for it, as a process that was executed would be: two forks make
-it an orphan, and whoever asks adopts orphans for that moment (PR_SET_CHILD_SUBREAPER).
+it an orphan, and the asking process adopts orphans for that moment (PR_SET_CHILD_SUBREAPER).
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class ForkedProcess:
         return status
 
     def send_signal(self, number: int) -> None:
-        # Once somebody has waited for it, its number may be another's.
+        # After a wait for it, its number may belong to another process.
         if self.poll() is None:
             os.kill(self.pid, number)
 
@@ -220,7 +220,7 @@ def _adopt_orphans(wanted: bool) -> None:
 
 def _serve(requests: socket.socket) -> list[str]:
     """Fork for each request. Returns in each new process, with its command; and here, with an empty
-    one, when nobody asks any more.
+    one, when the requests end.
     """
     while True:
         data, descriptors, _, _ = socket.recv_fds(requests, REQUEST_BYTES_MAX, 3)
@@ -245,7 +245,7 @@ def _serve(requests: socket.socket) -> list[str]:
 
 
 def _become(request: dict[str, Any], descriptors: Sequence[int]) -> list[str]:
-    """Take what a process is given when it is executed."""
+    """Take over descriptors, environment and directory, as an executed process gets them."""
     for number, descriptor in enumerate(descriptors):
         os.dup2(descriptor, number)
         os.close(descriptor)
@@ -268,7 +268,7 @@ def _main() -> None:
     for name in IMPORTED_EARLY:
         importlib.import_module(name)
     # What is forked shares these objects until its end: were they looked at for cycles, as at every
-    # end of an interpreter, they would all be copied. That is half of what a command takes.
+    # end of an interpreter, they would all be copied. That is half of a command's time.
     gc.collect()
     gc.freeze()
     command = _serve(socket.socket(fileno=int(sys.argv[1])))

@@ -1,4 +1,4 @@
-"""Processes that stand still."""
+"""Processes that are frozen by SIGSTOP."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def freeze(pid: int) -> None:
 
 
 def thaw(pid: int) -> None:
-    """Let a process that stands still go on."""
+    """Let a frozen process continue."""
     os.kill(pid, signal.SIGCONT)
 
 

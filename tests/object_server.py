@@ -53,7 +53,7 @@ class ObjectServer:
         return self._ports[0]
 
     def environment(self, port: int | None = None) -> Mapping[str, str]:
-        """What clients of the server need; port: of something between them and the server."""
+        """Return the variables for clients of the server; port: of a proxy before the server."""
         return environment(port or self.port)
 
     def start(self) -> None:
@@ -82,10 +82,10 @@ class ObjectServer:
         wait_until(self._stores)
 
     def kill(self) -> None:
-        """Kill the server. What it has stored is on its disk."""
+        """Kill the server. Stored objects stay on its disk."""
         process, self._process = self._process, None
         if process is not None:
-            # They are named after its ports, which nobody else gets before it ends.
+            # They are named after its ports, which other servers do not get before it ends.
             remove_sockets(self._ports)
             process.kill()
             process.wait()

@@ -1,4 +1,4 @@
-"""What a server in memory does with what it is sent, as a test says it.
+"""Reactions of a server in memory to commands, as a test prescribes them.
 
 A server has a part of its own: it answers every command as a real one would. A Playbook stands
 before it, logs what comes, and reacts in the server's place where a test says so:
@@ -142,7 +142,7 @@ class Playbook:
         return cue
 
     def scene(self, *lines: Expect) -> None:
-        """Of the commands that are named here, these come and no others, in this order."""
+        """Expect commands in this order, and no other commands of these names."""
         self.check()
         self._scene, self._line = lines, 0
 

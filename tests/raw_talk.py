@@ -14,11 +14,11 @@ from magnetar_core.wire import service_pb2
 
 
 class RawTalk:
-    """What was asked stays unanswered when the conversation ends.
+    """A conversation; requests stay unanswered when it ends.
 
     Attributes:
         closed: set when the conversation has ended.
-        pushed: commands that nobody asked for.
+        pushed: commands that were not asked for.
     """
 
     _link: Link

@@ -40,7 +40,7 @@ class DeadlineExceeded(SimulationFailure):
 
 
 class UnhandledException(SimulationFailure):
-    """A task or callback failed, and nobody looked."""
+    """A task or callback failed, and its error was not looked at."""
 
 
 class Incarnation:
@@ -56,7 +56,7 @@ class Incarnation:
         self.alive = True
         # A node that reported a fatal error lives on for a moment; its tasks may then fail freely.
         self.failing = False
-        # What fell due while the process stood still, in order; None: it runs.
+        # Callbacks that fell due while the process was frozen, in order; None: it runs.
         self.held: list[Any] | None = None
         self.tasks: list[asyncio.Task[Any]] = []
         # Tasks that prune() has found failed once already.
@@ -71,10 +71,10 @@ class Incarnation:
             self.prune()
 
     def prune(self, *, at_the_end: bool = False) -> None:
-        """Forget finished tasks; one that failed while nobody looked fails the run.
+        """Forget finished tasks; a failed task whose error was not looked at fails the run.
 
-        Whoever awaits a task looks in its own next step. Until the end, a failure therefore counts
-        when it is met for the second time, and not while the process stands still.
+        A task that awaits another one looks in its own next step. Until the end, a failure
+        therefore counts when it is met for the second time, and not while the process is frozen.
 
         Raises:
             UnhandledException: such a task was found, and this incarnation was not dying of it.
@@ -253,7 +253,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._ready.extendleft(reversed(held))
 
     def describe_tasks(self) -> str:
-        """Where every live unfinished task stands."""
+        """Return the place of every live unfinished task."""
         lines = []
         for incarnation in [self._nobody, *self._incarnations]:
             for task in incarnation.tasks:
@@ -270,7 +270,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.check_tasks()
 
     def check_tasks(self) -> None:
-        """Raises: UnhandledException: a task of somebody alive failed, and nobody looked."""
+        """Raises: UnhandledException: a task of a live process failed, and was not looked at."""
         for incarnation in [self._nobody, *self._incarnations]:
             incarnation.prune(at_the_end=True)
 
@@ -314,9 +314,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
             events._set_running_loop(None)
 
     def _asyncgen_finalizer_hook(self, agen: AsyncGeneratorType[Any, Any]) -> None:
-        """An async generator was dropped before its end, and nobody had closed it.
+        """Fail the run: an async generator was dropped before its end without being closed.
 
-        A real loop closes it some time later, by a task that belongs to nobody.
+        A real loop closes it some time later, by a task without an owner.
         """
         self._asyncgens.discard(agen)  # type: ignore[attr-defined]
         if not self._muted:

@@ -1,4 +1,4 @@
-"""How tests wait: for events, never for time.
+"""Waiting in tests: for events, never for time.
 
 No other test may sleep (tests/ruff.toml), except in the simulation, where all time is virtual. A
 limit only ends a test that hangs: no verdict depends on its length.
@@ -62,9 +62,9 @@ async def turns(count: int = 1) -> None:
 
 
 async def for_ever() -> NoReturn:
-    """Until somebody ends the task or its process."""
+    """Wait until the task or its process is ended."""
     await asyncio.Event().wait()
-    raise AssertionError("nobody sets it")
+    raise AssertionError("the event is never set")
 
 
 async def pace(seconds: float) -> None:

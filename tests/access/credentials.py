@@ -45,7 +45,7 @@ WAYS = {
 
 @dataclass(frozen=True)
 class Shown:
-    """What a client shows.
+    """Credentials that a client shows.
 
     Attributes:
         pair: its certificate.
@@ -154,7 +154,7 @@ GOOD: dict[str, tuple[str, Callable[[Files, str], Shown]]] = {
     ),
 }
 
-# Metadata that is no good token of a name, whatever else is shown.
+# Metadata without a valid token of a name, whatever other credentials are shown.
 BAD_TOKENS: dict[str, Callable[[Files, str], Metadata]] = {
     "an expired token": lambda files, name: bearer(files.token(name, lasts_s=-5)),
     "a token of the future": lambda files, name: bearer(
@@ -164,9 +164,7 @@ BAD_TOKENS: dict[str, Callable[[Files, str], Metadata]] = {
     "a token of another key": lambda files, name: bearer(
         files.other_maker.token(name, aud=AUDIENCE, iss=ISSUER)
     ),
-    "a token for somebody else's servers": lambda files, name: bearer(
-        files.token(name, aud="other")
-    ),
+    "a token for other servers": lambda files, name: bearer(files.token(name, aud="other")),
     "a token for no servers": lambda files, name: bearer(files.token(name, aud=None)),
     "a token of another issuer": lambda files, name: bearer(files.token(name, iss="other")),
     "a revoked token": lambda files, name: bearer(files.token(name, jti="stolen")),
@@ -197,7 +195,7 @@ def _renamed(token: str, other: str) -> str:
 
 
 def bad(way: Way) -> dict[str, Callable[[Files, str], Shown]]:
-    """What is refused in a way, whoever it names."""
+    """Return credentials that are refused in a way, whichever principal they name."""
     found: dict[str, Callable[[Files, str], Shown]] = {}
     if way.tls:
         found["plain text"] = lambda files, name: Shown(

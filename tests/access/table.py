@@ -1,4 +1,4 @@
-"""Which roles may use which command. Written by hand: whoever adds a command says it here."""
+"""The roles that may use each command. Written by hand: each new command needs a row here."""
 
 from __future__ import annotations
 
@@ -226,7 +226,7 @@ TABLE: list[tuple[str, Any, Set[str]]] = [
     (COORDINATOR, txn.CommandEndTxn(txn_id=NEVER), EVERYBODY),
     (COORDINATOR, txn.CommandDescribeTxn(txn_id=NEVER), EVERYBODY),
     (COORDINATOR, txn.CommandListTxns(), EVERYBODY),
-    # Whoever may describe a topic, whichever.
+    # Principals that may describe any topic.
     (COORDINATOR, txn.CommandCloseCut(), DESCRIBING | {"neighbour"}),
     (
         COORDINATOR,
@@ -244,7 +244,7 @@ TABLE: list[tuple[str, Any, Set[str]]] = [
     (COORDINATOR, txn.CommandAbortHangingTxn(txn_id=NEVER), {"admin", "operator"}),
 ]
 
-# A backup has everything, of both servers: whoever may alter the cluster may not read it.
+# A backup has everything, of both servers: the right to alter the cluster is not enough.
 TABLE += [
     (service, body, {"admin", "keeper"})
     for service in (BROKER, COORDINATOR)

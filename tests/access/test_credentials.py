@@ -1,8 +1,8 @@
 """Every command by every role with every kind of credentials, over both forms, at real servers.
 
 Good credentials, however shown, give the rights of `table.TABLE`. With bad ones no command is
-even looked at, whoever they name. `make test` shows each command with each kind of credentials and
-some of the roles; the whole product is a soak test.
+even looked at, whichever principal they name. `make test` shows each command with each kind of
+credentials and some of the roles; the whole product is a soak test.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from magnetar_core.gates.access_file import AccessConfig
 from magnetar_core.transport.frames import FIELD_OF_BODY
 from magnetar_core.wire import common_pb2, service_pb2
 
-# Whom a bad credential names that would be worth most.
+# Principals that are worth most to an attacker; bad credentials name them.
 MIGHTY = ("admin", "coordinator", "broker")
 FORMS = ("unary", "stream")
 AT_ONCE = 32
@@ -199,7 +199,7 @@ def run_bad(
     """Ask with credentials that do not count.
 
     Args:
-        shares: of each kind of credentials: whom they name, and what is asked.
+        shares: of each kind of credentials: the principal that they name, and the commands.
     """
     way = WAYS[way_name]
     wrong: list[str] = []

@@ -55,7 +55,7 @@ TEXTS = ["", "topic-a", "group", "id", "*", "x" * 300, "\u2028", "a\nb"]
 
 
 def filled(random: Random, kind: Any, depth: int = 0) -> Any:
-    """A message with some of its fields, and values that somebody might check badly."""
+    """Return a message with some of its fields, and values that a server might check badly."""
     message = kind()
     for field in message.DESCRIPTOR.fields:
         if random.random() < 0.4 or depth > 3:
@@ -205,7 +205,7 @@ def _collect_faults(faults: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def _still_right(servers: World) -> None:
-    """Rights are as before, and whoever has them is served."""
+    """Check that rights are as before, and that principals with rights are served."""
     servers.now_ms += 1_000
     checks: list[tuple[str, str, Any, Callable[[Any], bool]]] = [
         (BROKER, "nobody", topic_pb2.CommandCreateTopic(topic="mine"), is_refused),

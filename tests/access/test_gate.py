@@ -1,4 +1,4 @@
-"""What a conversation has begun it may finish, also when its rights were withdrawn meanwhile."""
+"""A conversation may finish its work, also when its rights were withdrawn meanwhile."""
 
 from __future__ import annotations
 

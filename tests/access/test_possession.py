@@ -1,4 +1,4 @@
-"""Whoever guesses a TxnID writes nothing with it at brokers, and leaves no trace there."""
+"""A client that guesses a TxnID cannot write with it at brokers, and leaves no trace there."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Scene:
         return self._clients[-1]
 
     async def broker(self, name: str, body: Any, form: str = "unary") -> Any:
-        """Ask the broker, as clients do: again while it has not heard of a transaction yet."""
+        """Ask the broker, as clients do: again while it does not know a transaction yet."""
         client = self.client(name, BROKER)
         while True:
             told = await client.ask(body, form)
@@ -108,7 +108,7 @@ class Scene:
         assert isinstance(ended, txn.CommandEndTxnResponse), ended
 
     async def open_here(self) -> list[Any]:
-        """What is open at the broker, of whatever kind."""
+        """Return the open transactions at the broker, of whatever kind."""
         described = await self.broker("boss", wire.CommandDescribeProducers(partition=PARTITION))
         return [one for one in described.producers if one.HasField("txn_id")]
 
@@ -254,7 +254,7 @@ def test_a_repeated_beginning_of_a_transactional_id_gets_the_proof_again(tmp_pat
     scenario(tmp_path, steps)
 
 
-# Every mix of settings: at whom a write passes with what the coordinator gave, and without.
+# Every mix of settings: does a write pass with the coordinator's proof, and without it.
 MIXES: list[tuple[dict[str, tuple[str, ...]], bool, bool, bool]] = [
     # Keys; is there a proof; does it pass; does a write without any.
     ({}, False, True, True),

@@ -159,7 +159,7 @@ def test_conversations_are_limited(tmp_path: Path) -> None:
         channel, call = held.pop()
         call.cancel()
         await channel.close()
-        # The server hears of the end by and by.
+        # The server learns of the end a little later.
         while True:
             try:
                 await alice.stream(hello)

@@ -1,4 +1,4 @@
-"""What goes on because of a right ends when that is withdrawn; what was begun may be finished."""
+"""Work that needs a lasting right ends when that is withdrawn; begun work may be finished."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_consumer_is_detached(kind: str, tmp_path: Path) -> None:
         waiting = asyncio.create_task(refused(consumer))
         scene.withdraw(servers)
         assert "alice lacks READ on topic 'orders'" in await waiting
-        # It is not the client that stops: the broker has nobody there.
+        # It is not the client that stops: the broker has dropped the consumer.
         other = await boss.subscribe("orders", "work", type=kind)
         assert (await other.receive()).value == message.value
 

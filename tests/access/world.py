@@ -69,7 +69,7 @@ class World:
         self._listen = listen or _asking_for_tokens(directory)
         self._security = security
         self._proof_keys = proof_keys or {}
-        # Commands that were looked at, and of whom: others ended before.
+        # Commands that were looked at, with their principals: others were refused before.
         self.asked: list[tuple[str, str]] = []
         self._transports: list[GrpcTransport] = []
         self.servers: dict[str, GrpcServer] = {}

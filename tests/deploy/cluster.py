@@ -43,7 +43,7 @@ def in_mib(memory: dict[str, int]) -> str:
 
 
 def default(name: str) -> str:
-    """What deploy/compose/.env says."""
+    """Return the default of a variable, from deploy/compose/.env."""
     (value,) = re.findall(rf"^{name}=(.*)$", SETTINGS.read_text(), re.MULTILINE)
     return str(value)
 
@@ -135,12 +135,12 @@ class Cluster:
         return listed.split()
 
     def memory_bytes(self) -> dict[str, int]:
-        """What each container has in use, by its service."""
+        """Return the memory of each container, by its service."""
         names = self.names()
         found: dict[str, int] = {}
         for _ in range(STATS_ATTEMPTS):
             found.update(self._told_memory_bytes(names))
-            # A container that has told nothing for two seconds is left out, as on a busy machine.
+            # A container that did not report for two seconds is left out, as on a busy machine.
             if len(found) == len(names):
                 break
         return found
@@ -179,7 +179,7 @@ class Cluster:
             watching.join()
 
     def query_range(self, expr: str, start_s: float, end_s: float) -> list[dict[str, Any]]:
-        """What Prometheus answers to a panel's query: series with their points."""
+        """Return Prometheus' answer to a panel's query: series with their points."""
         asked = urllib.parse.urlencode(
             {"query": expr, "start": start_s, "end": end_s, "step": "5s"}
         )

@@ -63,5 +63,5 @@ def selectors(expr: str) -> list[Selector]:
 
 
 def labels_in_text(text: str) -> set[str]:
-    """Of {{status}} or {{ $labels.status }}."""
+    """Return the labels in a text, as {{status}} or {{ $labels.status }}."""
     return set(re.findall(r"\{\{\s*(?:\$labels\.)?([a-z_]+)\s*\}\}", text))

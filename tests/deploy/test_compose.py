@@ -227,7 +227,7 @@ def test_every_panel_and_rule_is_answered(cluster: Cluster) -> None:
 
 def test_a_dead_coordinator_leaves_the_other_one(cluster: Cluster, client: blocking.Client) -> None:
     producer = client.create_producer("purchases")
-    # One that is open at the coordinator that is about to die.
+    # A transaction that is open at the coordinator that is about to die.
     while (open_one := client.begin_transaction(timeout_s=600)).txn_id.tcid != 1:
         open_one.abort()
     producer.send(b"decided after all", txn=open_one)

@@ -41,7 +41,7 @@ def client(cluster: Cluster) -> Iterator[blocking.Client]:
 
 
 def owners(cluster: Cluster) -> dict[str, str]:
-    """Who has which shard; empty texts for those that nobody has."""
+    """Return the owner of each shard; an empty text for a shard without an owner."""
     told = cluster.compose("exec", "-T", "coordinator-a", "magnetar", "cluster", "shards", "--json")
     return {one["name"]: one["owner"] for one in json.loads(told)}
 
@@ -52,7 +52,7 @@ def until(cluster: Cluster, holds: Callable[[dict[str, str]], bool]) -> dict[str
     while True:
         try:
             now = owners(cluster)
-        except AssertionError:  # It ends with status 1 while nobody has a shard.
+        except AssertionError:  # It ends with status 1 while a shard lacks an owner.
             now = {}
         if now and holds(now):
             return now
@@ -156,7 +156,7 @@ def test_containers_run_unprivileged(cluster: Cluster, service: str) -> None:
 
 @pytest.mark.parametrize("image", ["server", "etcd", "object-server"])
 def test_images_cannot_install_build_or_fetch(cluster: Cluster, image: str) -> None:
-    """Whoever gets into a container finds no tool that brings more."""
+    """An intruder in a container finds no tool that installs others."""
     absent = "pip pip3 apt apt-get dpkg gcc cc g++ make ld as curl wget nc ssh git gdb strace sudo"
     told = cluster.engine.docker(
         *("run", "--rm", "--user", "0", "--network", "none", "--entrypoint", "sh"),
@@ -212,7 +212,7 @@ def test_a_server_that_is_stopped_hands_over_in_its_grace_period(
 
 
 def test_every_transaction_is_whole(cluster: Cluster, transfers: Transfers) -> None:
-    """What was committed is in both topics, once; all else is in both or in neither."""
+    """A committed transaction is in both topics, once; any other is in both or in neither."""
     transfers.stop()
     assert transfers.failure is None
     end_s = time.monotonic() + MOVES_S_MAX

@@ -31,7 +31,7 @@ SERVICES = {
 }
 # Started by their profiles only.
 ON_DEMAND = {SMALL: {"demo", "tools"}, CLUSTER: {"tools", "producer", "job", "broker-d"}}
-# They end by themselves, or nobody waits for them.
+# They end by themselves, or other services do not wait for them.
 UNASKED = {"grafana", "demo", "tools", "producer", "job"}
 DOCKERFILE = (DEPLOY / "docker" / "Dockerfile").read_text()
 
@@ -96,7 +96,7 @@ def test_what_serves_comes_back_and_what_ends_does_not(services: dict[str, Any])
 
 
 def test_images_are_named_by_version(services: dict[str, Any]) -> None:
-    """A digest would be better; it says nothing about images that are built here."""
+    """A digest would be better, but images that are built here have none in advance."""
     for name, service in services.items():
         _, colon, tag = service["image"].rpartition(":")
         assert colon, name
@@ -169,7 +169,7 @@ def test_members_of_the_cluster_are_where_they_say(both: dict[str, dict[str, Any
 
 
 def test_variables_of_containers_are_settings(services: dict[str, Any]) -> None:
-    """The server would warn of one that is none, and use the default."""
+    """The server would warn of an unknown variable, and use the default."""
     from magnetar_cli.servers.options import SECTIONS, settings_of, shared_settings
     from magnetar_core.membership import membership
     from magnetar_core.process.settings import unknown_variables

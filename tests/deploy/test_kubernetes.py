@@ -119,7 +119,7 @@ def test_the_schemas_notice_a_word_that_is_none(manifests: list[Manifest]) -> No
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_variables_are_settings(manifests: list[Manifest], kind: str) -> None:
-    """A server would warn of one that is none, and use the default."""
+    """A server would warn of an unknown variable, and use the default."""
     given = environment(manifests, kind)
     every = [settings_of(section) for section in SECTIONS] + shared_settings()
     of_membership = {membership.COORDINATORS_VARIABLE, membership.VERSION_VARIABLE}
@@ -141,7 +141,7 @@ def test_services_make_no_variables_that_look_like_settings(
 def test_servers_are_reached_by_ipv4_and_by_ipv6(
     manifests: list[Manifest], kind: str, tmp_path: Path
 ) -> None:
-    """As the probes of a cluster of either kind, Prometheus, and clients with their streams do."""
+    """Probes of a cluster of either kind, Prometheus, and clients with streams reach servers."""
     given = environment(manifests, kind)
     environ = {name: given[name] for name in ("MAGNETAR_HOST", "MAGNETAR_ALLOW_REMOTE")}
     environ |= dict.fromkeys(("MAGNETAR_PORT", "MAGNETAR_METRICS_PORT"), "0")
@@ -176,7 +176,7 @@ def test_on_a_node_without_ipv6_servers_listen_on_all_of_ipv4(
     sources = Sources({"MAGNETAR_HOST": "::", "MAGNETAR_ALLOW_REMOTE": "1"})
     monkeypatch.setattr(socket, "create_server", refused)
     assert listen_config(options, "broker", sources, None, 6650).host == "0.0.0.0"
-    # Who names one address is told that it is not there.
+    # A user who names a single address is told that it is not there.
     one = Sources({"MAGNETAR_HOST": "::1"})
     assert listen_config(options, "broker", one, None, 6650).host == "::1"
 
@@ -243,7 +243,7 @@ def test_a_server_has_time_to_stop_in_order(manifests: list[Manifest], kind: str
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_pods_are_restricted(manifests: list[Manifest], kind: str) -> None:
-    """As the profile "restricted" of Kubernetes' Pod Security Standards wants it, and more."""
+    """Pods meet the profile "restricted" of Kubernetes' Pod Security Standards, and more."""
     spec = pod(manifests, kind)
     assert spec["securityContext"]["runAsNonRoot"]
     assert spec["securityContext"]["runAsUser"] == 10001

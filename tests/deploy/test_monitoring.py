@@ -42,10 +42,10 @@ QUERIES = [*PANELS, *of_rules()]
 
 @pytest.fixture(scope="module")
 def exposed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
-    """What real servers serve: names of series, and the labels that they may have.
+    """Return the series of real servers by name, with the labels that they may have.
 
-    Of members of a cluster, of TLS and of stores in an object store, it is what the program says
-    that they serve: `make compose-test` asks real ones.
+    For members of a cluster, TLS and stores in an object store, the program says what they serve:
+    `make compose-test` asks real ones.
     """
     labels: dict[str, set[str]] = defaultdict(set)
     names: dict[str, set[str]] = {"up": set()}
@@ -151,7 +151,7 @@ def test_every_rule_has_a_section_for_those_who_are_called() -> None:
 
 
 def test_commands_in_alerts_exist() -> None:
-    """What an alert tells to type is a command of the program."""
+    """Commands in the texts of alerts are commands of the program."""
     from magnetar_cli.program import cli
 
     commands = re.findall(r"magnetar ([a-z-]+) ([a-z-]+)", ALERTS.read_text())

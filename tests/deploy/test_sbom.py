@@ -46,7 +46,7 @@ def test_every_component_can_be_looked_up(bill: dict[str, Any]) -> None:
     for one in bill["components"]:
         assert one["type"] == "library"
         assert re.fullmatch(rf"pkg:pypi/[a-z0-9._-]+@{re.escape(one['version'])}", one["purl"]), one
-    # Their wheels say nothing about it.
+    # Their wheels do not name a license.
     silent = {one["name"] for one in bill["components"] if not one.get("licenses")}
     assert silent <= {"protobuf", "slatedb"}
     refs = {one["bom-ref"] for one in bill["components"]}

@@ -23,7 +23,7 @@ NOT_SHOWN = {"from_wire", "to_wire"}
 
 
 def entries() -> Iterator[tuple[str, Any]]:
-    """What the pages name, a module's public names included."""
+    """Yield the entries of the pages, with a module's public names."""
     for page in sorted(PAGES.glob("*.md")):
         for kind, name in _ENTRY.findall(page.read_text()):
             if kind == "module":

@@ -89,7 +89,7 @@ def test_pages_that_the_code_names_are_there() -> None:
 
 
 def test_files_that_pages_name_are_there() -> None:
-    """As `broker/magnetar_broker/transactions/order.py`; an abbreviated one has "…" in it."""
+    """A file is named by its path, as `broker/magnetar_broker/broker.py`, or shortened by "…"."""
     missing = [
         f"{page}: {name}"
         for page in tracked("*.md")
@@ -106,7 +106,7 @@ def test_every_public_name_is_in_the_reference() -> None:
 
 
 def test_sections_that_the_code_names_are_there() -> None:
-    """As in "Source: docs/design/0001-protocol.md, Low watermark"."""
+    """A source names sections, as in "Source: docs/design/0001-protocol.md, Low watermark"."""
     missing = []
     for source in tracked("*.py", "*.proto"):
         if source == "tests/docs/test_links.py":

@@ -77,7 +77,7 @@ def test_every_function_of_a_walk_is_there(walk: str) -> None:
 
 
 class Trace:
-    """Which functions of both servers are read in which order: entered, or come back to."""
+    """The functions of both servers in the order of reading: entered, or returned to."""
 
     def __init__(self) -> None:
         self.read: list[Stay] = []

@@ -23,7 +23,7 @@ TOO_SHORT = ("Event", "Memory", "Owner", "Ownership", "Phase", "Refusals", "Requ
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """How names of a package may use a word.
+    """A rule for a word in names of a package.
 
     Attributes:
         word: in the singular; its plural counts as well.

@@ -369,7 +369,7 @@ def test_a_cluster_that_is_there_is_used_and_left_alive_also_without_java(
     servers_directory = tmp_path / "servers"
     servers_directory.mkdir()
     with running_standalone(servers_directory) as servers:
-        # Somebody else's: open all the time, and none of the demo's business.
+        # A transaction of another program: open all the time, and the demo ignores it.
         servers.run("topics", "create", "theirs")
         # An earlier demo's.
         servers.run("topics", "create", INPUT)
@@ -434,7 +434,7 @@ def test_an_interrupt_leaves_nothing_behind(
         stderr=subprocess.PIPE,
         text=True,
         env=own_environment(tmp_path) | {"PYTHONUNBUFFERED": "1"},
-        # Whoever runs the tests in the background has them ignore it.
+        # Tests that run in the background inherit that the signal is ignored.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert process.stdout is not None

@@ -1,1 +1,1 @@
-"""How programs with clients begin, fork and end, as processes of their own."""
+"""Programs with clients begin, fork and end, as separate processes."""

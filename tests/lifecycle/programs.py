@@ -23,7 +23,7 @@ ADDRESS, TOPIC = sys.argv[1:3]
 
 
 class Ended(NamedTuple):
-    """How a program has ended."""
+    """The end of a program: its status and output."""
 
     status: int
     out: str

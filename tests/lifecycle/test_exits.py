@@ -88,7 +88,7 @@ called.wait()
 }
 
 
-# Those that end with other statuses, too.
+# Programs that end with other statuses, too.
 WITH_ANY_STATUS = ("an iterator", "a finaliser that closes", "a daemon thread that receives")
 
 
@@ -100,7 +100,7 @@ WITH_ANY_STATUS = ("an iterator", "a finaliser that closes", "a daemon thread th
     ],
 )
 def test_a_program_ends_whatever_it_leaves_behind(scene: Scene, left: str, status: int) -> None:
-    """It hung for ever: daemon threads stand still when Python finalises objects."""
+    """It hung for ever: daemon threads are frozen when Python finalises objects."""
     topic = scene.topic()
     end = {0: "", 1: "raise ValueError('of the program')", 3: "sys.exit(3)"}[status]
     program = f"""
@@ -181,7 +181,7 @@ if __name__ == "__main__":
 
 
 def test_what_the_servers_do_not_take_in_time_is_counted(tmp_path: Path) -> None:
-    """They stand still: the program ends by itself, and says what it does not know to be stored."""
+    """The servers are stopped: the program ends by itself, and names the unconfirmed messages."""
     with running_standalone(tmp_path) as running:
         scene = Scene(running.environ["MAGNETAR_BROKER"])
         topic, other = scene.topic(), scene.topic()

@@ -69,7 +69,7 @@ def fork_all(*ends): return [fork(end) for end in ends * ({CHILDREN} // len(ends
 @pytest.mark.parametrize("parent", PARENTS)
 @pytest.mark.parametrize("child", [BLOCKING, ASYNCIO], ids=["blocking", "asyncio"])
 def test_a_forked_child_connects(scene: Scene, parent: str, child: str) -> None:
-    """One in eight crashed, even if it did nothing, and the others waited in vain."""
+    """One in eight children crashed, even if it did nothing, and the others hung."""
     has, does, closes = PARENTS[parent]
     topic = scene.topic()
     forks = "print(fork_all('os._exit', 'sys.exit'), flush=True)"
@@ -164,7 +164,7 @@ asyncio.run(main())
 
 
 def test_a_child_does_not_keep_its_parents_connections(scene: Scene) -> None:
-    """A server would not hear of the parent's end while a child has copies of them."""
+    """A server would not notice the parent's end while a child has copies of them."""
     program = """
 def connections():
     links = (f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd"))

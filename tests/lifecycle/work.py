@@ -1,4 +1,4 @@
-"""What workers of process pools do: they import it, however they were started."""
+"""Functions of workers in process pools, which import this module."""
 
 from __future__ import annotations
 

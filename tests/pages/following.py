@@ -62,7 +62,7 @@ class Shell:
         """Run commands. Returns the lines that they print, and the last command that failed."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        # From a file: what reads standard input shall not get the commands that follow.
+        # From a file: a program that reads standard input must not get the next commands.
         self._block.write_text(f"{text}\n")
         self._process.stdin.write(
             f"failed=; . '{self._block}' < /dev/null\n"
@@ -131,7 +131,7 @@ class Following:
         command = re.sub(r"\s+#.*", "", command.strip())
         options = f"--port 0 --ready-file {ready}"
         if "cluster up" in command:
-            # Longer than people use, for machines that do much else; the shards move all the same.
+            # Longer than users choose, for busy machines; the shards still move.
             options += " --lease-ms 5000"
         self._run(f"{command} {options} > servers.out 2>&1 & server=$!")
         self._serving = True
@@ -217,7 +217,7 @@ def starts_servers(block: Block) -> tuple[str, list[str]] | None:
 
 
 def _addresses(ready: dict[str, Any], shown: list[str]) -> dict[str, str]:
-    """What the page shows, and what is there: addresses, and processes of a cluster."""
+    """Return the addresses and process ids that the page shows, with the real ones."""
     if "broker" in ready:
         return {
             BROKER: ready["broker"]["address"],

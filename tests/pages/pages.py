@@ -20,13 +20,13 @@ from tests.pages.following import (
 
 from magnetar_spark.jobs.java import missing_java
 
-# The others are read, and nobody copies from them.
+# The other pages have no commands to copy.
 PAGES = sorted(set(tracked("*.md")) - {"CHANGELOG.md", "benchmarks/RESULTS.md"})
 
 
 @dataclass(frozen=True)
 class Needs:
-    """What a page needs, beside what is on it.
+    """Things that a page needs but does not make itself.
 
     Attributes:
         before: commands that stand on no page: what a reader has.

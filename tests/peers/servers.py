@@ -61,7 +61,7 @@ class Servers(Running):
 
 @dataclass
 class Machine:
-    """Where systems are started.
+    """A machine on which systems are started.
 
     Attributes:
         up: those that run now.

@@ -1,4 +1,4 @@
-"""How the comparison configures peers, and what it measures of their servers."""
+"""The comparison configures peers, and measures their servers."""
 
 from __future__ import annotations
 

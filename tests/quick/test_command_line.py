@@ -194,7 +194,7 @@ def real(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_real_round_of_a_little_work(tmp_path: Path) -> None:
-    """With real servers; how fast they are, nobody asks."""
+    """The servers are real; their speed is not checked."""
     nowhere = tmp_path / "kept.json"
     found = real("--rounds", "1", *LITTLE, "--kept", str(nowhere), "--json")
     assert found.returncode == 0, found.stderr

@@ -1,4 +1,4 @@
-"""What counts as moved, and what is not judged at all."""
+"""Rows that count as moved, and rows that are not judged at all."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def only(found: list[Comparison]) -> Comparison:
         # Apart, but not by enough.
         (BEFORE, (1.1, 1.12, 1.14), Verdict.AS_BEFORE),
         (BEFORE, (0.9, 0.91, 0.94), Verdict.AS_BEFORE),
-        # By enough, but a round of today was as good as one of before.
+        # By enough, but a round of today was as good as an earlier one.
         (BEFORE, (1.04, 1.5, 1.6), Verdict.AS_BEFORE),
         (BEFORE, (0.4, 0.5, 1.0), Verdict.AS_BEFORE),
-        # One round of before was as bad as those of today.
+        # An earlier round was as bad as those of today.
         ((1.0, 1.02, 1.55), (1.5, 1.52, 1.6), Verdict.AS_BEFORE),
         # They touch.
         (BEFORE, (1.05, 1.5, 1.6), Verdict.AS_BEFORE),

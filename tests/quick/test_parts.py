@@ -148,7 +148,7 @@ def test_the_commit_says_whether_it_was_changed(tmp_path: Path) -> None:
 
 
 def test_the_top_functions_of_stacks() -> None:
-    """One that calls itself counts once."""
+    """A function that calls itself counts once."""
     assert tops(STACKS) == [
         Top(function="send (client.py)", own=0.6, total=0.8),
         Top(function="work (work.py)", own=0.4, total=1.0),

@@ -14,7 +14,7 @@ from magnetar_core.transport.frames import FIELD_OF_BODY
 from magnetar_core.wire import service_pb2
 
 POOL = 4_000
-# Who may administer would be right to change levels of the log, or to hold writes for a backup.
+# An administrator would have the right to change levels of the log, or to hold writes for a backup.
 _ADMINISTRATION = ("set_log_level", "hold_backup")
 _COMMANDS_FIELD = b"\x0a"
 _LENGTH = 2
@@ -105,7 +105,7 @@ class Fuzzer:
         return data + _COMMANDS_FIELD + length + data
 
     def _unknown(self, data: bytes) -> bytes:
-        """A field that nobody knows, in the frame or in a command."""
+        """Add an unknown field, in the frame or in a command."""
         number = self._random.randrange(190, 1 << 20)
         field: bytes = _VarintBytes(number << 3 | _LENGTH) + _VarintBytes(3) + b"abc"
         return data + (field if self._random.random() < 0.5 else _field(field))

@@ -60,7 +60,7 @@ class Target:
 
 @dataclass
 class Sent:
-    """What was sent, and how requests ended."""
+    """Counts of sent frames and requests, and the codes of their answers."""
 
     frames: int = 0
     requests: int = 0
@@ -130,7 +130,7 @@ class Attack:
                 await call.done_writing()
                 await asyncio.wait([reading], timeout=REQUEST_S)
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            # The server ended it: what was sent was no frame.
+            # The server ended it: the bytes were not a frame.
             pass
         finally:
             call.cancel()
@@ -161,7 +161,7 @@ class Attack:
                 self.sent.codes[code] = self.sent.codes.get(code, 0) + 1
 
     async def _knock(self, service: str) -> None:
-        """Connections that are no gRPC at all."""
+        """Make connections that do not speak gRPC."""
         host, _, port = self._servers.addresses[service].rpartition(":")
         count = self._left * NO_GRPC // 1_000 // 2
         for _ in range(count):

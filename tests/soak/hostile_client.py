@@ -1,4 +1,4 @@
-"""A client that means harm, or knows no better: a process of its own, until it is stopped.
+"""A hostile or broken client: a separate process, until it is stopped.
 
 It says "ready" when it has begun. `python -m tests.soak.hostile_client KIND ADDRESS`.
 """
@@ -152,7 +152,7 @@ async def send_ranges(address: str) -> None:
         live=[transaction_pb2.TxnRange(first=3 * n, last=3 * n) for n in range(RANGES)],
         store_token=STORE_TOKEN,
     )
-    # As a coordinator that nobody has.
+    # As a coordinator that does not exist.
     taken = topic_pb2.CommandTakeIncarnation(tcid=watermark.tcid, store_token=STORE_TOKEN)
     await link.write([taken])
     await link.read(1)

@@ -46,7 +46,7 @@ async def play_on_threads_at(script: Script, address: str) -> tuple[Ledger, bool
 
 
 async def end_what_is_open(client: Client) -> None:
-    """Abort what callers have left open: readers would wait for it."""
+    """Abort the open transactions of callers: readers would wait for them."""
 
     async def all_have_ended() -> bool:
         found = await client.admin.transactions.list()

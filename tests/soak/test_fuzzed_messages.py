@@ -55,7 +55,7 @@ other = {{}}
 
 @dataclass
 class Figures:
-    """What was sent, and what came of it."""
+    """Figures of sent frames, and of the servers meanwhile."""
 
     sent: Sent = field(default_factory=Sent)
     served: int = 0
@@ -70,8 +70,9 @@ class Figures:
         )
         sent = self.sent
         return (
-            f"{transport}: {sent.frames} frames, {sent.requests} requests, {sent.others} that are"
-            f" no gRPC in {self.seconds:.0f} s, beside {self.served} transactions; RSS {sizes};"
+            f"{transport}: {sent.frames} frames, {sent.requests} requests, {sent.others} that"
+            f" are not gRPC in {self.seconds:.0f} s, beside {self.served} transactions;"
+            f" RSS {sizes};"
             f" {sent.codes}"
         )
 

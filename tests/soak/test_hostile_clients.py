@@ -40,7 +40,7 @@ STORE_BYTES = 300 << 20
 
 
 def bound_bytes(idle_bytes: int, links: int) -> int:
-    """What a broker may have resident beside so many conversations: its limits, added up."""
+    """Return the sum of a broker's limits on memory beside a number of conversations."""
     broker, listen = BrokerConfig(), ListenConfig()
     # What was dropped of a tail is held for a while: a third.
     tails = broker.tails_bytes_max * 4 // 3
@@ -64,7 +64,7 @@ def bound_bytes(idle_bytes: int, links: int) -> int:
 
 @dataclass(slots=True)
 class Watched:
-    """What was seen beside hostile clients."""
+    """Measurements beside hostile clients."""
 
     peak_bytes: int = 0
     sends_s: list[float] = field(default_factory=list)

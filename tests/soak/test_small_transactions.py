@@ -1,4 +1,4 @@
-"""A million small transactions: once retention has caught up, nothing grows any more.
+"""A million small transactions: once retention has caught up, memory and disk stop growing.
 
 SOAK_TRANSACTIONS names another number, SOAK_AT_ONCE how many run at a time, each with a producer of
 its own, and SOAK_RATE how many begin in a second at most: beside other work the rate changes, and
@@ -49,7 +49,7 @@ GROWTH_MAX = 1.05
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What both servers use at one moment; disk is what their directory occupies."""
+    """Resources of both servers at one moment; disk is the size of their directory."""
 
     at_s: float
     finished: int
@@ -183,7 +183,7 @@ async def _sample(servers: Servers, pipeline: Pipeline, samples: list[Sample]) -
 
 
 def _occupied_bytes(directory: Path) -> int:
-    """Of all files; those that vanish meanwhile do not count."""
+    """Return the size of all files; files that vanish meanwhile do not count."""
     count = 0
     for folder, _, names in os.walk(directory):
         for name in names:

@@ -15,7 +15,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 
 
 class Collector:
-    """What came.
+    """A collector that keeps all spans that it receives.
 
     Attributes:
         url: where spans go.

@@ -23,7 +23,7 @@ SEND = broker_pb2.CommandSend(partition=common_pb2.Partition(topic="invoices", p
 
 
 class Server:
-    """What makes the spans of a server."""
+    """The tracing of a server."""
 
     def __init__(self, endpoint: str, **constants: int) -> None:
         self.registry = CollectorRegistry()
@@ -47,7 +47,7 @@ class Server:
 
 @contextmanager
 def patience(monkeypatch: pytest.MonkeyPatch, seconds: str) -> Iterator[None]:
-    """How long OpenTelemetry tries to post a batch, and how soon it begins."""
+    """Set how long OpenTelemetry tries to post a batch, and how soon it begins."""
     with monkeypatch.context() as patched:
         patched.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", seconds)
         patched.setenv("OTEL_BSP_SCHEDULE_DELAY", "10")

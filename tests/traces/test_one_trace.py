@@ -159,7 +159,7 @@ def test_a_transaction_that_expires_ends_in_the_trace_of_its_beginning() -> None
         txn = await world.client.begin_transaction(timeout_s=1)
         await world.fill(txn, 0)
         trace_id = await world.finished()
-        # The client hears of it later.
+        # The client learns it later.
         await world.cluster.until(lambda: world.spans.named("transaction"))
         assert (
             f"b-0: EndTxnOnPartition {TOPIC} < tc-0: EndTxnOnPartition {TOPIC}"
@@ -244,7 +244,7 @@ def test_what_the_head_does_not_sample_nobody_records() -> None:
             await world.fill(txn, 0, 1)
         await world.cluster.until(lambda: not world.cluster.coordinator.server._runtime.shard.live)
 
-    # Servers that would record everything hear that the client records nothing.
+    # Servers that would record everything are told that the client does not record.
     for sampler in (ALWAYS_OFF, ParentBased(ALWAYS_OFF)):
         assert run(scenario, sampler=sampler).all() == []
 
@@ -278,7 +278,7 @@ def test_nothing_of_a_message_is_in_a_span() -> None:
 
 
 class _Failing(SpanProcessor):  # type: ignore[misc]
-    """What takes the spans of a program, and fails when they begin or when they end."""
+    """A processor of spans that fails when they begin or when they end."""
 
     def __init__(self, when: str) -> None:
         self._when = when
@@ -312,6 +312,6 @@ def test_no_transaction_fails_because_what_takes_its_spans_does(
             await txn.commit(wait_finished=True)
 
     run(scenario)
-    # Those of the transaction, of NewTxn, of the message and of EndTxn, at least.
+    # The spans of the transaction, of NewTxn, of the message and of EndTxn, at least.
     assert failing.failed_count >= 4
     assert "planted" in caplog.text

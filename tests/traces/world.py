@@ -38,7 +38,7 @@ CLIENT = "client"
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a test wants to know of a span."""
+    """The parts of a span that tests check."""
 
     name: str
     process: str
@@ -163,7 +163,7 @@ class TracedCluster(Cluster):
 
 
 class World:
-    """What a scenario has: the cluster, a client that makes spans, and a topic."""
+    """The world of a scenario: the cluster, a client that makes spans, and a topic."""
 
     def __init__(self, cluster: TracedCluster, client: magnetar.Client, spans: Spans) -> None:
         self.cluster = cluster
@@ -201,7 +201,7 @@ def run(
 
     async def within(cluster: Cluster) -> None:
         assert isinstance(cluster, TracedCluster)
-        # What nobody asked for goes wrong in no test here.
+        # The network does not fail at random in these tests.
         cluster.network.quiet = True
         await cluster.start()
         await cluster.start_coordinator()

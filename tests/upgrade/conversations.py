@@ -1,4 +1,4 @@
-"""What a client says to servers: recorded as bytes, and said again to those of a later version."""
+"""Commands of a client, recorded as bytes, and sent again to servers of a later version."""
 
 from __future__ import annotations
 
@@ -82,11 +82,11 @@ async def say_again(
         expected: the answers that were recorded.
         addresses: of each service.
     Returns:
-        What was answered otherwise.
+        The answers that differ.
 
     A Hello names the cluster that the client knows from its first broker. There it was another one,
     so this alone is replaced. A command that is refused for a moment is sent again, as every client
-    does: for example, a broker that has just started may not have heard of a new transaction yet.
+    does: for example, a broker that has just started may not know a new transaction yet.
     """
     transport = GrpcTransport()
     cluster: dict[str, Any] = {}

@@ -1,8 +1,8 @@
-"""Makes what a version leaves to its successors: `python -m tests.upgrade.make_fixture VERSION`.
+"""Makes the fixture of a version for later ones: `python -m tests.upgrade.make_fixture VERSION`.
 
 Run it with the code of the version. It writes two files to tests/upgrade/fixtures, a few kilobytes
-each: stores that a standalone had when it was killed, and what a client said to it. Those of a
-release never change again: they are what users have.
+each: stores that a standalone had when it was killed, and the commands of a client. The files of a
+release never change again: users have such stores.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from magnetar import Client, ClientConfig
 FIXTURES = Path(__file__).parent / "fixtures"
 # Seconds that an open transaction outlives the making, in run time of the coordinator.
 TIMEOUT_S = 800.0
-# Files that say nothing.
+# Files without content of a store.
 LEFT_OUT = ("LOCK", "LOG", "LOG.old")
 
 
@@ -146,7 +146,7 @@ def make(fixture: Path) -> None:
 
 
 def conversation_of(fixture: Path) -> dict[str, Any]:
-    """Return what was said to the version, and what must be there afterwards."""
+    """Return the commands to the version, and the content that must be there afterwards."""
     content = lzma.decompress(_conversation_of(fixture).read_bytes())
     found: dict[str, Any] = json.loads(content)
     return found

@@ -28,7 +28,7 @@ FIXTURE_BYTES_MAX = 300_000
 
 @pytest.fixture(scope="module", params=[*VERSIONS, THIS])
 def fixture(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What another build left."""
+    """The stores and the conversation of another build."""
     version: str = request.param
     if version != THIS:
         return FIXTURES / version
