@@ -1,8 +1,8 @@
 """Planted bugs of owners that change. See `planted`.
 
 Each is a mistake that somebody could make in good faith, and that docs/design/0009-owners.md
-forbids. `python -m tests.simulation --short --planted NAME` counts the histories of the scenario
-"owners that change" until it is found. Most are named mutants. The others are not operations on a
+forbids. `python -m tests.simulation --profile "owners that change" --planted NAME` counts the
+histories until it is found. Most are named mutants. The others are not operations on a
 function of the product: they change the simulated store, or what happens between several functions.
 """
 

@@ -1,13 +1,13 @@
 """Run many histories over all cores: `python -m tests.simulation --seeds 0-99999`.
 
---profile NAME      what histories are made of; `--profiles` lists them
+--profile NAME      what histories are made of, by default "any"; `--profiles` lists them
 --workers N         processes; all cores unless given
 --stop              stop at the first failure
 --trace             one seed: its script and a readable trace on standard output
 --digest            seeds one after the other: the digests of their traces only
 --no-shrink         do not look for the shortest part of a failing history that still fails
---planted NAME      with a planted bug, until it is found; or all of them. The profile "owners that
-                    change" has bugs of its own
+--planted NAME      with a planted bug, until it is found; or all of them. Each has a profile that
+                    finds it soon; the profile "owners that change" has bugs of its own
 --script FILE       run what was left of a failing history
 """
 
@@ -27,7 +27,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from tests.garbage import collect_seldom
-from tests.simulation.planted import PLANTED
+from tests.simulation.planted import PLANTED, PROFILE_OF
 from tests.simulation.planted_owners import PLANTED_OWNERS
 from tests.simulation.planting import Plant
 from tests.simulation.seeds import is_crash_at_once, parse_seeds, trace_path
@@ -214,7 +214,7 @@ def first_found(results: Iterable[tuple[str | None, bool]]) -> tuple[Finding | N
     return (None if crash is None else Finding(crash, at_once=False)), count
 
 
-def _plants(profile: str) -> dict[str, Plant]:
+def _plants(profile: str | None) -> dict[str, Plant]:
     return PLANTED_OWNERS if profile == "owners that change" else PLANTED
 
 
@@ -246,7 +246,7 @@ def main(arguments: list[str] | None = None) -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--seeds", default="0-999")
-    parser.add_argument("--profile", choices=list(PROFILES), default="any")
+    parser.add_argument("--profile", choices=list(PROFILES))
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--stop", action="store_true")
     parser.add_argument("--trace", action="store_true")
@@ -266,16 +266,19 @@ def main(arguments: list[str] | None = None) -> int:
         if options.planted not in (*plants, "all"):
             parser.error(f"no such bug is planted; there are {', '.join(sorted(plants))}")
         planted = list(plants) if options.planted == "all" else [options.planted]
-        return sum(not _is_found(name, options.profile, seeds) for name in planted)
+        return sum(
+            not _is_found(name, options.profile or PROFILE_OF[name], seeds) for name in planted
+        )
+    profile = options.profile or "any"
     if options.digest:
         for seed in seeds:
-            print(run_history(seed, options.profile).digest)
+            print(run_history(seed, profile).digest)
         return 0
     if options.script is not None or options.trace:
         script = (
             Script.from_json(options.script.read_text())
             if options.script is not None
-            else make_script(seeds[0], options.profile)
+            else make_script(seeds[0], profile)
         )
         print(script, flush=True)
         outcome = run_script(script, out=sys.stdout if options.trace else None)
@@ -283,7 +286,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 1 if outcome.failure else 0
     failures = run_many(
         seeds,
-        options.profile,
+        profile,
         options.workers,
         stop=options.stop,
         console=console,

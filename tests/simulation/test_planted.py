@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from tests.simulation.planted import PLANTED, PROFILE_OF
 from tests.simulation.run import first_found
 from tests.simulation.seeds import is_crash_at_once
+from tests.simulation.short.catalogue import PROFILES
+from tests.simulation.short.runner import run_history
 
 PASSES = (None, False)
 FOUND = ("Violation: invariant 1", False)
@@ -43,3 +46,26 @@ def test_a_crash_at_once_is_no_finding_of_a_checker() -> None:
     assert not is_crash_at_once("TypeError: none", Counter({"transactions": 1}))
     assert not is_crash_at_once("Violation: invariant 8", Counter())
     assert not is_crash_at_once(None, Counter())
+
+
+def test_each_planted_bug_has_a_profile() -> None:
+    assert set(PROFILE_OF.values()) <= set(PROFILES)
+
+
+@pytest.mark.sim
+@pytest.mark.parametrize(
+    ("name", "finding"),
+    [
+        # A worker got a message that a loss of power would have taken back.
+        ("dispatched-before-sync", "is shown, and no disk has it"),
+        # Two transactions were open where a member took over, and the first one ended.
+        ("first-awaited-only", "is read in generation"),
+    ],
+)
+def test_what_takes_a_rare_moment_is_found_soon(name: str, finding: str) -> None:
+    with PLANTED[name]():
+        failures = (
+            run_history(seed, PROFILE_OF[name], checks_servers=False).failure for seed in range(30)
+        )
+        found = next((failure for failure in failures if failure is not None), "")
+    assert finding in found

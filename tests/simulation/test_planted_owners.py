@@ -9,9 +9,9 @@ from tests.simulation.planted_owners import first_found
 
 pytestmark = [
     pytest.mark.sim,
-    pytest.mark.skipif("SIM_SEEDS" in os.environ, reason="replaying long seeds"),
+    pytest.mark.skipif("SIM_SEEDS" in os.environ, reason="replaying seeds"),
 ]
-# Those that few histories find; python -m tests.simulation --short --planted all tries all.
+# Those that few histories find; --profile "owners that change" --planted all tries all.
 SEEDS = {
     "claims-outlive-leases": range(10),
     "store-does-not-fence": range(60),

@@ -45,7 +45,12 @@ NEEDED: dict[str, tuple[str, ...]] = {
         "a late deletion of a name",
         "a deletion refused",
     ),
-    "members by hand": ("acked as a member", "emptied by hand", "intruder refused"),
+    "members by hand": (
+        "acked as a member",
+        "emptied by hand",
+        "intruder refused",
+        "p one of two ended",
+    ),
     "keys moving": ("acked what was kept",),
     "coordinator away": ("begins beside a dead coordinator",),
     "ledgers": ("ledger lives", "meddling refused"),

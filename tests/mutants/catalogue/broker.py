@@ -164,7 +164,6 @@ MUTANTS: tuple[Mutant, ...] = (
         "magnetar_broker.log.partition_log:PartitionLog.append",
         Insert("self.durable_end = self.end_offset", after="self.end_offset = ..."),
         "Readers see what is applied, and is not durable yet (rule a).",
-        tests=("tests/broker/test_partition_log.py",),
     ),
     Mutant(
         "nothing-passed-on",

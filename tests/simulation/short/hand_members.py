@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 
 from tests.simulation.raw import BROKER, NoAnswer
-from tests.simulation.raw_unit import ABORT, COMMIT
+from tests.simulation.raw_unit import ABORT, COMMIT, RawUnit
 from tests.simulation.short.actors import Actor
 from tests.simulation.short.consumers import feed, filled
 from tests.simulation.short.draft import Draft
@@ -98,7 +98,11 @@ async def take_by_hand(actor: Actor, step: Step, *, permits: int) -> None:
 
 
 async def ack_as_member(actor: Actor, step: Step, *, end: str) -> None:
-    """Acknowledge what was received: "plain", or in a transaction that ends, or stays open."""
+    """Acknowledge what was received: "plain", or in a transaction that ends, or stays open.
+
+    Args:
+        end: "leave": nobody comes back to it; "keep": the member ends it in a later step.
+    """
     world, hand = actor.world, actor.units.get("hand")
     if hand is None or not any(hand.messages.values()):
         return
@@ -116,6 +120,9 @@ async def ack_as_member(actor: Actor, step: Step, *, end: str) -> None:
             if not await ack(actor, hand, partition, unit, 0):
                 break
         else:
+            if end == "keep":
+                actor.units.setdefault("kept by hand", []).append(unit)
+                return
             if end == "leave":
                 world.history.counts["abandoned"] += 1
                 return
@@ -126,6 +133,20 @@ async def ack_as_member(actor: Actor, step: Step, *, end: str) -> None:
         await unit.end(unit.end_command(ABORT, wait_finished=True))
     except InvalidTxnState:
         return
+
+
+async def end_kept_by_hand(actor: Actor, step: Step) -> None:
+    """Abort the oldest transaction that the member has kept; whoever owns the partitions waits."""
+    kept: list[RawUnit] = actor.units.get("kept by hand", [])
+    if not kept:
+        return
+    unit = kept.pop(0)
+    try:
+        await unit.end(unit.end_command(ABORT, wait_finished=True))
+    except InvalidTxnState:
+        return
+    if kept:
+        actor.world.provoked["p one of two ended"] += 1
 
 
 async def intrude_by_hand(actor: Actor, step: Step, *, how: str) -> None:
@@ -248,10 +269,14 @@ async def empty_by_hand(actor: Actor, step: Step, *, topic: str) -> None:
 
 
 def hand_members(draft: Draft) -> None:
-    """Two or three members by hand, of which some take each other's places."""
+    """Members by hand: some take each other's places, some hand over what they have open."""
     random = draft.random
     topic = draft.topic("mix", 2)
     before = filled(draft, topic, random.randint(4, 12))
+    if random.random() < 0.25:
+        _hand_over(draft, topic, before)
+        draft.step(draft.client("hand"), "empty by hand", topic=topic, closing=True)
+        return
     instance = random.choice(("", "seat"))
     for number in range(random.choice((2, 2, 3))):
         client = draft.client("hand")
@@ -289,6 +314,30 @@ def hand_members(draft: Draft) -> None:
     if random.random() < 0.4:
         feed(draft, topic, 2)
     draft.step(client, "empty by hand", topic=topic, closing=True)
+
+
+def _hand_over(draft: Draft, topic: str, before: int) -> None:
+    """A partition goes to another member, while two transactions of the first one are open there.
+
+    They end one after the other, and the new owner waits for both.
+    """
+    random = draft.random
+    first, second = draft.client("hand"), draft.client("hand")
+    gap_s = random.choice((0.02, 0.1))
+    draft.step(first, "join by hand", topic=topic, instance="", after=(before,))
+    draft.step(first, "beat by hand", rounds=1, gap_s=gap_s)
+    for _ in range(2):
+        draft.step(first, "take by hand", permits=1)
+        kept = draft.step(first, "ack as member", end="keep")
+    joined = draft.step(second, "join by hand", topic=topic, instance="", after=(kept,))
+    released = draft.step(first, "beat by hand", rounds=2, gap_s=gap_s, after=(joined,))
+    draft.step(second, "beat by hand", rounds=2, gap_s=gap_s, after=(released,))
+    taken = draft.step(second, "take by hand", permits=20)
+    draft.step(first, "end kept by hand", after=(taken,))
+    draft.step(first, "end kept by hand", pause_s=random.choice((0.02, 0.1, 0.4)))
+    draft.step(first, "beat by hand", rounds=2, gap_s=gap_s)
+    draft.step(second, "beat by hand", rounds=4, gap_s=0.25)
+    draft.step(second, "ack as member", end=random.choice(("plain", "commit", "leave")))
 
 
 def _strike(draft: Draft, client: str, gone: int) -> None:
@@ -332,6 +381,7 @@ VERBS: dict[str, Verb] = {
     "beat by hand": beat_by_hand,
     "take by hand": take_by_hand,
     "ack as member": ack_as_member,
+    "end kept by hand": end_kept_by_hand,
     "intrude by hand": intrude_by_hand,
     "leave by hand": leave_by_hand,
     "empty by hand": empty_by_hand,
