@@ -11,13 +11,16 @@ from magnetar.arguments import enum_member
 from magnetar.config import ConsumerConfig, ProducerConfig
 from magnetar.enums import InitialPosition, SubscriptionType
 from magnetar.groups.group_consumer import GroupConsumer
+from magnetar.groups.member_work import MemberWork
 from magnetar.groups.settings import Callbacks, GroupSettings
 from magnetar.link.cluster import Cluster
 from magnetar.messaging.backpressure import PendingBudget
 from magnetar.messaging.consumer import Consumer
+from magnetar.messaging.consumer_work import ConsumerWork
 from magnetar.messaging.dead_letters import DeadLetterPolicy, DeadLetters
 from magnetar.messaging.permits import PrefetchBudget
 from magnetar.messaging.producer import Producer
+from magnetar.messaging.subscription_work import SubscriptionWork
 from magnetar.transactions.open_transactions import OpenTransactions
 from magnetar_core.errors import InvalidArgument, MagnetarError
 
@@ -33,7 +36,7 @@ class OpenConsumers:
         self._transactions = transactions
         self._budget = budget
         self._prefetch = PrefetchBudget(cluster.runtime.config.prefetch_bytes_max)
-        self._open: dict[int, Consumer | GroupConsumer] = {}
+        self._open: dict[int, ConsumerWork] = {}
 
     async def subscribe(
         self,
@@ -53,7 +56,7 @@ class OpenConsumers:
         wanted = tuple(dict.fromkeys(named))
         if not wanted or not all(0 <= one < route.partition_count for one in wanted):
             raise InvalidArgument(f"{topic} has no partitions {list(wanted)}")
-        consumer = Consumer(
+        work = SubscriptionWork(
             self._runtime,
             route,
             subscription,
@@ -66,8 +69,8 @@ class OpenConsumers:
             self._forget,
             await self._dead_letters(dead_letter, topic, subscription),
         )
-        await self._start(consumer)
-        return consumer
+        await self._start(work)
+        return Consumer(work)
 
     async def join(
         self,
@@ -82,7 +85,7 @@ class OpenConsumers:
         one_topic = len(settings.topics) == 1 and not settings.pattern
         if dead_letter is not None and not dead_letter.topic and not one_topic:
             raise InvalidArgument("name a topic for the dead letters of several topics")
-        consumer = GroupConsumer(
+        work = MemberWork(
             self._runtime,
             self._cluster,
             settings,
@@ -94,11 +97,11 @@ class OpenConsumers:
                 dead_letter, settings.topics[0] if one_topic else "", settings.group
             ),
         )
-        await self._start(consumer)
-        return consumer
+        await self._start(work)
+        return GroupConsumer(work)
 
-    def find(self, consumer_id: int) -> Consumer | GroupConsumer | None:
-        """Return the open consumer of an id; None: there is none."""
+    def find(self, consumer_id: int) -> ConsumerWork | None:
+        """Return the work of the open consumer of an id; None: there is none."""
         return self._open.get(consumer_id)
 
     def fail(self, error: MagnetarError) -> None:
@@ -111,7 +114,7 @@ class OpenConsumers:
         for consumer in list(self._open.values()):
             await consumer.close()
 
-    async def _start(self, consumer: Consumer | GroupConsumer) -> None:
+    async def _start(self, consumer: SubscriptionWork | MemberWork) -> None:
         self._open[consumer.consumer_id] = consumer
         try:
             await consumer.started()
@@ -137,5 +140,5 @@ class OpenConsumers:
         )
         return DeadLetters(self._runtime, policy, subscription, producer, begin)
 
-    def _forget(self, consumer: Consumer | GroupConsumer) -> None:
+    def _forget(self, consumer: ConsumerWork) -> None:
         self._open.pop(consumer.consumer_id, None)
