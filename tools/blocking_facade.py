@@ -35,7 +35,7 @@ FOLDER = "client/magnetar/blocking"
 INTERNAL = {
     "Consumer": {"work"},
     "GroupConsumer": {"work"},
-    "Producer": {"abandon", "drain_plain", "fail", "unstored_count"},
+    "Producer": {"work"},
     "Transaction": {"work"},
     "TransactionScope": {"work"},
 }

@@ -20,6 +20,7 @@ from magnetar.messaging.consumer_work import ConsumerWork
 from magnetar.messaging.dead_letters import DeadLetterPolicy, DeadLetters
 from magnetar.messaging.permits import PrefetchBudget
 from magnetar.messaging.producer import Producer
+from magnetar.messaging.producer_work import ProducerWork
 from magnetar.messaging.subscription_work import SubscriptionWork
 from magnetar.transactions.open_transactions import OpenTransactions
 from magnetar_core.errors import InvalidArgument, MagnetarError
@@ -106,20 +107,20 @@ class OpenConsumers:
 
     def fail(self, error: MagnetarError) -> None:
         """Fail all consumers, since the client has failed."""
-        consumers = list(self._open.values())
-        self._runtime.fail_each([consumer.fail for consumer in consumers], error)
+        works = list(self._open.values())
+        self._runtime.fail_each([work.fail for work in works], error)
 
     async def close_all(self) -> None:
         """Close every consumer that is open."""
-        for consumer in list(self._open.values()):
-            await consumer.close()
+        for work in list(self._open.values()):
+            await work.close()
 
-    async def _start(self, consumer: SubscriptionWork | MemberWork) -> None:
-        self._open[consumer.consumer_id] = consumer
+    async def _start(self, work: SubscriptionWork | MemberWork) -> None:
+        self._open[work.consumer_id] = work
         try:
-            await consumer.started()
+            await work.started()
         except BaseException:
-            await consumer.close()
+            await work.close()
             raise
 
     async def _dead_letters(
@@ -130,7 +131,7 @@ class OpenConsumers:
         target = policy.topic_for(topic, subscription)
         await self._cluster.ensure_topic(target)
         begin = self._transactions.begin
-        producer = Producer(
+        work = ProducerWork(
             self._runtime,
             await self._cluster.route(target),
             ProducerConfig(),
@@ -138,7 +139,7 @@ class OpenConsumers:
             begin=begin,
             on_close=lambda _: None,
         )
-        return DeadLetters(self._runtime, policy, subscription, producer, begin)
+        return DeadLetters(self._runtime, policy, subscription, Producer(work), begin)
 
-    def _forget(self, consumer: ConsumerWork) -> None:
-        self._open.pop(consumer.consumer_id, None)
+    def _forget(self, work: ConsumerWork) -> None:
+        self._open.pop(work.consumer_id, None)

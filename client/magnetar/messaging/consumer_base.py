@@ -158,8 +158,8 @@ class ConsumerBase:
             InvalidTxnState: the transaction has ended, or failed. No effect.
             IllegalGeneration: as ack.
         """
-        # As given(), which would be a call more for each message.
         work = self.work
+        # As given(), which would be a call more for each message.
         if txn is NOT_GIVEN:
             if self._open_blocks:
                 require_outside(work.runtime, "ack")
