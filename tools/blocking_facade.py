@@ -33,16 +33,9 @@ FOLDER = "client/magnetar/blocking"
 
 # Members that other modules of the SDK call, on the event loop: not part of the users' interface.
 INTERNAL = {
-    "Consumer": {"fail", "lane", "runtime", "started", "take_ready"},
-    "GroupConsumer": {
-        "cluster",
-        "fail",
-        "lane",
-        "runtime",
-        "started",
-        "take_ready",
-    },
-    "Producer": {"abandon", "drain_plain", "fail", "unstored_count"},
+    "Consumer": {"work"},
+    "GroupConsumer": {"work"},
+    "Producer": {"work"},
     "Transaction": {"work"},
     "TransactionScope": {"work"},
 }
@@ -79,12 +72,12 @@ ON_LOOP = {("GroupConsumer", "assignment"), ("GroupConsumer", "waiting_partition
 # Most messages are received and acknowledged without a visit of the client's thread.
 RECEIVE = """
     self._loop.check()
-    message = self.inner.lane.receive()
+    message = self.inner.work.lane.receive()
     return self._loop.wait(self.inner.receive(timeout_s)) if message is None else message
 """
 ACK_NOWAIT = """
     self._loop.check()
-    if txn not in (None, NOT_GIVEN) or not self.inner.lane.acknowledge(messages):
+    if txn not in (None, NOT_GIVEN) or not self.inner.work.lane.acknowledge(messages):
         self._loop.call(lambda: self.inner.ack_nowait(messages, txn=inner_if_given(txn)))
 """
 

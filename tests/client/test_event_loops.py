@@ -229,13 +229,21 @@ async def _producer(client: Client) -> object:
     return producer
 
 
+async def _consumer(client: Client) -> object:
+    return await client.subscribe("t", "s")
+
+
+async def _member(client: Client) -> object:
+    return await client.consumer_group("g", "t")
+
+
 async def _txn(client: Client) -> object:
     txn = await client.begin_transaction()
     await txn.abort()
     return txn
 
 
-@pytest.mark.parametrize("make", [_nothing, _producer, _txn])
+@pytest.mark.parametrize("make", [_nothing, _producer, _consumer, _member, _txn])
 def test_a_client_that_is_dropped_closes(make: Make) -> None:
     """It kept its connections and tasks until the end of the process."""
 

@@ -11,7 +11,7 @@ from magnetar.enums import InitialPosition
 from magnetar.errors import ClientClosed
 from magnetar.message import Message, MessageColumns
 from magnetar.messaging.consumer import Consumer as AsyncConsumer
-from magnetar.messaging.consumer_base import Acknowledged
+from magnetar.messaging.consumer_work import Acknowledged
 from magnetar.transactions.transaction_block import NOT_GIVEN, NotGiven
 from magnetar_core.ids import MessageId
 
@@ -95,6 +95,50 @@ class Consumer(Facade[AsyncConsumer]):
         """Confirm pending acks and leave the subscription."""
         self._loop.wait(self.inner.close())
 
+    def receive(self, timeout_s: float | None = None) -> Message:
+        """Wait for the next message and return it.
+
+        Args:
+            timeout_s: how many seconds to wait; None: without limit.
+        Raises:
+            TimeoutError: no message came in time.
+            ClientClosed: the consumer is closed.
+            MagnetarError: the subscription or topic was deleted, or a batch is damaged.
+        """
+        self._loop.check()
+        message = self.inner.work.lane.receive()
+        return self._loop.wait(self.inner.receive(timeout_s)) if message is None else message
+
+    def receive_batch(
+        self, max_messages: int = 1_000, timeout_s: float | None = None
+    ) -> list[Message]:
+        """Return the messages that have arrived. Wait only if there are none.
+
+        Args:
+            max_messages: how many messages to return at most.
+            timeout_s: how many seconds to wait for the first message; None: without limit.
+        Returns:
+            The messages; an empty list if none came in time.
+        Raises:
+            ClientClosed: the consumer is closed.
+            MagnetarError: as receive.
+        """
+        return self._loop.wait(self.inner.receive_batch(max_messages, timeout_s))
+
+    def receive_columns(
+        self, max_messages: int = 10_000, timeout_s: float | None = None
+    ) -> list[MessageColumns]:
+        """Do the same as receive_batch, without an object for each message: for bulk work.
+
+        Args:
+            max_messages: how many messages to return at most; above 0.
+            timeout_s: how many seconds to wait for the first message; None: without limit.
+        Raises:
+            ClientClosed: the consumer is closed.
+            MagnetarError: as receive.
+        """
+        return self._loop.wait(self.inner.receive_columns(max_messages, timeout_s))
+
     def ack(self, message: Acknowledged, *, txn: Transaction | NotGiven | None = NOT_GIVEN) -> None:
         """Acknowledge a message, and wait for the broker's confirmation.
 
@@ -149,7 +193,7 @@ class Consumer(Facade[AsyncConsumer]):
             IllegalGeneration: as ack.
         """
         self._loop.check()
-        if txn not in (None, NOT_GIVEN) or not self.inner.lane.acknowledge(messages):
+        if txn not in (None, NOT_GIVEN) or not self.inner.work.lane.acknowledge(messages):
             self._loop.call(lambda: self.inner.ack_nowait(messages, txn=inner_if_given(txn)))
 
     def ack_cumulative(
@@ -193,50 +237,6 @@ class Consumer(Facade[AsyncConsumer]):
     def nack_many(self, messages: Iterable[Message], *, delay_s: float | None = None) -> None:
         """Give several messages back, as `nack` does for a single message."""
         self._loop.call(lambda: self.inner.nack_many(messages, delay_s=delay_s))
-
-    def receive(self, timeout_s: float | None = None) -> Message:
-        """Wait for the next message and return it.
-
-        Args:
-            timeout_s: how many seconds to wait; None: without limit.
-        Raises:
-            TimeoutError: no message came in time.
-            ClientClosed: the consumer is closed.
-            MagnetarError: the subscription or topic was deleted, or a batch is damaged.
-        """
-        self._loop.check()
-        message = self.inner.lane.receive()
-        return self._loop.wait(self.inner.receive(timeout_s)) if message is None else message
-
-    def receive_batch(
-        self, max_messages: int = 1_000, timeout_s: float | None = None
-    ) -> list[Message]:
-        """Return the messages that have arrived. Wait only if there are none.
-
-        Args:
-            max_messages: how many messages to return at most.
-            timeout_s: how many seconds to wait for the first message; None: without limit.
-        Returns:
-            The messages; an empty list if none came in time.
-        Raises:
-            ClientClosed: the consumer is closed.
-            MagnetarError: as receive.
-        """
-        return self._loop.wait(self.inner.receive_batch(max_messages, timeout_s))
-
-    def receive_columns(
-        self, max_messages: int = 10_000, timeout_s: float | None = None
-    ) -> list[MessageColumns]:
-        """Do the same as receive_batch, without an object for each message: for bulk work.
-
-        Args:
-            max_messages: how many messages to return at most; above 0.
-            timeout_s: how many seconds to wait for the first message; None: without limit.
-        Raises:
-            ClientClosed: the consumer is closed.
-            MagnetarError: as receive.
-        """
-        return self._loop.wait(self.inner.receive_columns(max_messages, timeout_s))
 
     def __iter__(self) -> Iterator[Message]:
         try:

@@ -11,7 +11,7 @@ from magnetar.enums import InitialPosition
 from magnetar.errors import ClientClosed
 from magnetar.groups.group_consumer import GroupConsumer as AsyncGroupConsumer
 from magnetar.message import Message, MessageColumns
-from magnetar.messaging.consumer_base import Acknowledged
+from magnetar.messaging.consumer_work import Acknowledged
 from magnetar.topic_partition import TopicPartition
 from magnetar.transactions.transaction_block import NOT_GIVEN, NotGiven
 from magnetar_core.ids import MessageId
@@ -188,6 +188,50 @@ class GroupConsumer(Facade[AsyncGroupConsumer]):
         """
         self._loop.wait(self.inner.close(leave=leave))
 
+    def receive(self, timeout_s: float | None = None) -> Message:
+        """Wait for the next message and return it.
+
+        Args:
+            timeout_s: how many seconds to wait; None: without limit.
+        Raises:
+            TimeoutError: no message came in time.
+            ClientClosed: the consumer is closed.
+            MagnetarError: the subscription or topic was deleted, or a batch is damaged.
+        """
+        self._loop.check()
+        message = self.inner.work.lane.receive()
+        return self._loop.wait(self.inner.receive(timeout_s)) if message is None else message
+
+    def receive_batch(
+        self, max_messages: int = 1_000, timeout_s: float | None = None
+    ) -> list[Message]:
+        """Return the messages that have arrived. Wait only if there are none.
+
+        Args:
+            max_messages: how many messages to return at most.
+            timeout_s: how many seconds to wait for the first message; None: without limit.
+        Returns:
+            The messages; an empty list if none came in time.
+        Raises:
+            ClientClosed: the consumer is closed.
+            MagnetarError: as receive.
+        """
+        return self._loop.wait(self.inner.receive_batch(max_messages, timeout_s))
+
+    def receive_columns(
+        self, max_messages: int = 10_000, timeout_s: float | None = None
+    ) -> list[MessageColumns]:
+        """Do the same as receive_batch, without an object for each message: for bulk work.
+
+        Args:
+            max_messages: how many messages to return at most; above 0.
+            timeout_s: how many seconds to wait for the first message; None: without limit.
+        Raises:
+            ClientClosed: the consumer is closed.
+            MagnetarError: as receive.
+        """
+        return self._loop.wait(self.inner.receive_columns(max_messages, timeout_s))
+
     def ack(self, message: Acknowledged, *, txn: Transaction | NotGiven | None = NOT_GIVEN) -> None:
         """Acknowledge a message, and wait for the broker's confirmation.
 
@@ -242,7 +286,7 @@ class GroupConsumer(Facade[AsyncGroupConsumer]):
             IllegalGeneration: as ack.
         """
         self._loop.check()
-        if txn not in (None, NOT_GIVEN) or not self.inner.lane.acknowledge(messages):
+        if txn not in (None, NOT_GIVEN) or not self.inner.work.lane.acknowledge(messages):
             self._loop.call(lambda: self.inner.ack_nowait(messages, txn=inner_if_given(txn)))
 
     def ack_cumulative(
@@ -278,50 +322,6 @@ class GroupConsumer(Facade[AsyncGroupConsumer]):
     def nack_many(self, messages: Iterable[Message], *, delay_s: float | None = None) -> None:
         """Give several messages back, as `nack` does for a single message."""
         self._loop.call(lambda: self.inner.nack_many(messages, delay_s=delay_s))
-
-    def receive(self, timeout_s: float | None = None) -> Message:
-        """Wait for the next message and return it.
-
-        Args:
-            timeout_s: how many seconds to wait; None: without limit.
-        Raises:
-            TimeoutError: no message came in time.
-            ClientClosed: the consumer is closed.
-            MagnetarError: the subscription or topic was deleted, or a batch is damaged.
-        """
-        self._loop.check()
-        message = self.inner.lane.receive()
-        return self._loop.wait(self.inner.receive(timeout_s)) if message is None else message
-
-    def receive_batch(
-        self, max_messages: int = 1_000, timeout_s: float | None = None
-    ) -> list[Message]:
-        """Return the messages that have arrived. Wait only if there are none.
-
-        Args:
-            max_messages: how many messages to return at most.
-            timeout_s: how many seconds to wait for the first message; None: without limit.
-        Returns:
-            The messages; an empty list if none came in time.
-        Raises:
-            ClientClosed: the consumer is closed.
-            MagnetarError: as receive.
-        """
-        return self._loop.wait(self.inner.receive_batch(max_messages, timeout_s))
-
-    def receive_columns(
-        self, max_messages: int = 10_000, timeout_s: float | None = None
-    ) -> list[MessageColumns]:
-        """Do the same as receive_batch, without an object for each message: for bulk work.
-
-        Args:
-            max_messages: how many messages to return at most; above 0.
-            timeout_s: how many seconds to wait for the first message; None: without limit.
-        Raises:
-            ClientClosed: the consumer is closed.
-            MagnetarError: as receive.
-        """
-        return self._loop.wait(self.inner.receive_columns(max_messages, timeout_s))
 
     def __iter__(self) -> Iterator[Message]:
         try:

@@ -11,13 +11,17 @@ from magnetar.arguments import enum_member
 from magnetar.config import ConsumerConfig, ProducerConfig
 from magnetar.enums import InitialPosition, SubscriptionType
 from magnetar.groups.group_consumer import GroupConsumer
+from magnetar.groups.member_work import MemberWork
 from magnetar.groups.settings import Callbacks, GroupSettings
 from magnetar.link.cluster import Cluster
 from magnetar.messaging.backpressure import PendingBudget
 from magnetar.messaging.consumer import Consumer
+from magnetar.messaging.consumer_work import ConsumerWork
 from magnetar.messaging.dead_letters import DeadLetterPolicy, DeadLetters
 from magnetar.messaging.permits import PrefetchBudget
 from magnetar.messaging.producer import Producer
+from magnetar.messaging.producer_work import ProducerWork
+from magnetar.messaging.subscription_work import SubscriptionWork
 from magnetar.transactions.open_transactions import OpenTransactions
 from magnetar_core.errors import InvalidArgument, MagnetarError
 
@@ -33,7 +37,7 @@ class OpenConsumers:
         self._transactions = transactions
         self._budget = budget
         self._prefetch = PrefetchBudget(cluster.runtime.config.prefetch_bytes_max)
-        self._open: dict[int, Consumer | GroupConsumer] = {}
+        self._open: dict[int, ConsumerWork] = {}
 
     async def subscribe(
         self,
@@ -53,7 +57,7 @@ class OpenConsumers:
         wanted = tuple(dict.fromkeys(named))
         if not wanted or not all(0 <= one < route.partition_count for one in wanted):
             raise InvalidArgument(f"{topic} has no partitions {list(wanted)}")
-        consumer = Consumer(
+        work = SubscriptionWork(
             self._runtime,
             route,
             subscription,
@@ -66,8 +70,8 @@ class OpenConsumers:
             self._forget,
             await self._dead_letters(dead_letter, topic, subscription),
         )
-        await self._start(consumer)
-        return consumer
+        await self._start(work)
+        return Consumer(work)
 
     async def join(
         self,
@@ -82,7 +86,7 @@ class OpenConsumers:
         one_topic = len(settings.topics) == 1 and not settings.pattern
         if dead_letter is not None and not dead_letter.topic and not one_topic:
             raise InvalidArgument("name a topic for the dead letters of several topics")
-        consumer = GroupConsumer(
+        work = MemberWork(
             self._runtime,
             self._cluster,
             settings,
@@ -94,29 +98,29 @@ class OpenConsumers:
                 dead_letter, settings.topics[0] if one_topic else "", settings.group
             ),
         )
-        await self._start(consumer)
-        return consumer
+        await self._start(work)
+        return GroupConsumer(work)
 
-    def find(self, consumer_id: int) -> Consumer | GroupConsumer | None:
-        """Return the open consumer of an id; None: there is none."""
+    def find(self, consumer_id: int) -> ConsumerWork | None:
+        """Return the work of the open consumer of an id; None: there is none."""
         return self._open.get(consumer_id)
 
     def fail(self, error: MagnetarError) -> None:
         """Fail all consumers, since the client has failed."""
-        consumers = list(self._open.values())
-        self._runtime.fail_each([consumer.fail for consumer in consumers], error)
+        works = list(self._open.values())
+        self._runtime.fail_each([work.fail for work in works], error)
 
     async def close_all(self) -> None:
         """Close every consumer that is open."""
-        for consumer in list(self._open.values()):
-            await consumer.close()
+        for work in list(self._open.values()):
+            await work.close()
 
-    async def _start(self, consumer: Consumer | GroupConsumer) -> None:
-        self._open[consumer.consumer_id] = consumer
+    async def _start(self, work: SubscriptionWork | MemberWork) -> None:
+        self._open[work.consumer_id] = work
         try:
-            await consumer.started()
+            await work.started()
         except BaseException:
-            await consumer.close()
+            await work.close()
             raise
 
     async def _dead_letters(
@@ -127,7 +131,7 @@ class OpenConsumers:
         target = policy.topic_for(topic, subscription)
         await self._cluster.ensure_topic(target)
         begin = self._transactions.begin
-        producer = Producer(
+        work = ProducerWork(
             self._runtime,
             await self._cluster.route(target),
             ProducerConfig(),
@@ -135,7 +139,7 @@ class OpenConsumers:
             begin=begin,
             on_close=lambda _: None,
         )
-        return DeadLetters(self._runtime, policy, subscription, producer, begin)
+        return DeadLetters(self._runtime, policy, subscription, Producer(work), begin)
 
-    def _forget(self, consumer: Consumer | GroupConsumer) -> None:
-        self._open.pop(consumer.consumer_id, None)
+    def _forget(self, work: ConsumerWork) -> None:
+        self._open.pop(work.consumer_id, None)

@@ -172,7 +172,7 @@ class _Processing:
         self._stop = stop
         self._dead_letter: str | None = None
         self._summary = ProcessSummary()
-        self._runtime = consumer.runtime
+        self._runtime = consumer.work.runtime
         self._backoff = self._runtime.backoff()
         self._ended_by_others_count = 0
         self._turned_ms = self._runtime.now_ms()
@@ -180,7 +180,7 @@ class _Processing:
     async def run(self, dead_letter: str | None) -> ProcessSummary:
         if dead_letter is not None:
             self._dead_letter = dead_letter
-            await self._consumer.cluster.ensure_topic(dead_letter)
+            await self._consumer.work.cluster.ensure_topic(dead_letter)
         await self._start_over()
         while not self._stop.is_set():
             messages = await self._receive()
@@ -201,7 +201,7 @@ class _Processing:
         missing = self._batch_messages_max - len(messages)
         if missing and self._batch_wait_s:
             await self._stops_within(self._batch_wait_s)
-            for columns in self._consumer.take_ready(missing):
+            for columns in self._consumer.work.take_ready(missing):
                 messages += columns
         return messages
 

@@ -2,22 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Sequence
-
 from magnetar.arguments import checked
-from magnetar.config import ConsumerConfig
-from magnetar.enums import InitialPosition, SubscriptionType
-from magnetar.link.runtime import Runtime
-from magnetar.link.topic_route import TopicRoute
-from magnetar.messaging.consumer_base import Acknowledged, ConsumerBase
-from magnetar.messaging.dead_letters import DeadLetters
-from magnetar.messaging.partition_receiver import PartitionReceiver
-from magnetar.messaging.permits import PrefetchBudget
-from magnetar_core.errors import InvalidArgument
+from magnetar.enums import InitialPosition
+from magnetar.messaging.consumer_base import ConsumerBase
+from magnetar.messaging.subscription_work import SubscriptionWork
 from magnetar_core.ids import MessageId
-
-__all__ = ["Acknowledged", "Consumer"]
 
 
 class Consumer(ConsumerBase):
@@ -32,67 +21,23 @@ class Consumer(ConsumerBase):
         await consumer.ack(message)
     """
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        route: TopicRoute,
-        subscription: str,
-        partitions: Sequence[int],
-        subscription_type: SubscriptionType,
-        initial_position: InitialPosition,
-        consumer_name: str,
-        config: ConsumerConfig,
-        prefetch: PrefetchBudget,
-        on_close: Callable[[Consumer], None],
-        dead_letters: DeadLetters | None = None,
-    ) -> None:
-        super().__init__(runtime, subscription, subscription_type, dead_letters)
-        self.consumer_id = runtime.new_id()
-        self._route = route
-        self._on_close = on_close
-        self._receivers: dict[int, PartitionReceiver] = {
-            partition: PartitionReceiver(
-                runtime,
-                route,
-                partition,
-                subscription,
-                self.consumer_id,
-                consumer_name or f"consumer-{self.consumer_id:016x}",
-                subscription_type,
-                initial_position,
-                config,
-                prefetch,
-                self._note_change,
-                received_by=self.consumer_id,
-            )
-            for partition in partitions
-        }
-        self._order = list(self._receivers.values())
-
-    async def started(self) -> None:
-        """Wait until every partition is attached.
-
-        Raises:
-            MagnetarError: a broker refused the subscription.
-        """
-        for receiver in self._order:
-            await receiver.started()
+    work: SubscriptionWork
 
     @property
     def topic(self) -> str:
         """The topic's name."""
-        return self._route.topic
+        return self.work.topic
 
     @property
     def partitions(self) -> tuple[int, ...]:
         """The numbers of the partitions from which this consumer receives."""
-        return tuple(self._receivers)
+        return tuple(self.work.receivers)
 
     @property
     def active_partitions(self) -> tuple[int, ...]:
         """With FAILOVER: the partitions whose messages this consumer gets."""
         return tuple(
-            partition for partition, receiver in self._receivers.items() if receiver.active
+            partition for partition, receiver in self.work.receivers.items() if receiver.active
         )
 
     @checked
@@ -124,34 +69,8 @@ class Consumer(ConsumerBase):
             InvalidArgument: no target was given, or several.
             ResourceInUse: acks are pending in transactions. No effect.
         """
-        if message_id is not None and partition is None:
-            partition = message_id.partition
-        receivers = self._order if partition is None else [self._receiver(partition)]
-        return {
-            receiver.name.partition: await self._seek(
-                receiver, offset, message_id, append_time_ms, position
-            )
-            for receiver in receivers
-        }
+        return await self.work.seek(offset, message_id, append_time_ms, position, partition)
 
     async def close(self) -> None:
         """Confirm pending acks and leave the subscription."""
-        self._runtime.require_loop()
-        if self._closed:
-            return
-        self._closed = True
-        # At once: a close that is cancelled does not reach its end.
-        self._note_change()
-        self._on_close(self)
-        if self._dead_letters is not None:
-            await self._dead_letters.close()
-        await asyncio.gather(*(receiver.close() for receiver in self._order))
-
-    def _receiver_of(self, message: Acknowledged) -> PartitionReceiver:
-        return self._receiver(message.partition)
-
-    def _receiver(self, partition: int) -> PartitionReceiver:
-        receiver = self._receivers.get(partition)
-        if receiver is None:
-            raise InvalidArgument(f"this consumer does not have partition {partition}")
-        return receiver
+        await self.work.close()

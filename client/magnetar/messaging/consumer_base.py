@@ -1,40 +1,107 @@
-"""The common part of all consumers: partitions take turns, messages are received and acknowledged.
+"""The common part of all consumers, as users have it: messages are received and acknowledged.
 
 `Consumer` has fixed partitions of a topic. `GroupConsumer` has the partitions that its group
-assigns. Each of them says which of its receivers a message belongs to.
+assigns.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable
 from typing import Self
 
-from magnetar.arguments import checked, refusal
-from magnetar.enums import InitialPosition, SubscriptionType
-from magnetar.message import Message, MessageColumns, ReceivedBatch
-from magnetar.messaging.interval_set import IntervalSet, Range
-from magnetar.messaging.message_source import MessageSource
-from magnetar.messaging.partition_receiver import PartitionReceiver
-from magnetar.messaging.seeking import seek_command
-from magnetar.transactions.failed_call import FailedCall
+from magnetar.arguments import INT64_MAX, checked, integer
+from magnetar.errors import ClientClosed
+from magnetar.message import Message, MessageColumns
+from magnetar.messaging.consumer_work import Acknowledged, ConsumerWork
 from magnetar.transactions.transaction import Transaction
-from magnetar.transactions.transaction_block import (
-    NOT_GIVEN,
-    NotGiven,
-    given,
-    require_outside,
-)
-from magnetar.transactions.transaction_work import TransactionWork
-from magnetar_core.errors import InvalidArgument
-from magnetar_core.ids import MessageId
-
-Acknowledged = Message | MessageId
-Place = tuple[PartitionReceiver, int, int]
+from magnetar.transactions.transaction_block import NOT_GIVEN, NotGiven, require_outside
 
 
-class ConsumerBase(MessageSource):
-    """Acknowledges what it receives at the receiver that a subclass names."""
+class ConsumerBase:
+    """Receives messages one by one or in batches, and acknowledges them."""
+
+    def __init__(self, work: ConsumerWork) -> None:
+        """A consumer that is attached.
+
+        Args:
+            work: what the other modules of the SDK use in its place.
+        """
+        self.work = work
+        self.consumer_id = work.consumer_id
+        self.subscription = work.subscription
+        # It closes when the program drops it.
+        self._client: object = None
+        # For what is done for each message.
+        self._lane = work.lane
+        self._open_blocks = work.runtime.open_blocks
+
+    async def receive(self, timeout_s: float | None = None) -> Message:
+        """Wait for the next message and return it.
+
+        Args:
+            timeout_s: how many seconds to wait; None: without limit.
+        Raises:
+            TimeoutError: no message came in time.
+            ClientClosed: the consumer is closed.
+            MagnetarError: the subscription or topic was deleted, or a batch is damaged.
+        """
+        lent = self._lane.lent
+        for place in lent.places:
+            return Message(lent.batch, place)
+        columns = await self.work.next(1, timeout_s)
+        self.work.lend(columns)
+        return Message(columns.batch, columns.start)
+
+    async def receive_batch(
+        self, max_messages: int = 1_000, timeout_s: float | None = None
+    ) -> list[Message]:
+        """Return the messages that have arrived. Wait only if there are none.
+
+        Args:
+            max_messages: how many messages to return at most.
+            timeout_s: how many seconds to wait for the first message; None: without limit.
+        Returns:
+            The messages; an empty list if none came in time.
+        Raises:
+            ClientClosed: the consumer is closed.
+            MagnetarError: as receive.
+        """
+        messages: list[Message] = []
+        for columns in await self.receive_columns(max_messages, timeout_s):
+            messages += columns
+        return messages
+
+    async def receive_columns(
+        self, max_messages: int = 10_000, timeout_s: float | None = None
+    ) -> list[MessageColumns]:
+        """Do the same as receive_batch, without an object for each message: for bulk work.
+
+        Args:
+            max_messages: how many messages to return at most; above 0.
+            timeout_s: how many seconds to wait for the first message; None: without limit.
+        Raises:
+            ClientClosed: the consumer is closed.
+            MagnetarError: as receive.
+        """
+        max_messages = integer("max_messages", max_messages, 1, INT64_MAX)
+        try:
+            first = await self.work.next(max_messages, timeout_s)
+        except TimeoutError:
+            return []
+        return [first, *self.work.take_ready(max_messages - len(first))]
+
+    def __aiter__(self) -> AsyncIterator[Message]:
+        return self
+
+    async def __anext__(self) -> Message:
+        # As receive, which would be a coroutine more for each message.
+        lent = self._lane.lent
+        for place in lent.places:
+            return Message(lent.batch, place)
+        try:
+            return await self.receive()
+        except ClientClosed:
+            raise StopAsyncIteration from None
 
     async def ack(
         self, message: Acknowledged, *, txn: Transaction | NotGiven | None = NOT_GIVEN
@@ -56,7 +123,7 @@ class ConsumerBase(MessageSource):
                 if there is one, has failed; drop the message.
             OutcomeUnknown: no answer came in time. Acknowledging again is harmless.
         """
-        await self.ack_many((message,), txn=txn)
+        await self.work.ack_many((message,), txn=txn)
 
     async def ack_many(
         self,
@@ -72,21 +139,7 @@ class ConsumerBase(MessageSource):
         Raises:
             MagnetarError: as ack.
         """
-        txn = given(txn, self._runtime, "ack")
-        if txn is not None:
-            try:
-                txn.work.require_open()
-                await self._ack_in_transaction(self._by_receiver(messages), txn.work)
-            except BaseException as error:
-                self._fail(txn, error, messages)
-                raise
-            return
-        by_receiver = self._by_receiver(messages)
-        if len(by_receiver) == 1:
-            receiver, ranges = by_receiver[0]
-            await receiver.ack(ranges)
-        else:
-            await asyncio.gather(*(receiver.ack(ranges) for receiver, ranges in by_receiver))
+        await self.work.ack_many(messages, txn=txn)
 
     def ack_nowait(
         self,
@@ -105,32 +158,21 @@ class ConsumerBase(MessageSource):
             InvalidTxnState: the transaction has ended, or failed. No effect.
             IllegalGeneration: as ack.
         """
+        work = self.work
         # As given(), which would be a call more for each message.
         if txn is NOT_GIVEN:
-            if self._runtime.open_blocks:
-                require_outside(self._runtime, "ack")
+            if self._open_blocks:
+                require_outside(work.runtime, "ack")
             txn = None
-        if txn is None and isinstance(messages, Message):
-            run = self.lane.run
-            if messages.batch is run.batch and messages.place == run.next_place < run.stop_place:
-                run.next_place += 1
-            else:
-                receiver, _, _ = self._place(messages)
-                self.lane.run = receiver.ack_one_nowait(messages)
+        if txn is not None or not isinstance(messages, Message):
+            work.ack_nowait(messages, txn)
             return
-        if isinstance(messages, Message | MessageId):
-            messages = (messages,)
-        if txn is None:
-            for receiver, ranges in self._by_receiver(messages):
-                receiver.ack_nowait(ranges)
-            return
-        try:
-            txn.work.require_open()
-            for receiver, ranges in self._by_receiver(messages):
-                receiver.ack_in_transaction(ranges, txn.work)
-        except BaseException as error:
-            self._fail(txn, error, messages)
-            raise
+        run = self._lane.run
+        if messages.batch is run.batch and messages.place == run.next_place < run.stop_place:
+            run.next_place += 1
+        else:
+            receiver, _, _ = work.place(messages)
+            self._lane.run = receiver.ack_one_nowait(messages)
 
     async def ack_cumulative(
         self, message: Acknowledged, *, txn: Transaction | NotGiven | None = NOT_GIVEN
@@ -148,23 +190,7 @@ class ConsumerBase(MessageSource):
                 messages in between.
             MagnetarError: as ack.
         """
-        txn = given(txn, self._runtime, "ack")
-        if txn is None:
-            receiver, _, last = self._place_cumulative(message)
-            await receiver.ack_up_to(last)
-            return
-        try:
-            txn.work.require_open()
-            receiver, first, last = self._place_cumulative(message)
-            held = IntervalSet(receiver.unacked.held_up_to(last))
-            held.add(first, last)
-            receipt = receiver.ack_in_transaction(list(held), txn.work, cumulative=True)
-            txn.work.join_soon()
-            await asyncio.shield(receipt)
-            await txn.work.joined()
-        except BaseException as error:
-            self._fail(txn, error, message)
-            raise
+        await self.work.ack_cumulative(message, txn=txn)
 
     async def flush_acks(self) -> None:
         """Wait until all acks outside of transactions are confirmed.
@@ -172,9 +198,7 @@ class ConsumerBase(MessageSource):
         Raises:
             MagnetarError: an ack by `ack_nowait` has failed. This is the first such failure.
         """
-        self._runtime.require_loop()
-        for receiver in list(self._order):
-            await receiver.acks.flush()
+        await self.work.flush_acks()
 
     @checked
     def nack(self, message: Acknowledged, *, delay_s: float | None = None) -> None:
@@ -187,148 +211,20 @@ class ConsumerBase(MessageSource):
             delay_s: after how many seconds to deliver it again. The default is `nack_delay_ms` of
                 ConsumerConfig, which doubles with each redelivery.
         """
-        delay_ms = None if delay_s is None else delay_s * 1_000
-        receiver, first, last = self._place(message)
-        receiver.nack([(first, last)], delay_ms)
+        self.work.nack(message, delay_s)
 
     @checked
     def nack_many(self, messages: Iterable[Message], *, delay_s: float | None = None) -> None:
         """Give several messages back, as `nack` does for a single message."""
         for message in messages:
-            self.nack(message, delay_s=delay_s)
+            self.work.nack(message, delay_s)
 
     async def close(self) -> None:
         """Confirm pending acks and give up the partitions."""
-        raise NotImplementedError
+        await self.work.close()
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
-
-    # Subclasses implement or extend these.
-
-    def _receiver_of(self, message: Acknowledged) -> PartitionReceiver:
-        """Return the receiver of the message's partition.
-
-        Raises:
-            InvalidArgument: this consumer does not have the partition.
-            IllegalGeneration: the group has given the partition to another member.
-        """
-        raise NotImplementedError
-
-    # Subclasses use these.
-
-    async def _seek(
-        self,
-        receiver: PartitionReceiver,
-        offset: int | None,
-        message_id: MessageId | None,
-        append_time_ms: int | None,
-        position: InitialPosition | str | None,
-    ) -> int:
-        """Move the cursor of a partition and return its new offset."""
-        command = seek_command(
-            receiver.name, offset, message_id, append_time_ms, position, receiver.member
-        )
-        resets = receiver.resets
-        reply = await receiver.connection.request(command)
-        # The broker tells its consumers too; on a link that broke, it could not.
-        if receiver.resets == resets:
-            receiver.reset()
-        return reply.offset
-
-    async def _ack_in_transaction(
-        self, by_receiver: list[tuple[PartitionReceiver, list[Range]]], txn: TransactionWork
-    ) -> None:
-        receipts = [receiver.ack_in_transaction(ranges, txn) for receiver, ranges in by_receiver]
-        txn.join_soon()
-        for receipt in receipts:
-            await asyncio.shield(receipt)
-        await txn.joined()
-
-    def _place(self, message: Acknowledged) -> Place:
-        """Return the receiver of a message, and its first and last offset."""
-        self._require_usable()
-        _check_acknowledged(message)
-        message_id = message.message_id if isinstance(message, Message) else message
-        receiver = self._receiver_of(message)
-        receiver.check_ledger(message_id.ledger_id)
-        offset = message_id.offset
-        if isinstance(message, Message):
-            return receiver, offset, message.last_offset
-        return receiver, offset, receiver.queue.last_offset_of(offset)
-
-    def _place_cumulative(self, message: Acknowledged) -> Place:
-        if self._type in (SubscriptionType.SHARED, SubscriptionType.KEY_SHARED):
-            raise InvalidArgument("a shared subscription has no cumulative acks")
-        return self._place(message)
-
-    def _by_receiver(
-        self, messages: Iterable[Acknowledged] | MessageColumns
-    ) -> list[tuple[PartitionReceiver, list[Range]]]:
-        self._require_usable()
-        if not isinstance(messages, Iterable):
-            raise refusal("messages", messages, "messages or their ids, or MessageColumns")
-        if isinstance(messages, MessageColumns):
-            receiver, _, _ = self._place(Message(messages.batch, messages.start))
-            return [(receiver, [(messages.first_offset, messages.last_offset)])]
-        found: dict[PartitionReceiver, IntervalSet] = {}
-        for message, count in _consecutive(messages):
-            receiver, first, last = self._place(message)
-            found.setdefault(receiver, IntervalSet()).add(first, last + count - 1)
-        return [(receiver, list(ranges)) for receiver, ranges in found.items()]
-
-    def _fail(self, txn: object, error: BaseException, messages: object = None) -> None:
-        """Make a transaction fail, since an ack in it did not succeed.
-
-        What was sent for the messages must not count either.
-
-        Args:
-            messages: those that were to be acknowledged.
-        """
-        if not isinstance(txn, Transaction):
-            raise refusal("txn", txn, "a Transaction") from None
-        if isinstance(messages, Sequence) and not isinstance(messages, MessageId):
-            messages = messages[0] if messages else None
-        topic, partition = "", None
-        if isinstance(messages, Message | MessageColumns):
-            topic, partition = messages.topic, messages.partition
-        elif isinstance(messages, MessageId):
-            partition = messages.partition
-        txn.work.fail(error, FailedCall(topic, partition, self.subscription))
-
-
-def _check_acknowledged(message: object) -> None:
-    if not isinstance(message, Message | MessageId):
-        raise refusal("message", message, "a Message or a MessageId")
-
-
-def _consecutive(messages: Iterable[Acknowledged]) -> Iterator[tuple[Acknowledged, int]]:
-    """Divide messages into pieces that follow each other in a batch.
-
-    Whatever is checked of the first message of a piece holds for the others.
-
-    Yields:
-        The first message of each piece, and how many there are.
-    """
-    first: Acknowledged | None = None
-    batch: ReceivedBatch | None = None
-    start = next_place = 0
-    for message in messages:
-        if isinstance(message, Message):
-            if message.batch is batch and message.place == next_place:
-                next_place += 1
-                continue
-            if first is not None:
-                yield first, next_place - start
-            first, batch, start = message, message.batch, message.place
-            next_place = start + 1
-        else:
-            _check_acknowledged(message)
-            if first is not None:
-                yield first, next_place - start
-            first, batch, start, next_place = message, None, 0, 1
-    if first is not None:
-        yield first, next_place - start

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
-from magnetar.arguments import INT64_MAX, integer, number
+from magnetar.arguments import number
 from magnetar.enums import SubscriptionType
 from magnetar.errors import ClientClosed
 from magnetar.link.in_flight import copy_error
 from magnetar.link.runtime import Runtime
-from magnetar.message import Message, MessageColumns
+from magnetar.message import MessageColumns
 from magnetar.messaging.dead_letters import DeadLetters
 from magnetar.messaging.fast_lane import NOTHING_LENT, FastLane
 from magnetar.messaging.partition_receiver import PartitionReceiver
@@ -23,7 +22,13 @@ TURN_MESSAGES = 256
 
 
 class MessageSource:
-    """Receives from the receivers in `_order`."""
+    """Receives from the receivers in `_order`.
+
+    Attributes:
+        consumer_id: the consumer's number at brokers.
+        subscription: the name of the subscription.
+        lane: where most messages are received and acknowledged.
+    """
 
     def __init__(
         self,
@@ -32,9 +37,8 @@ class MessageSource:
         subscription_type: SubscriptionType,
         dead_letters: DeadLetters | None,
     ) -> None:
+        self.consumer_id = runtime.new_id()
         self.subscription = subscription
-        # It closes when the program drops it.
-        self._client: object = None
         self._runtime = runtime
         self._type = subscription_type
         self._dead_letters = dead_letters
@@ -53,76 +57,41 @@ class MessageSource:
 
     @property
     def runtime(self) -> Runtime:
-        """The client's runtime, for code that is built on top of this consumer."""
+        """The client's runtime."""
         return self._runtime
 
-    async def receive(self, timeout_s: float | None = None) -> Message:
-        """Wait for the next message and return it.
+    async def next(self, count_max: int, timeout_s: float | None) -> MessageColumns:
+        """Wait for the next messages of a batch, and return them.
 
         Args:
+            count_max: how many messages to return at most.
             timeout_s: how many seconds to wait; None: without limit.
         Raises:
             TimeoutError: no message came in time.
             ClientClosed: the consumer is closed.
             MagnetarError: the subscription or topic was deleted, or a batch is damaged.
         """
-        lent = self.lane.lent
-        for place in lent.places:
-            return Message(lent.batch, place)
-        columns = await self._next(1, timeout_s)
-        self._lend(columns)
-        return Message(columns.batch, columns.start)
-
-    async def receive_batch(
-        self, max_messages: int = 1_000, timeout_s: float | None = None
-    ) -> list[Message]:
-        """Return the messages that have arrived. Wait only if there are none.
-
-        Args:
-            max_messages: how many messages to return at most.
-            timeout_s: how many seconds to wait for the first message; None: without limit.
-        Returns:
-            The messages; an empty list if none came in time.
-        Raises:
-            ClientClosed: the consumer is closed.
-            MagnetarError: as receive.
-        """
-        messages: list[Message] = []
-        for columns in await self.receive_columns(max_messages, timeout_s):
-            messages += columns
-        return messages
-
-    async def receive_columns(
-        self, max_messages: int = 10_000, timeout_s: float | None = None
-    ) -> list[MessageColumns]:
-        """Do the same as receive_batch, without an object for each message: for bulk work.
-
-        Args:
-            max_messages: how many messages to return at most; above 0.
-            timeout_s: how many seconds to wait for the first message; None: without limit.
-        Raises:
-            ClientClosed: the consumer is closed.
-            MagnetarError: as receive.
-        """
-        max_messages = integer("max_messages", max_messages, 1, INT64_MAX)
+        if self._left_count >= TURN_MESSAGES:
+            self._left_count = 0
+            await asyncio.sleep(0)
+        if timeout_s is not None:
+            number("timeout_s", timeout_s)
+        self._receive_begins()
         try:
-            first = await self._next(max_messages, timeout_s)
-        except TimeoutError:
-            return []
-        return [first, *self.take_ready(max_messages - len(first))]
+            self._raise_troubles()
+            columns = self._take(count_max)
+            if columns is None:
+                async with asyncio.timeout(timeout_s):
+                    columns = await self._wait_for(count_max)
+            return columns
+        finally:
+            self._receive_ends()
 
-    def __aiter__(self) -> AsyncIterator[Message]:
-        return self
-
-    async def __anext__(self) -> Message:
-        # As receive, which would be a coroutine more for each message.
-        lent = self.lane.lent
-        for place in lent.places:
-            return Message(lent.batch, place)
-        try:
-            return await self.receive()
-        except ClientClosed:
-            raise StopAsyncIteration from None
+    def lend(self, columns: MessageColumns) -> None:
+        """Let what follows these messages in their batch be received the short way."""
+        if self._lender is not None:
+            self.lane.lent = self._lender.queue.lend(columns.batch)
+            self._left_count += self.lane.lent.count
 
     def take_ready(self, count_max: int) -> list[MessageColumns]:
         """Return messages that have arrived, without waiting. It belongs to the last receive.
@@ -174,23 +143,6 @@ class MessageSource:
 
     # Subclasses use these.
 
-    async def _next(self, count_max: int, timeout_s: float | None) -> MessageColumns:
-        if self._left_count >= TURN_MESSAGES:
-            self._left_count = 0
-            await asyncio.sleep(0)
-        if timeout_s is not None:
-            number("timeout_s", timeout_s)
-        self._receive_begins()
-        try:
-            self._raise_troubles()
-            columns = self._take(count_max)
-            if columns is None:
-                async with asyncio.timeout(timeout_s):
-                    columns = await self._wait_for(count_max)
-            return columns
-        finally:
-            self._receive_ends()
-
     async def _wait_for(self, count_max: int) -> MessageColumns:
         while True:
             self._changed.clear()
@@ -200,12 +152,6 @@ class MessageSource:
             columns = self._take(count_max)
             if columns is not None:
                 return columns
-
-    def _lend(self, columns: MessageColumns) -> None:
-        """Lend the following messages of their batch to the lane, the short way to receive."""
-        if self._lender is not None:
-            self.lane.lent = self._lender.queue.lend(columns.batch)
-            self._left_count += self.lane.lent.count
 
     def _take_the_long_way(self) -> None:
         """Have the next receive and the next ack look at everything again."""

@@ -11,6 +11,7 @@ from magnetar.config import ProducerConfig
 from magnetar.link.cluster import Cluster
 from magnetar.messaging.backpressure import PendingBudget
 from magnetar.messaging.producer import Producer
+from magnetar.messaging.producer_work import ProducerWork
 from magnetar.transactions.transaction import Transaction
 from magnetar_core.errors import MagnetarError
 
@@ -29,11 +30,11 @@ class OpenProducers:
         self.budget = PendingBudget(config.pending_bytes_max, config.pending_messages_max)
         self._cluster = cluster
         self._begin = begin
-        self._open: dict[int, Producer] = {}
+        self._open: dict[int, ProducerWork] = {}
 
     async def make(self, topic: str, config: ProducerConfig) -> Producer:
         """Make a producer: see Client.create_producer."""
-        producer = Producer(
+        work = ProducerWork(
             self._cluster.runtime,
             await self._cluster.route(topic),
             config,
@@ -41,37 +42,37 @@ class OpenProducers:
             begin=self._begin,
             on_close=self._forget,
         )
-        self._open[producer.producer_id] = producer
-        return producer
+        self._open[work.producer_id] = work
+        return Producer(work)
 
     def fail(self, error: MagnetarError) -> None:
         """Fail the unconfirmed messages of all producers, since the client has failed."""
-        producers = list(self._open.values())
-        self._cluster.runtime.fail_each([producer.fail for producer in producers], error)
+        works = list(self._open.values())
+        self._cluster.runtime.fail_each([work.fail for work in works], error)
 
     async def close_all(self) -> None:
         """Flush and close every producer that is open. Logs failures."""
-        for producer in list(self._open.values()):
+        for work in list(self._open.values()):
             try:
-                await producer.close()
+                await work.close()
             except MagnetarError as error:
-                log.warning("closing: messages to %s failed: %s", producer.topic, error)
+                log.warning("closing: messages to %s failed: %s", work.topic, error)
 
     async def drain(self) -> None:
         """Wait until all messages outside of transactions are confirmed, or have failed."""
-        await asyncio.gather(*(producer.drain_plain() for producer in self._open.values()))
+        await asyncio.gather(*(work.drain_plain() for work in self._open.values()))
 
     def abandon(self) -> None:
         """Let producers take nothing more: the event loop has ended."""
-        for producer in self._open.values():
-            producer.abandon()
+        for work in self._open.values():
+            work.abandon()
 
     def unstored(self) -> dict[str, int]:
         """Return how many messages to each topic are neither confirmed, nor told as failed."""
         counts: Counter[str] = Counter()
-        for producer in self._open.values():
-            counts[producer.topic] += producer.unstored_count
+        for work in self._open.values():
+            counts[work.topic] += work.unstored_count
         return dict(counts)
 
-    def _forget(self, producer: Producer) -> None:
-        self._open.pop(producer.producer_id, None)
+    def _forget(self, work: ProducerWork) -> None:
+        self._open.pop(work.producer_id, None)

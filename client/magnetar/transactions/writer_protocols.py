@@ -51,7 +51,7 @@ class TopicProducer(Protocol):
 
 @runtime_checkable
 class Acknowledging(Protocol):
-    """A consumer: magnetar.Consumer, or magnetar.GroupConsumer."""
+    """A consumer: magnetar.Consumer or magnetar.GroupConsumer, or the work of either."""
 
     async def ack_many(self, messages: Iterable[Message] | MessageColumns, *, txn: Any) -> None:
         """Acknowledge messages; see Consumer.ack_many."""

@@ -188,7 +188,7 @@ def test_a_closed_consumer_has_no_more_messages_and_takes_no_more_acks() -> None
         consumer.ack_nowait(messages[0])
         consumer.ack_nowait(messages[1])
         closing = asyncio.create_task(consumer.close())
-        await until(lambda: consumer._closed)
+        await until(lambda: consumer.work._closed)
         with pytest.raises(ClientClosed):
             await consumer.receive()
         with pytest.raises(ClientClosed):
@@ -232,7 +232,7 @@ def test_what_ends_a_subscription_is_raised_by_the_next_receive() -> None:
         consumer = await consumer_of(cluster, client, 4)
         await some(consumer, 2)
         cluster.close_consumers(Gone("deleted"))
-        await until(lambda: consumer._order[0].failure is not None)
+        await until(lambda: consumer.work._order[0].failure is not None)
         with pytest.raises(Gone):
             await consumer.receive()
 
