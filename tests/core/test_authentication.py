@@ -519,7 +519,7 @@ def test_an_error_of_a_server_is_typed(files: Files) -> None:
         ({"token_issuer": "us"}, "without token_keys_file"),
         ({"token_audience": "us"}, "without token_keys_file"),
         ({"allow_anonymous": True}, "without token_keys_file"),
-        ({"revocations_file": "revoked"}, "nobody shows"),
+        ({"revocations_file": "revoked"}, "revocations_file"),
         ({"host": "0.0.0.0", "token_keys_file": "keys"}, "plain text"),
         ({"host": "0.0.0.0"}, "lets other machines in"),
         (

@@ -88,7 +88,7 @@ class MessageSource:
             self._receive_ends()
 
     def lend(self, columns: MessageColumns) -> None:
-        """Let what follows these messages in their batch be received the short way."""
+        """Lend the following messages of their batch to the lane, the short way to receive."""
         if self._lender is not None:
             self.lane.lent = self._lender.queue.lend(columns.batch)
             self._left_count += self.lane.lent.count
