@@ -73,13 +73,17 @@ demo: $(INSTALLED) $(DEMO_FLIGHTS) ## See it work: a year of flights through tra
 	$(BIN)/python -m magnetar_flights.demo --flights $(DEMO_FLIGHTS) $(ARGS)
 
 .PHONY: test
-test: $(INSTALLED) ## Lint, and every test that is not a soak, beside each other
+test: $(INSTALLED) ## Lint, and the tests that take minutes together
 	@$(MAKE) --no-print-directory --jobs=2 lint pytest
 
 # Types are checked in one process, which leaves the other cores to the tests.
 .PHONY: pytest
 pytest: $(INSTALLED)
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m 'not soak and not compose' tests $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m 'not long and not soak and not compose' tests $(ARGS)
+
+.PHONY: test-long
+test-long: $(INSTALLED) ## The other tests that a change has to pass: real processes, Spark, pages
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m 'long and not soak and not compose' tests $(ARGS)
 
 # Spark's tests are not among them, so these environments do without it.
 .venv-%/.installed: pyproject.toml constraints.txt

@@ -26,11 +26,47 @@ settings.load_profile("untimed")
 # Each worker collects all tests: a sixth less processor time.
 look_seldom()
 
+# Folders and files whose tests `make test-long` runs, and not `make test`: together they take twice as
+# long as the others. They have Spark, the demo, programs of pages, clusters of real processes that
+# are killed, and long searches in damaged stores.
+LONG = frozenset(
+    {
+        "flights",
+        "lifecycle",
+        "pages",
+        "peers",
+        "quick",
+        "spark",
+        "cli/test_cluster_up.py",
+        "cli/test_damaged_directory.py",
+        "cli/test_produce.py",
+        "cli/test_standalone.py",
+        "mutants/test_reach.py",
+        "mutants/test_sample.py",
+        "storage/test_damage.py",
+        "storage/test_machine_loss.py",
+        "system/test_bad_input.py",
+        "system/test_check.py",
+        "system/test_cluster.py",
+        "system/test_group_crew.py",
+        "system/test_group_example.py",
+        "system/test_lost_objects.py",
+        "system/test_object_store.py",
+        "system/test_one_client.py",
+        "system/test_owners.py",
+        "system/test_owners_outages.py",
+        "system/test_owners_restored.py",
+        "system/test_rolling_restart.py",
+        "system/test_size.py",
+    }
+)
+
 # With several workers: what waits for processes begins first, and thousands of short tests fill the
 # gaps at the end. Tests of a file here share servers, and those of Spark a session.
-LONG_FOLDERS = (
+FIRST_FOLDERS = (
     "namespaces",
     "spark",
+    "flights",
     "cluster",
     "system",
     "cli",
@@ -70,8 +106,15 @@ def caplog(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixtur
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Put the tests into an order, and say which of them one worker runs."""
+    root = Path(__file__).parent
+    if missing := sorted(name for name in LONG if not (root / name).exists()):
+        raise pytest.UsageError(f"LONG in {__file__} names what is not there: {missing}")
+    for item in items:
+        path = item.path.relative_to(root)
+        if path.parts[0] in LONG or path.as_posix() in LONG:
+            item.add_marker(pytest.mark.long)
     folders = {item: _folder(item) for item in items}
-    ranks = {folder: rank for rank, folder in enumerate(LONG_FOLDERS)}
+    ranks = {folder: rank for rank, folder in enumerate(FIRST_FOLDERS)}
     items.sort(key=lambda item: ranks.get(folders[item], len(ranks)))
     if not config.pluginmanager.hasplugin("xdist"):
         # Without the plugin its marker is not known.
