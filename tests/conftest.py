@@ -26,9 +26,9 @@ settings.load_profile("untimed")
 # Each worker collects all tests: a sixth less processor time.
 look_seldom()
 
-# Folders and files whose tests `make test-long` runs, and not `make test`: together they take twice as
-# long as the others. They have Spark, the demo, programs of pages, clusters of real processes that
-# are killed, and long searches in damaged stores.
+# Folders and files whose tests `make test-long` runs, and not `make test`: together they take twice
+# as long as the others. They have Spark, the demo, programs of pages, clusters of real processes
+# that are killed, and long searches in damaged stores.
 LONG = frozenset(
     {
         "flights",

@@ -223,8 +223,8 @@ def test_a_broker_that_is_down_delays_its_own_partitions_only(victim: int) -> No
         messages = await receive(one, len(others))
         await one.ack_many(messages)
         await one.flush_acks()
-        # A new member is a member at the others, and gets a share of theirs. Until the broker is back
-        # it may be one partition more or less than half: it counts what the first member keeps.
+        # A new member is a member at the others, and gets a share of theirs. Until the broker is
+        # back, it may be one partition more or less than half.
         two = await join(client)
         receiving = asyncio.create_task(one.receive())
         await until(lambda: 0 < len(two.assignment) < len(others))
