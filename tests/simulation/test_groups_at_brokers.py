@@ -223,10 +223,11 @@ def test_a_broker_that_is_down_delays_its_own_partitions_only(victim: int) -> No
         messages = await receive(one, len(others))
         await one.ack_many(messages)
         await one.flush_acks()
-        # Whoever comes now is a member at the others, and gets a share of theirs.
+        # Whoever comes now is a member at the others, and gets a share of theirs: more than half
+        # where they count what the first one has at the broker that is down.
         two = await join(client)
         receiving = asyncio.create_task(one.receive())
-        await until(lambda: len(two.assignment) == len(others) // 2)
+        await until(lambda: len(two.assignment) >= len(others) // 2)
         assert {place.partition for place in two.assignment} <= set(others)
         with pytest.raises(magnetar.LogUnavailable, match=scene.brokers[victim].name):
             await client.admin.groups.describe(GROUP)
