@@ -391,3 +391,33 @@ def test_retention_settles_what_it_removes() -> None:
         assert second.values() == [b"new"]
 
     run(scenario)
+
+
+def test_an_abort_after_retention_and_a_restart_leaves_no_key_waiting() -> None:
+    """The broker began with an ack in PENDING_ACK of a message that retention had removed."""
+
+    async def scenario(world: World) -> None:
+        await world.client.ask(topic_wire.CommandDeleteTopic(topic="t"))
+        await world.client.ask(
+            topic_wire.CommandCreateTopic(
+                topic="t", retention_bytes=1, retain_unconsumed=topic_wire.NO
+            )
+        )
+        client = await attached(world, 1)
+        for sequence in range(3):
+            await world.client.ask(keyed((b"key", b"%d" % sequence), sequence=sequence))
+        await client.ask(ack((0, 0), in_txn=T1))
+        topic = world.broker.topics.get("t")
+        await trim_partition(world.broker.environment, topic, topic.partitions[0])
+        await world.settle()
+        await world.restart()
+        assert world.partition().log.first_offset > 0
+        again = await attached(world, 1, permits=0)
+        await again.ask(end(T1, common.ABORT, on="s"))
+        await world.settle()
+        again.tell(flow(10))
+        await again.ask(keyed((b"key", b"new"), sequence=0, producer=2))
+        await world.settle()
+        assert again.values()[-1] == b"new"
+
+    run(scenario)

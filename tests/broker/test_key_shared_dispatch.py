@@ -234,6 +234,7 @@ class Harness:
             # As Subscription.end: what retention removed while it pended counts as DELETED.
             released.discard(0, self.first_offset - 1)
             self.cursor.skip_to(self.first_offset)
+            self.dispatcher.skip_to(self.first_offset)
         settling = self.dispatcher.acknowledged(deleted.ranges())
         self.dispatcher.withhold(released)
         for offset in members(released):
@@ -506,6 +507,20 @@ def test_a_pending_ack_keeps_its_slot_with_who_acknowledged_it() -> None:
     world.durable()
     world.pump()
     assert offsets_to(world, 2) == [0, 1]
+
+
+def test_a_pending_ack_of_a_removed_message_is_gone_after_its_abort() -> None:
+    """Retention removed it, and the broker started again, before the transaction aborted.
+
+    Its slot stayed unsettled, and the next read began at a message that no longer exists.
+    """
+    machine = LateAcks()
+    machine.begin(seed=0)
+    machine.late(0, 0, 0, txn=True)
+    machine.turn_over("trim", 38)
+    machine.turn_over("restart", 0)
+    machine.end(0)
+    machine.every_pending_offset_is_in_exactly_one_place()
 
 
 def test_a_slot_that_has_to_move_holds_up_no_other() -> None:

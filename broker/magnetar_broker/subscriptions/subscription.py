@@ -200,6 +200,8 @@ class Subscription:
             # Retention does not wait for pending acks; removed messages count as DELETED.
             released.discard(0, removed_end - 1)
             self.cursor.skip_to(removed_end)
+            # A dispatcher that began after they were removed has them as pending.
+            self.dispatcher.skip_to(removed_end)
         index_rows.put_ended(
             batch,
             self._index_key(end.txn_id),
