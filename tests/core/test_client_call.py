@@ -6,8 +6,10 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
+import uvloop
 from tests.core.envelope import command, framed
 from tests.core.stream_world import served
 from tests.core.test_http2 import DATA, HEADERS, RST_STREAM, SETTINGS, frame, headers, number
@@ -218,6 +220,30 @@ def test_a_server_that_is_there_answers_a_ping() -> None:
             await one.ask()
 
     asyncio.run(run())
+
+
+def test_a_call_that_is_cancelled_when_its_connection_is_made_sends_no_ping(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """uvloop closes the connection then, and the timer of the ping wrote to it later."""
+    made: list[ClientCall] = []
+
+    async def cancelled(*args: Any, **options: Any) -> ClientCall:
+        made.append(await dialing.dial(*args, **options))
+        raise asyncio.CancelledError
+
+    async def run() -> None:
+        async with served() as world:
+            monkeypatch.setattr(client_call, "dial", cancelled)
+            with pytest.raises(asyncio.CancelledError):
+                await world.connect()
+            (call,) = made
+            assert call._keepalive is not None
+            assert call._keepalive.cancelled()
+            call._ping()
+            assert (await call.ended()).message == "the call was closed"
+
+    uvloop.run(run())
 
 
 def test_frames_that_are_larger_than_all_windows_pass_both_ways() -> None:

@@ -269,7 +269,8 @@ class ClientCall(asyncio.Protocol):
 
     def _flush(self) -> None:
         outgoing = self._http2.take_outgoing()
-        if outgoing and self._transport is not None:
+        # uvloop's transport raises RuntimeError after its end.
+        if outgoing and self._transport is not None and not self._transport.is_closing():
             self._transport.write(b"".join(outgoing))
 
     def _watch(self) -> None:
@@ -344,13 +345,14 @@ async def begin(
     )
     if tls is not None:
         tls.set_alpn_protocols([ALPN])
-    return await dial(
-        lambda: ClientCall(Http2Stream(headers), message_bytes_max),
-        host,
-        port,
-        tls=tls,
-        server_name=server_name or host,
-    )
+    call = ClientCall(Http2Stream(headers), message_bytes_max)
+    try:
+        return await dial(lambda: call, host, port, tls=tls, server_name=server_name or host)
+    except BaseException:
+        # If this is cancelled when the connection is just made, uvloop closes it and does not call
+        # connection_lost.
+        call.close()
+        raise
 
 
 def _who_begins_with(data: bytes) -> str:
