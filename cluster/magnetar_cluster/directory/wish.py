@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from hashlib import blake2b
 
-from magnetar_cluster.view import ShardName, View
+from magnetar_cluster.directory.view import ShardName, View
 
 HASH_BYTES = 8
 

@@ -14,15 +14,15 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from magnetar_cluster.background import Background
-from magnetar_cluster.cluster_directory import ClusterDirectory, ClusterDirectoryWentBack
+from magnetar_cluster.directory.cluster_directory import ClusterDirectory, ClusterDirectoryWentBack
+from magnetar_cluster.directory.view import Format, Member, MemberName, ShardName, View
 from magnetar_cluster.host_settings import HostSettings
-from magnetar_cluster.host_state import HostState
-from magnetar_cluster.lease import Lease
-from magnetar_cluster.member_lease import MemberLease
-from magnetar_cluster.shard_attempts import HostCounts, ShardAttempts
-from magnetar_cluster.shard_opener import ShardOpener
-from magnetar_cluster.shard_phase import ShardPhase
-from magnetar_cluster.view import Format, Member, MemberName, ShardName, View
+from magnetar_cluster.hosting.host_state import HostState
+from magnetar_cluster.hosting.lease import Lease
+from magnetar_cluster.hosting.member_lease import MemberLease
+from magnetar_cluster.hosting.shard_attempts import HostCounts, ShardAttempts
+from magnetar_cluster.hosting.shard_opener import ShardOpener
+from magnetar_cluster.hosting.shard_phase import ShardPhase
 from magnetar_core.backoff import Backoff
 
 _LOG = logging.getLogger(__name__)

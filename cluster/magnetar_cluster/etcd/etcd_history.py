@@ -10,8 +10,8 @@ import asyncio
 import logging
 from typing import Final
 
-from magnetar_cluster.cluster_directory import ClusterDirectoryUnavailable
-from magnetar_cluster.etcd_directory import EtcdDirectory
+from magnetar_cluster.directory.cluster_directory import ClusterDirectoryUnavailable
+from magnetar_cluster.etcd.etcd_directory import EtcdDirectory
 
 log = logging.getLogger(__name__)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from magnetar_cluster.cluster_directory import ClusterDirectory
-from magnetar_cluster.view import ShardName
+from magnetar_cluster.directory.cluster_directory import ClusterDirectory
+from magnetar_cluster.directory.view import ShardName
 from magnetar_storage.durable_mark import DurableMark
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import Protocol
 
-from magnetar_cluster.view import Format, Member, MemberName, ShardName, View
+from magnetar_cluster.directory.view import Format, Member, MemberName, ShardName, View
 from magnetar_storage.durable_mark import DurableMark
 
 # Of one grant; never given twice by the same directory.

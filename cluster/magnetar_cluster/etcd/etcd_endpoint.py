@@ -11,7 +11,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message import Message
 
-from magnetar_cluster.etcd_settings import EtcdSettings
+from magnetar_cluster.etcd.etcd_settings import EtcdSettings
 from magnetar_cluster.etcd_wire import rpc_pb2 as pb
 
 RequestT = TypeVar("RequestT", bound=Message)

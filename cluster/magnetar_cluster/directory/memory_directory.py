@@ -10,8 +10,8 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Protocol, TypeVar
 
-from magnetar_cluster.cluster_directory import ClusterDirectoryUnavailable, LeaseId
-from magnetar_cluster.cluster_directory_state import (
+from magnetar_cluster.directory.cluster_directory import ClusterDirectoryUnavailable, LeaseId
+from magnetar_cluster.directory.cluster_directory_state import (
     Claim,
     ClusterDirectoryState,
     Drain,
@@ -26,7 +26,7 @@ from magnetar_cluster.cluster_directory_state import (
     Request,
     Revoke,
 )
-from magnetar_cluster.view import Format, Member, MemberName, ShardName, View
+from magnetar_cluster.directory.view import Format, Member, MemberName, ShardName, View
 from magnetar_storage.durable_mark import DurableMark
 
 Answer = TypeVar("Answer")

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from magnetar_cluster.view import ShardName
+from magnetar_cluster.directory.view import ShardName
 
 
 class RunningShard(Protocol):

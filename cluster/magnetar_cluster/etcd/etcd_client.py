@@ -15,10 +15,13 @@ import grpc
 import grpc.aio
 
 from magnetar_cluster.background import CallCancelled, outcome_of
-from magnetar_cluster.cluster_directory import ClusterDirectoryUnavailable, ClusterDirectoryWentBack
-from magnetar_cluster.etcd_endpoint import EtcdEndpoint
-from magnetar_cluster.etcd_settings import EtcdSettings
-from magnetar_cluster.etcd_watch import EtcdWatch
+from magnetar_cluster.directory.cluster_directory import (
+    ClusterDirectoryUnavailable,
+    ClusterDirectoryWentBack,
+)
+from magnetar_cluster.etcd.etcd_endpoint import EtcdEndpoint
+from magnetar_cluster.etcd.etcd_settings import EtcdSettings
+from magnetar_cluster.etcd.etcd_watch import EtcdWatch
 from magnetar_cluster.etcd_wire import rpc_pb2 as pb
 
 log = logging.getLogger(__name__)

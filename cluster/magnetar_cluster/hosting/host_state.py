@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from magnetar_cluster.host_actions import Abandon, Action, Claim, Close, Open, Release
+from magnetar_cluster.directory.view import MemberName, ShardName, ShardOwner, View
+from magnetar_cluster.directory.wish import may_differ, wish
 from magnetar_cluster.host_settings import HostSettings
-from magnetar_cluster.lease import Lease
-from magnetar_cluster.shard_phase import OWNED, SPEAKING, HeldShard, ShardEvent, ShardPhase
-from magnetar_cluster.unopenable_shards import UnopenableShards
-from magnetar_cluster.view import MemberName, ShardName, ShardOwner, View
-from magnetar_cluster.wish import may_differ, wish
+from magnetar_cluster.hosting.host_actions import Abandon, Action, Claim, Close, Open, Release
+from magnetar_cluster.hosting.lease import Lease
+from magnetar_cluster.hosting.shard_phase import OWNED, SPEAKING, HeldShard, ShardEvent, ShardPhase
+from magnetar_cluster.hosting.unopenable_shards import UnopenableShards
 from magnetar_core.backoff import Randomness, delay_ms
 
 

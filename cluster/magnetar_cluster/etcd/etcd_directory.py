@@ -14,9 +14,14 @@ from zlib import crc32
 
 import grpc
 
-from magnetar_cluster.cluster_directory import ClusterDirectoryUnavailable, LeaseExpired, LeaseId
-from magnetar_cluster.etcd_client import EtcdClient, EtcdRefused
-from magnetar_cluster.etcd_rows import (
+from magnetar_cluster.directory.cluster_directory import (
+    ClusterDirectoryUnavailable,
+    LeaseExpired,
+    LeaseId,
+)
+from magnetar_cluster.directory.view import Format, Member, MemberName, ShardName, View
+from magnetar_cluster.etcd.etcd_client import EtcdClient, EtcdRefused
+from magnetar_cluster.etcd.etcd_rows import (
     DamagedRow,
     Keys,
     Rows,
@@ -24,11 +29,10 @@ from magnetar_cluster.etcd_rows import (
     write_format,
     write_member,
 )
-from magnetar_cluster.etcd_settings import EtcdSettings
-from magnetar_cluster.etcd_watch import EtcdWatch
+from magnetar_cluster.etcd.etcd_settings import EtcdSettings
+from magnetar_cluster.etcd.etcd_watch import EtcdWatch
 from magnetar_cluster.etcd_wire import kv_pb2 as kv
 from magnetar_cluster.etcd_wire import rpc_pb2 as pb
-from magnetar_cluster.view import Format, Member, MemberName, ShardName, View
 from magnetar_storage.durable_mark import DurableMark, read_mark, write_mark
 from magnetar_storage.store import StoreDamaged
 

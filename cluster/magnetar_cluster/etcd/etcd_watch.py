@@ -12,8 +12,8 @@ import asyncio
 import grpc
 import grpc.aio
 
-from magnetar_cluster.cluster_directory import ClusterDirectoryUnavailable
-from magnetar_cluster.etcd_endpoint import WatchCall
+from magnetar_cluster.directory.cluster_directory import ClusterDirectoryUnavailable
+from magnetar_cluster.etcd.etcd_endpoint import WatchCall
 from magnetar_cluster.etcd_wire import kv_pb2 as kv
 from magnetar_cluster.etcd_wire import rpc_pb2 as pb
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from magnetar_cluster.cluster_directory import LeaseId
-from magnetar_cluster.view import ShardName
+from magnetar_cluster.directory.cluster_directory import LeaseId
+from magnetar_cluster.directory.view import ShardName
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -11,8 +11,8 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from magnetar_cluster.cluster_directory import LeaseExpired, LeaseId
-from magnetar_cluster.view import Format, Member, MemberName, ShardName, ShardOwner, View
+from magnetar_cluster.directory.cluster_directory import LeaseExpired, LeaseId
+from magnetar_cluster.directory.view import Format, Member, MemberName, ShardName, ShardOwner, View
 from magnetar_storage.durable_mark import DurableMark
 
 Answer = TypeVar("Answer")

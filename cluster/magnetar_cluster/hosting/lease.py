@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from magnetar_cluster.cluster_directory import LeaseId
+from magnetar_cluster.directory.cluster_directory import LeaseId
 
 
 class Lease:

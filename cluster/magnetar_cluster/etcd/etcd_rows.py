@@ -10,8 +10,16 @@ import json
 import re
 from collections.abc import Mapping
 
+from magnetar_cluster.directory.view import (
+    KINDS,
+    Format,
+    Member,
+    MemberName,
+    ShardName,
+    ShardOwner,
+    View,
+)
 from magnetar_cluster.etcd_wire import kv_pb2 as kv
-from magnetar_cluster.view import KINDS, Format, Member, MemberName, ShardName, ShardOwner, View
 
 _NUMBER = re.compile(rb"0|[1-9][0-9]{0,3}")
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from magnetar_cluster.directory.view import ShardName
 from magnetar_cluster.host_settings import HostSettings
-from magnetar_cluster.view import ShardName
 from magnetar_core.backoff import Randomness, delay_ms
 
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from functools import partial
 
 from magnetar_cluster.background import Background, outcome_of
-from magnetar_cluster.cluster_directory import ClusterDirectory, LeaseExpired, LeaseId
-from magnetar_cluster.host_actions import Abandon, Action, Claim, Close, Open, Release
+from magnetar_cluster.directory.cluster_directory import ClusterDirectory, LeaseExpired, LeaseId
+from magnetar_cluster.directory.view import ShardName
 from magnetar_cluster.host_settings import HostSettings
-from magnetar_cluster.host_state import HostState
-from magnetar_cluster.shard_opener import RunningShard, ShardOpener, ShardOwnership
-from magnetar_cluster.view import ShardName
+from magnetar_cluster.hosting.host_actions import Abandon, Action, Claim, Close, Open, Release
+from magnetar_cluster.hosting.host_state import HostState
+from magnetar_cluster.hosting.shard_opener import RunningShard, ShardOpener, ShardOwnership
 
 _LOG = logging.getLogger(__name__)
 # How long the end of a lost shard may take. Then it is left alone: it may not speak, and its next

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from magnetar_cluster.view import KINDS, MemberName, ShardName, View
+from magnetar_cluster.directory.view import KINDS, MemberName, ShardName, View
 from magnetar_core.membership.placement import SHARDS_MAX
 from magnetar_core.membership.shard_address import ShardAddress, ShardPlace
 

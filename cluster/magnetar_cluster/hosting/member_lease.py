@@ -11,15 +11,15 @@ from collections.abc import Callable
 from typing import Protocol
 
 from magnetar_cluster.background import Background, outcome_of
-from magnetar_cluster.cluster_directory import (
+from magnetar_cluster.directory.cluster_directory import (
     ClusterDirectory,
     ClusterDirectoryWentBack,
     LeaseExpired,
     LeaseId,
 )
+from magnetar_cluster.directory.view import Member, MemberName
 from magnetar_cluster.host_settings import HostSettings
-from magnetar_cluster.lease import Lease
-from magnetar_cluster.view import Member, MemberName
+from magnetar_cluster.hosting.lease import Lease
 from magnetar_core.backoff import Backoff, Randomness
 
 _LOG = logging.getLogger(__name__)
