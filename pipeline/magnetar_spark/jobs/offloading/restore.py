@@ -25,12 +25,12 @@ from magnetar.enums import TransactionStatus
 from magnetar_core.clock import SystemClock
 from magnetar_core.errors import TopicNotFound
 from magnetar_spark.clients import client_of
-from magnetar_spark.jobs.directory import Directory, open_directory
 from magnetar_spark.jobs.failures import one_line
-from magnetar_spark.jobs.manifest import Manifest, partition_directory, places_of
-from magnetar_spark.jobs.offload_log import OffloadError, OffloadLog, RestoreLog
+from magnetar_spark.jobs.offloading.directory import Directory, open_directory
+from magnetar_spark.jobs.offloading.manifest import Manifest, partition_directory, places_of
+from magnetar_spark.jobs.offloading.offload_log import OffloadError, OffloadLog, RestoreLog
+from magnetar_spark.jobs.offloading.split_points import SplitPoint, Splitter, between
 from magnetar_spark.jobs.spark_session import settings
-from magnetar_spark.jobs.split_points import SplitPoint, Splitter, between
 from magnetar_spark.jobs.unfinished_transactions import unfinished_transactions
 from magnetar_spark.options.given import SERVERS
 from magnetar_spark.planning import new_count

@@ -20,12 +20,12 @@ from pyspark.sql.types import StructField, StructType
 from magnetar_spark.clients import client_of
 from magnetar_spark.data_source import MagnetarDataSource
 from magnetar_spark.errors import OptionError
-from magnetar_spark.jobs.checkpoint import Checkpoint
 from magnetar_spark.jobs.failures import JobError, one_line
-from magnetar_spark.jobs.progress import behind
 from magnetar_spark.jobs.spark_session import DECODING_SETTINGS, settings
-from magnetar_spark.jobs.transform_query import MESSAGE, RESERVED, TransformQuery
-from magnetar_spark.jobs.watching import watch
+from magnetar_spark.jobs.transforming.checkpoint import Checkpoint
+from magnetar_spark.jobs.transforming.progress import behind
+from magnetar_spark.jobs.transforming.transform_query import MESSAGE, RESERVED, TransformQuery
+from magnetar_spark.jobs.transforming.watching import watch
 from magnetar_spark.options.given import SERVERS
 from magnetar_spark.options.sink import TRANSACTION_TIMEOUT_MS_DEFAULT
 from magnetar_spark.payloads.formats import payload_of

@@ -18,9 +18,9 @@ from pyspark.sql import SparkSession
 
 from magnetar_core.clock import SystemClock
 from magnetar_spark.clients import client_of
-from magnetar_spark.jobs.directory import Directory, open_directory
 from magnetar_spark.jobs.failures import JobError, one_line
-from magnetar_spark.jobs.manifest import (
+from magnetar_spark.jobs.offloading.directory import Directory, open_directory
+from magnetar_spark.jobs.offloading.manifest import (
     Manifest,
     OffloadFile,
     file_name,
@@ -28,11 +28,16 @@ from magnetar_spark.jobs.manifest import (
     portions,
     without,
 )
-from magnetar_spark.jobs.offload_goal import Goal, Request, continued, goal_at, goal_of
-from magnetar_spark.jobs.offload_log import NumberTaken, OffloadError, OffloadLog, staging_of
-from magnetar_spark.jobs.parquet_footers import Footer, read_footer
+from magnetar_spark.jobs.offloading.offload_goal import Goal, Request, continued, goal_at, goal_of
+from magnetar_spark.jobs.offloading.offload_log import (
+    NumberTaken,
+    OffloadError,
+    OffloadLog,
+    staging_of,
+)
+from magnetar_spark.jobs.offloading.parquet_footers import Footer, read_footer
+from magnetar_spark.jobs.offloading.whole_ranges import losses_in, messages_of
 from magnetar_spark.jobs.spark_session import settings
-from magnetar_spark.jobs.whole_ranges import losses_in, messages_of
 from magnetar_spark.planning import Range
 from magnetar_spark.sink import new_run_token
 

@@ -8,7 +8,7 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from magnetar_spark.jobs.directory import DirectoryError
+from magnetar_spark.jobs.offloading.directory import DirectoryError
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from pyspark.sql.types import BinaryType, StringType, StructType, TimestampType
 
 from magnetar_spark.errors import OptionError
 from magnetar_spark.jobs.failures import one_line
-from magnetar_spark.jobs.json_output import require_json, to_json
+from magnetar_spark.jobs.transforming.json_output import require_json, to_json
 from magnetar_spark.schema import HEADERS_TYPE
 
 VIEW = "input"

@@ -11,9 +11,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from magnetar_spark.errors import OptionError
-from magnetar_spark.jobs import audit_checks
-from magnetar_spark.jobs.audit_checks import Finding
-from magnetar_spark.jobs.audit_source import messages_of
+from magnetar_spark.jobs.auditing import audit_checks
+from magnetar_spark.jobs.auditing.audit_checks import Finding
+from magnetar_spark.jobs.auditing.audit_source import messages_of
 from magnetar_spark.planning import Range
 
 

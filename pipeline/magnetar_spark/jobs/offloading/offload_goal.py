@@ -10,8 +10,8 @@ from magnetar.enums import TransactionStatus
 from magnetar_core.clock import SystemClock
 from magnetar_core.errors import Gone, OutOfRange
 from magnetar_spark.jobs.job_cuts import cut_at, later_than
-from magnetar_spark.jobs.manifest import Manifest, OffloadPartition
-from magnetar_spark.jobs.offload_log import OffloadError
+from magnetar_spark.jobs.offloading.manifest import Manifest, OffloadPartition
+from magnetar_spark.jobs.offloading.offload_log import OffloadError
 from magnetar_spark.jobs.unfinished_transactions import unfinished_transactions
 from magnetar_spark.sink import new_run_token
 

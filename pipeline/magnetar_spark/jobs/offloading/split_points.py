@@ -13,7 +13,7 @@ from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from magnetar_spark.jobs.manifest import places_of
+from magnetar_spark.jobs.offloading.manifest import places_of
 from magnetar_spark.planning import limited
 
 # A chain of transactions that takes longer to follow counts as one without an end.

@@ -26,7 +26,7 @@ from magnetar_core.ids import TxnID
 from magnetar_core.list_limits import ROWS_MAX
 from magnetar_spark.arrow_out import RecordBatches
 from magnetar_spark.clients import client_of
-from magnetar_spark.jobs.audit_checks import NOWHERE, OPEN, STORED, PartitionWatch, Row
+from magnetar_spark.jobs.auditing.audit_checks import NOWHERE, OPEN, STORED, PartitionWatch, Row
 from magnetar_spark.jobs.reading import Lost, Removed, behind_cut_message, read_all
 from magnetar_spark.planning import Range, split
 from magnetar_spark.schema import source_schema

@@ -13,9 +13,9 @@ from collections.abc import Iterable
 from typing import Any
 from urllib.parse import quote
 
-from magnetar_spark.jobs.directory import AlreadyThere, Directory, DirectoryError
 from magnetar_spark.jobs.failures import JobError
-from magnetar_spark.jobs.manifest import (
+from magnetar_spark.jobs.offloading.directory import AlreadyThere, Directory, DirectoryError
+from magnetar_spark.jobs.offloading.manifest import (
     HIDDEN,
     Manifest,
     ManifestError,

@@ -25,11 +25,11 @@ from magnetar.admin.transaction_descriptions import TransactionDescription, Unfi
 from magnetar.enums import TransactionStatus
 from magnetar_core.errors import TopicNotFound
 from magnetar_spark.clients import client_of
-from magnetar_spark.jobs import audit_checks
-from magnetar_spark.jobs.audit_checks import Finding, Row
-from magnetar_spark.jobs.audit_source import checked_in, stored_in
-from magnetar_spark.jobs.audit_transactions import SEEN, Judge, judged
-from magnetar_spark.jobs.audit_unique import check_unique, shared
+from magnetar_spark.jobs.auditing import audit_checks
+from magnetar_spark.jobs.auditing.audit_checks import Finding, Row
+from magnetar_spark.jobs.auditing.audit_source import checked_in, stored_in
+from magnetar_spark.jobs.auditing.audit_transactions import SEEN, Judge, judged
+from magnetar_spark.jobs.auditing.audit_unique import check_unique, shared
 from magnetar_spark.jobs.failures import JobError, one_line
 from magnetar_spark.jobs.job_cuts import cut_at, later_than
 from magnetar_spark.jobs.unfinished_transactions import unfinished_transactions

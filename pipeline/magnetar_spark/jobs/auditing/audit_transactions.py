@@ -18,9 +18,9 @@ from magnetar.admin.producer_descriptions import ProducerDescription
 from magnetar_core.errors import Gone, TopicNotFound
 from magnetar_core.ids import PartitionName, TxnID
 from magnetar_spark.clients import client_of
-from magnetar_spark.jobs import audit_checks
-from magnetar_spark.jobs.audit_checks import Row
-from magnetar_spark.jobs.audit_source import ROW_SCHEMA
+from magnetar_spark.jobs.auditing import audit_checks
+from magnetar_spark.jobs.auditing.audit_checks import Row
+from magnetar_spark.jobs.auditing.audit_source import ROW_SCHEMA
 
 TXNS_AT_ONCE = 1_000
 # Of a row that says how many transactions readers see.
