@@ -15,16 +15,16 @@ from magnetar.errors import ClientClosed, failure_of
 from magnetar.link.in_flight import copy_error
 from magnetar.link.runtime import Runtime
 from magnetar.link.topic_route import TopicRoute
-from magnetar.messaging.backpressure import PendingBudget
-from magnetar.messaging.batch_delivery import BatchDelivery
-from magnetar.messaging.batching import (
+from magnetar.messaging.sending.backpressure import PendingBudget
+from magnetar.messaging.sending.batch_delivery import BatchDelivery
+from magnetar.messaging.sending.batching import (
     MESSAGE_OVERHEAD_BYTES,
     OpenBatch,
     OpenBatchesByKey,
     cut,
 )
-from magnetar.messaging.closed_batch import ClosedBatch, Receipt, new_receipt, of_all_copies
-from magnetar.messaging.message_arguments import check_size
+from magnetar.messaging.sending.closed_batch import ClosedBatch, Receipt, new_receipt, of_all_copies
+from magnetar.messaging.sending.message_arguments import check_size
 from magnetar_core.batch import split
 from magnetar_core.errors import (
     MagnetarError,

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from magnetar.arguments import refusal
 from magnetar.enums import InitialPosition, SubscriptionType
 from magnetar.message import Message, MessageColumns, ReceivedBatch
+from magnetar.messaging.consuming.message_source import MessageSource
+from magnetar.messaging.consuming.seeking import seek_command
 from magnetar.messaging.interval_set import IntervalSet, Range
-from magnetar.messaging.message_source import MessageSource
-from magnetar.messaging.partition_receiver import PartitionReceiver
-from magnetar.messaging.seeking import seek_command
+from magnetar.messaging.receiving.partition_receiver import PartitionReceiver
 from magnetar.transactions.failed_call import FailedCall
 from magnetar.transactions.transaction import Transaction
 from magnetar.transactions.transaction_block import NOT_GIVEN, NotGiven, given

@@ -20,16 +20,16 @@ from magnetar.link.session import LinkSession, Push, Result
 from magnetar.link.shard_connection import ShardConnection
 from magnetar.link.topic_route import TopicRoute
 from magnetar.message import Message
-from magnetar.messaging.acks import PlainAcks
-from magnetar.messaging.acks_in_transactions import AcksInTransactions
-from magnetar.messaging.delayed_nacks import DelayedNacks
-from magnetar.messaging.fast_lane import AckRun
+from magnetar.messaging.acknowledging.acks import PlainAcks
+from magnetar.messaging.acknowledging.acks_in_transactions import AcksInTransactions
+from magnetar.messaging.acknowledging.delayed_nacks import DelayedNacks
+from magnetar.messaging.acknowledging.nack_requests import NackRequests
+from magnetar.messaging.acknowledging.unacked_tracker import UnackedTracker
 from magnetar.messaging.interval_set import Range
-from magnetar.messaging.nack_requests import NackRequests
-from magnetar.messaging.partition_ownership import LOSSES, PartitionOwnership, Settling
-from magnetar.messaging.permits import PrefetchBudget
-from magnetar.messaging.receive_queue import ReceiveQueue
-from magnetar.messaging.unacked_tracker import UnackedTracker
+from magnetar.messaging.receiving.fast_lane import AckRun
+from magnetar.messaging.receiving.partition_ownership import LOSSES, PartitionOwnership, Settling
+from magnetar.messaging.receiving.permits import PrefetchBudget
+from magnetar.messaging.receiving.receive_queue import ReceiveQueue
 from magnetar_core.error_kinds import ErrorKind
 from magnetar_core.errors import (
     LogUnavailable,

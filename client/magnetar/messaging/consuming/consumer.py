@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from magnetar.arguments import checked
 from magnetar.enums import InitialPosition
-from magnetar.messaging.consumer_base import ConsumerBase
-from magnetar.messaging.subscription_work import SubscriptionWork
+from magnetar.messaging.consuming.consumer_base import ConsumerBase
+from magnetar.messaging.consuming.subscription_work import SubscriptionWork
 from magnetar_core.ids import MessageId
 
 

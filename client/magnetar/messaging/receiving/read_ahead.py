@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 from magnetar.errors import failure_of
 from magnetar.link.topic_route import TopicRoute
 from magnetar.message import MESSAGE_BYTES_MAX_DEFAULT, MessageColumns
-from magnetar.messaging.reader import RangeReader
+from magnetar.messaging.receiving.reader import RangeReader
 from magnetar_core.cuts.cuts import CutRange
 from magnetar_core.errors import DataLoss, InvalidArgument, MagnetarError
 

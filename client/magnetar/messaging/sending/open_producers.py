@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable
 
 from magnetar.config import ProducerConfig
 from magnetar.link.cluster import Cluster
-from magnetar.messaging.backpressure import PendingBudget
-from magnetar.messaging.producer import Producer
-from magnetar.messaging.producer_work import ProducerWork
+from magnetar.messaging.sending.backpressure import PendingBudget
+from magnetar.messaging.sending.producer import Producer
+from magnetar.messaging.sending.producer_work import ProducerWork
 from magnetar.transactions.transaction import Transaction
 from magnetar_core.errors import MagnetarError
 

@@ -8,14 +8,14 @@ from itertools import repeat
 
 from magnetar.arguments import integer, refusal
 from magnetar.column_batch import ColumnBatch
-from magnetar.messaging.batching import partition_of_key
-from magnetar.messaging.message_arguments import (
+from magnetar.messaging.sending.batching import partition_of_key
+from magnetar.messaging.sending.message_arguments import (
     Properties,
     check_size,
     checked_column,
     checked_message,
 )
-from magnetar.messaging.producer_work import ProducerWork
+from magnetar.messaging.sending.producer_work import ProducerWork
 from magnetar.transactions.failed_call import FailedCall
 from magnetar.transactions.transaction import Transaction
 from magnetar.transactions.transaction_block import (

@@ -13,9 +13,9 @@ from magnetar.link.in_flight import InFlightCommands
 from magnetar.link.runtime import Runtime
 from magnetar.link.shard_connection import ShardConnection
 from magnetar.link.topic_route import TopicRoute
-from magnetar.messaging.backpressure import PendingBudget
-from magnetar.messaging.closed_batch import ClosedBatch
-from magnetar.messaging.followed_transactions import NOBODY, FollowedTransactions
+from magnetar.messaging.sending.backpressure import PendingBudget
+from magnetar.messaging.sending.closed_batch import ClosedBatch
+from magnetar.messaging.sending.followed_transactions import NOBODY, FollowedTransactions
 from magnetar_core.errors import MagnetarError, SequenceGap
 from magnetar_core.ids import PartitionName, TxnID
 from magnetar_core.transport.spliced import Spliced, with_payload

@@ -14,7 +14,7 @@ from magnetar.arguments import check_fields
 from magnetar.config import require
 from magnetar.link.runtime import Runtime
 from magnetar.message import MessageColumns
-from magnetar.messaging.producer import Producer
+from magnetar.messaging.sending.producer import Producer
 from magnetar.transactions.transaction import Transaction
 from magnetar_core.errors import MagnetarError
 

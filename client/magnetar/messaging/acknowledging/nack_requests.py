@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from magnetar.link.runtime import Runtime, WorkOwner
 from magnetar.link.session import LinkSession, Result
-from magnetar.messaging.acks import RANGES_PER_COMMAND_MAX, ranges_to_wire
+from magnetar.messaging.acknowledging.acks import RANGES_PER_COMMAND_MAX, ranges_to_wire
 from magnetar.messaging.interval_set import IntervalSet, Range
 from magnetar_core.errors import MagnetarError
 from magnetar_core.ids import SubscriptionName

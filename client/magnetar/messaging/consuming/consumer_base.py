@@ -12,7 +12,7 @@ from typing import Self
 from magnetar.arguments import INT64_MAX, checked, integer
 from magnetar.errors import ClientClosed
 from magnetar.message import Message, MessageColumns
-from magnetar.messaging.consumer_work import Acknowledged, ConsumerWork
+from magnetar.messaging.consuming.consumer_work import Acknowledged, ConsumerWork
 from magnetar.transactions.transaction import Transaction
 from magnetar.transactions.transaction_block import NOT_GIVEN, NotGiven, require_outside
 

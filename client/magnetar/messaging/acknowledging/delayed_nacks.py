@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 from magnetar.config import ConsumerConfig
 from magnetar.link.runtime import Runtime, WorkOwner
+from magnetar.messaging.acknowledging.unacked_tracker import UnackedTracker
 from magnetar.messaging.interval_set import IntervalSet, Range
-from magnetar.messaging.unacked_tracker import UnackedTracker
 
 # Nacks that fall due within one such span travel together.
 NACK_TICK_MS = 20

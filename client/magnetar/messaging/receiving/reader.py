@@ -7,8 +7,8 @@ from collections.abc import AsyncGenerator, Iterator
 
 from magnetar.link.topic_route import TopicRoute
 from magnetar.message import MESSAGE_BYTES_MAX_DEFAULT, MessageColumns, ReceivedBatch
-from magnetar.messaging.assembly import Assembly
 from magnetar.messaging.interval_set import IntervalSet
+from magnetar.messaging.receiving.assembly import Assembly
 from magnetar_core.batch import part_of
 from magnetar_core.cuts.cuts import CutRange
 from magnetar_core.errors import InvalidArgument, OutOfRange

@@ -10,9 +10,9 @@ from magnetar.errors import ClientClosed
 from magnetar.link.in_flight import copy_error
 from magnetar.link.runtime import Runtime
 from magnetar.message import MessageColumns
-from magnetar.messaging.dead_letters import DeadLetters
-from magnetar.messaging.fast_lane import NOTHING_LENT, FastLane
-from magnetar.messaging.partition_receiver import PartitionReceiver
+from magnetar.messaging.consuming.dead_letters import DeadLetters
+from magnetar.messaging.receiving.fast_lane import NOTHING_LENT, FastLane
+from magnetar.messaging.receiving.partition_receiver import PartitionReceiver
 from magnetar.transactions.transaction import Transaction
 from magnetar_core.errors import MagnetarError
 

@@ -9,10 +9,10 @@ from magnetar.config import ConsumerConfig
 from magnetar.enums import InitialPosition, SubscriptionType
 from magnetar.link.runtime import Runtime
 from magnetar.link.topic_route import TopicRoute
-from magnetar.messaging.consumer_work import Acknowledged, ConsumerWork
-from magnetar.messaging.dead_letters import DeadLetters
-from magnetar.messaging.partition_receiver import PartitionReceiver
-from magnetar.messaging.permits import PrefetchBudget
+from magnetar.messaging.consuming.consumer_work import Acknowledged, ConsumerWork
+from magnetar.messaging.consuming.dead_letters import DeadLetters
+from magnetar.messaging.receiving.partition_receiver import PartitionReceiver
+from magnetar.messaging.receiving.permits import PrefetchBudget
 from magnetar_core.errors import InvalidArgument
 from magnetar_core.ids import MessageId
 

@@ -6,7 +6,7 @@ import asyncio
 
 from magnetar.link.in_flight import EFFECT_UNKNOWN, Item
 from magnetar.link.runtime import unobserved
-from magnetar.messaging.followed_transactions import NOBODY
+from magnetar.messaging.sending.followed_transactions import NOBODY
 from magnetar_core.errors import MagnetarError, OutcomeUnknown
 from magnetar_core.wire import broker_pb2, common_pb2
 

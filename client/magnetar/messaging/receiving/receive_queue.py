@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable, Sequence
 
 from magnetar.config import ConsumerConfig
 from magnetar.message import AssembledBatch, MessageColumns, ReceivedBatch
-from magnetar.messaging.assembly import Assembly
-from magnetar.messaging.fast_lane import NOTHING_LENT, LentMessages
+from magnetar.messaging.acknowledging.unacked_tracker import UnackedTracker
 from magnetar.messaging.interval_set import IntervalSet, Range
-from magnetar.messaging.permits import Permits, PrefetchBudget
-from magnetar.messaging.unacked_tracker import UnackedTracker
+from magnetar.messaging.receiving.assembly import Assembly
+from magnetar.messaging.receiving.fast_lane import NOTHING_LENT, LentMessages
+from magnetar.messaging.receiving.permits import Permits, PrefetchBudget
 from magnetar_core.batch import part_of
 from magnetar_core.errors import InvalidArgument, MagnetarError
 from magnetar_core.ids import SubscriptionName

@@ -13,10 +13,10 @@ from magnetar.errors import ClientClosed
 from magnetar.link.in_flight import copy_error
 from magnetar.link.runtime import Runtime
 from magnetar.link.topic_route import TopicRoute
-from magnetar.messaging.backpressure import PendingBudget
-from magnetar.messaging.batching import partition_of_key
-from magnetar.messaging.message_arguments import Checked
-from magnetar.messaging.partition_sender import PartitionSender
+from magnetar.messaging.sending.backpressure import PendingBudget
+from magnetar.messaging.sending.batching import partition_of_key
+from magnetar.messaging.sending.message_arguments import Checked
+from magnetar.messaging.sending.partition_sender import PartitionSender
 from magnetar.transactions.failed_call import FailedCall
 from magnetar.transactions.transaction import Transaction
 from magnetar.transactions.transaction_work import TransactionWork

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from magnetar.enums import SubscriptionType
 from magnetar.link.runtime import Runtime
 from magnetar.link.topic_route import TopicRoute
-from magnetar.messaging.acks import TransactionAcks
+from magnetar.messaging.acknowledging.acks import TransactionAcks
+from magnetar.messaging.acknowledging.unacked_tracker import UnackedTracker
 from magnetar.messaging.interval_set import Range
-from magnetar.messaging.unacked_tracker import UnackedTracker
 from magnetar.transactions.failed_call import FailedCall
 from magnetar_core.errors import MagnetarError
 from magnetar_core.ids import SubscriptionName, TxnID
