@@ -15,12 +15,12 @@ from functools import partial
 import click
 
 from benchmarks.results import quantile
-from magnetar_cluster.etcd_client import EtcdClient
-from magnetar_cluster.etcd_directory import EtcdDirectory
-from magnetar_cluster.etcd_rows import Keys
-from magnetar_cluster.etcd_settings import EtcdSettings
+from magnetar_cluster.directory.view import BROKER, Member, MemberName, ShardName
+from magnetar_cluster.etcd.etcd_client import EtcdClient
+from magnetar_cluster.etcd.etcd_directory import EtcdDirectory
+from magnetar_cluster.etcd.etcd_rows import Keys
+from magnetar_cluster.etcd.etcd_settings import EtcdSettings
 from magnetar_cluster.etcd_wire import rpc_pb2 as pb
-from magnetar_cluster.view import BROKER, Member, MemberName, ShardName
 
 LEASE_MS = 600_000
 AT_ONCE = 64

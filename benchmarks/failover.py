@@ -26,7 +26,7 @@ from rich.console import Console
 import magnetar
 from benchmarks.takeovers import TOPIC, Watch, clusters, figures, is_even, shares, table_of
 from magnetar_cli.cluster.local.local_cluster import LocalCluster, Plan, Running
-from magnetar_cluster.view import BROKER
+from magnetar_cluster.directory.view import BROKER
 
 STAGES = ("its lease ends", "claimed", "open", "writable")
 OPENED = re.compile(

@@ -31,7 +31,7 @@ import magnetar
 from benchmarks.takeovers import TOPIC, Watch, clusters, is_even, shares, table_of
 from magnetar.config import ClientConfig
 from magnetar_cli.cluster.local.local_cluster import LocalCluster, Plan, Running
-from magnetar_cluster.view import COORDINATOR
+from magnetar_cluster.directory.view import COORDINATOR
 
 STATES = ("committing", "aborting", "prepared", "open")
 STAGES = ("its lease ends", "claimed", *STATES, "new")

@@ -23,7 +23,7 @@ from rich.table import Table
 import magnetar
 from benchmarks.takeovers import Watch, shares
 from magnetar_cli.cluster.local.local_cluster import LocalCluster, Plan
-from magnetar_cluster.view import BROKER
+from magnetar_cluster.directory.view import BROKER
 
 VALUE = bytes(100)
 # The default limit of partitions of a topic.

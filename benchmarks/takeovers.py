@@ -14,11 +14,11 @@ from rich.table import Table
 
 from benchmarks.results import quantile
 from magnetar_cli.cluster.local.local_cluster import CLUSTER_ID, Plan, Running
-from magnetar_cluster.cluster_directory import ClusterDirectoryUnavailable
-from magnetar_cluster.etcd_directory import EtcdDirectory
-from magnetar_cluster.etcd_settings import EtcdSettings
-from magnetar_cluster.view import BROKER, MemberName, ShardName, View
-from magnetar_cluster.whereabouts import where_is
+from magnetar_cluster.directory.cluster_directory import ClusterDirectoryUnavailable
+from magnetar_cluster.directory.view import BROKER, MemberName, ShardName, View
+from magnetar_cluster.directory.whereabouts import where_is
+from magnetar_cluster.etcd.etcd_directory import EtcdDirectory
+from magnetar_cluster.etcd.etcd_settings import EtcdSettings
 from magnetar_core.link.grpc_transport import GrpcTransport
 from magnetar_core.transport.transport import LinkClosed
 

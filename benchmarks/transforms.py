@@ -25,7 +25,7 @@ from rich.table import Table
 from benchmarks.servers import started
 from magnetar import blocking
 from magnetar_spark.jobs.spark_session import spark_session
-from magnetar_spark.jobs.transform import Report, Request, transform
+from magnetar_spark.jobs.transforming.transform import Report, Request, transform
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

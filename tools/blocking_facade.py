@@ -26,7 +26,8 @@ from magnetar.admin import (
     transactions,
 )
 from magnetar.groups import group_consumer
-from magnetar.messaging import consumer, producer
+from magnetar.messaging.consuming import consumer
+from magnetar.messaging.sending import producer
 from magnetar.transactions import transaction, transaction_scope, transactional_producer
 
 FOLDER = "client/magnetar/blocking"

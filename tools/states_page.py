@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from magnetar.groups import holding, member_phase
 from magnetar.transactions import producer_state, transaction_state
-from magnetar_cluster import shard_phase
+from magnetar_cluster.hosting import shard_phase
 from magnetar_coordinator.ending import end_state
 from magnetar_coordinator.metadata import transaction
 

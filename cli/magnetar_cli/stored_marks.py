@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import obstore
 
 from magnetar_cli.cluster.options import open_directory
-from magnetar_cluster.cluster_directory import ClusterDirectory
-from magnetar_cluster.shard_marks import ShardMarkPlace
-from magnetar_cluster.view import ShardName
+from magnetar_cluster.directory.cluster_directory import ClusterDirectory
+from magnetar_cluster.directory.shard_marks import ShardMarkPlace
+from magnetar_cluster.directory.view import ShardName
 from magnetar_core.config import InvalidConfig
 from magnetar_storage.object_store.cluster_stamp import ClusterStamp, cluster_at
 from magnetar_storage.object_store.object_marks import ObjectMarkPlace

@@ -65,9 +65,9 @@ from magnetar.groups.offsets import offsets
 from magnetar.groups.processing import Output, ProcessSummary, process
 from magnetar.link.members import ClusterInfo, Member
 from magnetar.message import Message, MessageColumns
-from magnetar.messaging.consumer import Consumer
-from magnetar.messaging.dead_letters import DeadLetterPolicy
-from magnetar.messaging.producer import Producer
+from magnetar.messaging.consuming.consumer import Consumer
+from magnetar.messaging.consuming.dead_letters import DeadLetterPolicy
+from magnetar.messaging.sending.producer import Producer
 from magnetar.topic_partition import TopicPartition
 from magnetar.transactions.participants import TransactionPart
 from magnetar.transactions.producer_identity import PreparedTxnState

@@ -22,9 +22,9 @@ from magnetar.enums import (
 from magnetar.groups.group_consumer import GroupConsumer
 from magnetar.groups.settings import Callbacks, GroupSettings, OnPartitions
 from magnetar.link.cluster import Cluster
-from magnetar.messaging.consumer import Consumer
-from magnetar.messaging.dead_letters import DeadLetterPolicy
-from magnetar.messaging.producer import Producer
+from magnetar.messaging.consuming.consumer import Consumer
+from magnetar.messaging.consuming.dead_letters import DeadLetterPolicy
+from magnetar.messaging.sending.producer import Producer
 from magnetar.open_client import OpenClient
 from magnetar.readings import Readings
 from magnetar.transactions.participants import TransactionPart

@@ -15,8 +15,8 @@ from magnetar.config import ProducerConfig
 from magnetar.errors import ClientClosed
 from magnetar.groups.open_consumers import OpenConsumers
 from magnetar.link.cluster import Cluster
-from magnetar.messaging.open_producers import OpenProducers
-from magnetar.messaging.producer import Producer
+from magnetar.messaging.sending.open_producers import OpenProducers
+from magnetar.messaging.sending.producer import Producer
 from magnetar.transactions.open_transactions import OpenTransactions
 from magnetar_core.clock import SystemClock
 from magnetar_core.errors import MagnetarError, OutcomeUnknown

@@ -13,9 +13,9 @@ from magnetar.link.cluster import Cluster
 from magnetar.link.in_flight import copy_error
 from magnetar.link.topic_route import TopicRoute
 from magnetar.message import Message, MessageColumns
-from magnetar.messaging.read_ahead import read_ahead
-from magnetar.messaging.reader import read_columns
-from magnetar.messaging.several_readings import in_turn, side_by_side
+from magnetar.messaging.receiving.read_ahead import read_ahead
+from magnetar.messaging.receiving.reader import read_columns
+from magnetar.messaging.receiving.several_readings import in_turn, side_by_side
 from magnetar_core.cuts.cuts import CutRange
 from magnetar_core.errors import Gone, InvalidArgument
 
@@ -150,7 +150,7 @@ class Readings:
         topic_id: int = 0,
         cut: CutRange | None = None,
     ) -> AsyncGenerator[list[MessageColumns], None]:
-        """Yield the messages of a range in bulk; see magnetar.messaging.read_ahead.
+        """Yield the messages of a range in bulk; see magnetar.messaging.receiving.read_ahead.
 
         Args:
             topic_id: the id of the topic; 0: any topic that has the name now.

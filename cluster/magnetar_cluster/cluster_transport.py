@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from magnetar_cluster.view import ShardName, View
-from magnetar_cluster.whereabouts import shard_named, where_is
+from magnetar_cluster.directory.view import ShardName, View
+from magnetar_cluster.directory.whereabouts import shard_named, where_is
 from magnetar_core.membership.shard_address import ShardAddress
 from magnetar_core.transport.frames import Carried
 from magnetar_core.transport.transport import Link, LinkClosed, Transport

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from magnetar_cluster.view import View
-from magnetar_cluster.whereabouts import shard_named, where_is
+from magnetar_cluster.directory.view import View
+from magnetar_cluster.directory.whereabouts import shard_named, where_is
 from magnetar_core.membership.address_book import MemberAddress
 
 

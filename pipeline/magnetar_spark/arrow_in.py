@@ -21,7 +21,7 @@ from magnetar_spark.errors import SinkError
 
 BATCH_BYTES_MAX = 256 << 10
 BATCH_MESSAGES_MAX = 1 << 14
-# What a message costs beside its bytes; see magnetar.messaging.batching.
+# What a message costs beside its bytes; see magnetar.messaging.sending.batching.
 MESSAGE_OVERHEAD_BYTES = 16
 ANY_PARTITION = -1
 
@@ -96,7 +96,7 @@ class Router:
 
 
 def _partitions_of_keys(keys: pa.Array, count: int) -> np.ndarray:
-    """Apply magnetar.messaging.batching.partition_of_key; each different key is looked at once."""
+    """Apply magnetar.messaging.sending.batching.partition_of_key, once for each different key."""
     encoded = keys.dictionary_encode()
     checksum = google_crc32c.value
     of_each = np.fromiter(

@@ -15,9 +15,20 @@ from magnetar.link.members import Member as Listed
 from magnetar_cli.cluster import changes
 from magnetar_cli.cluster.picture import MemberPicture, Picture, of_info, of_view, wishes
 from magnetar_cli.errors import explain
-from magnetar_cluster.cluster_directory import ClusterDirectoryUnavailable, ClusterDirectoryWentBack
-from magnetar_cluster.memory_directory import MemoryDirectory, MemoryService
-from magnetar_cluster.view import BROKER, COORDINATOR, Format, Member, MemberName, ShardName, View
+from magnetar_cluster.directory.cluster_directory import (
+    ClusterDirectoryUnavailable,
+    ClusterDirectoryWentBack,
+)
+from magnetar_cluster.directory.memory_directory import MemoryDirectory, MemoryService
+from magnetar_cluster.directory.view import (
+    BROKER,
+    COORDINATOR,
+    Format,
+    Member,
+    MemberName,
+    ShardName,
+    View,
+)
 
 FIXED = Format(broker_shards=3, coordinator_shards=1)
 A, B, C = (MemberName(BROKER, name) for name in ("a", "b", "c"))

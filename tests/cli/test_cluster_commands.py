@@ -18,9 +18,17 @@ from tests.waiting import wait_until
 
 from magnetar_cli.cluster.changes import present_view
 from magnetar_cli.program import cli
-from magnetar_cluster.etcd_directory import EtcdDirectory
-from magnetar_cluster.etcd_settings import EtcdSettings
-from magnetar_cluster.view import BROKER, COORDINATOR, Format, Member, MemberName, ShardName, View
+from magnetar_cluster.directory.view import (
+    BROKER,
+    COORDINATOR,
+    Format,
+    Member,
+    MemberName,
+    ShardName,
+    View,
+)
+from magnetar_cluster.etcd.etcd_directory import EtcdDirectory
+from magnetar_cluster.etcd.etcd_settings import EtcdSettings
 
 Answer = TypeVar("Answer")
 

@@ -15,9 +15,9 @@ from magnetar_cli.servers.member_config import MemberConfig
 from magnetar_cli.servers.member_process import MemberProcess, Place, member_of, place_of
 from magnetar_cli.servers.owner_options import Owning, servers_of, settings_of_cluster
 from magnetar_cli.servers.shard_servers import ShardKind
+from magnetar_cluster.directory.view import Format, Member, View
 from magnetar_cluster.host_settings import HostSettings
 from magnetar_cluster.owners_book import OwnersBook
-from magnetar_cluster.view import Format, Member, View
 from magnetar_core.config import InvalidConfig, ListenConfig
 from magnetar_core.gates.access_file import AccessConfig
 from magnetar_core.security.link_security import PLAIN

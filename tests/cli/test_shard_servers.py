@@ -21,9 +21,9 @@ from magnetar_cli.servers.owner_options import servers_of
 from magnetar_cli.servers.server_process import Component, World
 from magnetar_cli.servers.shard_metrics import ShardMetrics
 from magnetar_cli.servers.shard_servers import ShardKind, ShardServers
+from magnetar_cluster.directory.view import BROKER, Format, ShardName
+from magnetar_cluster.hosting.shard_opener import RunningShard, ShardOwnership
 from magnetar_cluster.owners_book import OwnersBook
-from magnetar_cluster.shard_opener import RunningShard, ShardOwnership
-from magnetar_cluster.view import BROKER, Format, ShardName
 from magnetar_core.clock import SystemClock
 from magnetar_core.config import ListenConfig
 from magnetar_core.link.grpc_transport import GrpcTransport

@@ -34,8 +34,8 @@ OTHERWISE = {
     "blocking/workers.py": "it sets the result of a future, for which somebody waits",
     "open_client.py": "it sets a future, for which a task with an owner waits",
     "groups/processing.py": "whoever starts the task awaits or cancels it; a signal sets an event",
-    "messaging/read_ahead.py": "whoever starts the task awaits or cancels it",
-    "messaging/several_readings.py": "whoever starts the tasks awaits or cancels them",
+    "messaging/receiving/read_ahead.py": "whoever starts the task awaits or cancels it",
+    "messaging/receiving/several_readings.py": "whoever starts the tasks awaits or cancels them",
 }
 MODULES = sorted(str(path.relative_to(CLIENT)) for path in CLIENT.rglob("*.py"))
 

@@ -12,7 +12,7 @@ from tests.playbook import HOLD
 from tests.virtual_time import time_passes
 from tests.waiting import turns
 
-import magnetar.messaging.batching
+import magnetar.messaging.sending.batching
 from magnetar import (
     Client,
     ClientClosed,
@@ -30,13 +30,13 @@ from magnetar.link.connection import Connection
 from magnetar.link.in_flight import InFlightCommands
 from magnetar.link.owner_watch import OwnerWatch
 from magnetar.link.session import LinkSession
-from magnetar.messaging.acks import PlainAcks, TransactionAcks
-from magnetar.messaging.backpressure import PendingBudget
-from magnetar.messaging.batch_delivery import BatchDelivery
-from magnetar.messaging.delayed_nacks import DelayedNacks
-from magnetar.messaging.partition_receiver import PartitionReceiver
-from magnetar.messaging.partition_sender import PartitionSender
-from magnetar.messaging.reader import RangeReader
+from magnetar.messaging.acknowledging.acks import PlainAcks, TransactionAcks
+from magnetar.messaging.acknowledging.delayed_nacks import DelayedNacks
+from magnetar.messaging.receiving.partition_receiver import PartitionReceiver
+from magnetar.messaging.receiving.reader import RangeReader
+from magnetar.messaging.sending.backpressure import PendingBudget
+from magnetar.messaging.sending.batch_delivery import BatchDelivery
+from magnetar.messaging.sending.partition_sender import PartitionSender
 from magnetar.transactions.enrollment import Enrollment
 from magnetar.transactions.open_transactions import OpenTransactions
 from magnetar.transactions.outcome_inquiry import OutcomeInquiry
@@ -145,7 +145,7 @@ def test_a_batch_that_cannot_be_encoded_is_heard_of(killer: Killer, batching: st
     async def test(cluster: FakeCluster, client: Client) -> None:
         (partition,) = cluster.topic("t")
         producer = await client.create_producer("t", batching=batching)
-        killer.kills(magnetar.messaging.batching, "encode")
+        killer.kills(magnetar.messaging.sending.batching, "encode")
         await all_hear_of_a_batch(killer, producer)
         for lazy in (False, True):
             await its_commit_hears_of_a_batch(killer, client, producer, lazy=lazy)
@@ -158,7 +158,7 @@ def test_the_batches_of_other_keys_are_stored(killer: Killer) -> None:
     async def test(cluster: FakeCluster, client: Client) -> None:
         (partition,) = cluster.topic("t")
         producer = await client.create_producer("t", batching="by_key")
-        killer.kills(magnetar.messaging.batching, "encode", times=1)
+        killer.kills(magnetar.messaging.sending.batching, "encode", times=1)
         sends = [asyncio.ensure_future(producer.send(b"v", key)) for key in (b"a", b"b")]
         await hears(killer, sends[0], ClientFailed)
         await sends[1]
@@ -299,7 +299,7 @@ def test_the_client_fails_if_an_owner_fails_too(killer: Killer) -> None:
         sending = asyncio.ensure_future(other.send(b"other"))
         receiving = asyncio.ensure_future(consumer.receive())
         await turns(5)
-        killer.kills(magnetar.messaging.batching, "encode")
+        killer.kills(magnetar.messaging.sending.batching, "encode")
         killer.kills(TransactionWork, "doom", times=1)
         producer.send_nowait(b"v", txn=txn)
         with pytest.raises(MagnetarError) as raised:

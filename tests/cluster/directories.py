@@ -12,11 +12,11 @@ from typing import Protocol
 from tests.etcd_server import EtcdServer
 from tests.waiting import PATIENCE_S
 
-from magnetar_cluster.cluster_directory import ClusterDirectory
-from magnetar_cluster.etcd_directory import EtcdDirectory
-from magnetar_cluster.etcd_settings import EtcdSettings
-from magnetar_cluster.memory_directory import MemoryDirectory, MemoryService
-from magnetar_cluster.view import BROKER, Member, MemberName, ShardName, View
+from magnetar_cluster.directory.cluster_directory import ClusterDirectory
+from magnetar_cluster.directory.memory_directory import MemoryDirectory, MemoryService
+from magnetar_cluster.directory.view import BROKER, Member, MemberName, ShardName, View
+from magnetar_cluster.etcd.etcd_directory import EtcdDirectory
+from magnetar_cluster.etcd.etcd_settings import EtcdSettings
 
 A, B = MemberName(BROKER, "a"), MemberName(BROKER, "b")
 S0, S1 = ShardName(BROKER, 0), ShardName(BROKER, 1)

@@ -18,13 +18,26 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from tests.virtual_loop import Incarnation, SimulationFailure, VirtualLoop
 from tests.virtual_time import time_passes
 
-from magnetar_cluster.cluster_directory import ClusterDirectoryUnavailable
-from magnetar_cluster.cluster_directory_state import Claim, ClusterDirectoryState, Release, Request
-from magnetar_cluster.host import Host
+from magnetar_cluster.directory.cluster_directory import ClusterDirectoryUnavailable
+from magnetar_cluster.directory.cluster_directory_state import (
+    Claim,
+    ClusterDirectoryState,
+    Release,
+    Request,
+)
+from magnetar_cluster.directory.memory_directory import MemoryDirectory, MemoryService
+from magnetar_cluster.directory.view import (
+    BROKER,
+    Format,
+    Member,
+    MemberName,
+    ShardName,
+    ShardOwner,
+    View,
+)
 from magnetar_cluster.host_settings import HostSettings
-from magnetar_cluster.memory_directory import MemoryDirectory, MemoryService
-from magnetar_cluster.shard_opener import RunningShard, ShardOwnership
-from magnetar_cluster.view import BROKER, Format, Member, MemberName, ShardName, ShardOwner, View
+from magnetar_cluster.hosting.host import Host
+from magnetar_cluster.hosting.shard_opener import RunningShard, ShardOwnership
 
 Answer = TypeVar("Answer")
 Given = ParamSpec("Given")

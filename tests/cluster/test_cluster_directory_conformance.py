@@ -25,8 +25,8 @@ from tests.cluster.directories import (
 from tests.etcd_server import EtcdServer
 from tests.waiting import pace
 
-from magnetar_cluster.cluster_directory import LeaseExpired
-from magnetar_cluster.view import (
+from magnetar_cluster.directory.cluster_directory import LeaseExpired
+from magnetar_cluster.directory.view import (
     BROKER,
     COORDINATOR,
     Format,

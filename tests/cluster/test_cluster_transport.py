@@ -10,8 +10,8 @@ from tests.cluster.views import view
 from tests.waiting import turns
 
 from magnetar_cluster.cluster_transport import ClusterTransport
+from magnetar_cluster.directory.view import View
 from magnetar_cluster.owners_book import OwnersBook
-from magnetar_cluster.view import View
 from magnetar_core.membership.address_book import MemberAddress
 from magnetar_core.transport.frames import Carried
 from magnetar_core.transport.transport import LinkClosed

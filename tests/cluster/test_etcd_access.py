@@ -11,10 +11,10 @@ from tests.certificates import Authority
 from tests.cluster.directories import LONG_MS, MEMBER, S0, A, present, run_in_time, settings
 from tests.etcd_server import EtcdServer, started
 
-from magnetar_cluster.cluster_directory import ClusterDirectoryUnavailable
-from magnetar_cluster.etcd_directory import EtcdDirectory
-from magnetar_cluster.etcd_settings import EtcdSettings
-from magnetar_cluster.view import ShardOwner
+from magnetar_cluster.directory.cluster_directory import ClusterDirectoryUnavailable
+from magnetar_cluster.directory.view import ShardOwner
+from magnetar_cluster.etcd.etcd_directory import EtcdDirectory
+from magnetar_cluster.etcd.etcd_settings import EtcdSettings
 from magnetar_storage.durable_mark import DurableMark
 
 PASSWORD = "hush"

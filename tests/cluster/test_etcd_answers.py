@@ -13,14 +13,14 @@ import pytest
 from tests.cluster.directories import LONG_MS, S0, S1, run_in_time
 from tests.cluster.fake_etcd import FakeEtcd, header, range_of_term
 
-from magnetar_cluster.cluster_directory import (
+from magnetar_cluster.directory.cluster_directory import (
     ClusterDirectoryUnavailable,
     ClusterDirectoryWentBack,
     LeaseExpired,
 )
-from magnetar_cluster.etcd_client import EtcdClient
-from magnetar_cluster.etcd_directory import EtcdDirectory
-from magnetar_cluster.etcd_settings import EtcdSettings
+from magnetar_cluster.etcd.etcd_client import EtcdClient
+from magnetar_cluster.etcd.etcd_directory import EtcdDirectory
+from magnetar_cluster.etcd.etcd_settings import EtcdSettings
 from magnetar_cluster.etcd_wire import kv_pb2 as kv
 from magnetar_cluster.etcd_wire import rpc_pb2 as pb
 

@@ -10,8 +10,8 @@ from tests.cluster.directories import S0, run_in_time, settings
 from tests.etcd_server import EtcdServer, started
 from tests.waiting import until
 
-from magnetar_cluster.etcd_directory import EtcdDirectory
-from magnetar_cluster.etcd_history import watch_history
+from magnetar_cluster.etcd.etcd_directory import EtcdDirectory
+from magnetar_cluster.etcd.etcd_history import watch_history
 from magnetar_storage.durable_mark import DurableMark
 from magnetar_storage.store import StoreDamaged
 

@@ -22,10 +22,10 @@ from tests.cluster.directories import (
 from tests.etcd_server import EtcdServer, started
 from tests.waiting import turns, until, wait_until
 
-from magnetar_cluster.cluster_directory import ClusterDirectoryUnavailable
-from magnetar_cluster.etcd_directory import EtcdDirectory
-from magnetar_cluster.etcd_settings import EtcdSettings
-from magnetar_cluster.view import Format, ShardOwner
+from magnetar_cluster.directory.cluster_directory import ClusterDirectoryUnavailable
+from magnetar_cluster.directory.view import Format, ShardOwner
+from magnetar_cluster.etcd.etcd_directory import EtcdDirectory
+from magnetar_cluster.etcd.etcd_settings import EtcdSettings
 
 FORMAT = Format(broker_shards=8, coordinator_shards=2)
 

@@ -23,13 +23,13 @@ from tests.cluster.directories import (
 from tests.etcd_server import EtcdServer
 from tests.tcp_proxy import TcpProxy
 
-from magnetar_cluster.cluster_directory import ClusterDirectoryUnavailable, LeaseExpired
-from magnetar_cluster.etcd_client import EtcdRefused
-from magnetar_cluster.etcd_directory import EtcdDirectory
-from magnetar_cluster.etcd_settings import EtcdSettings
-from magnetar_cluster.etcd_watch import EtcdWatch
+from magnetar_cluster.directory.cluster_directory import ClusterDirectoryUnavailable, LeaseExpired
+from magnetar_cluster.directory.view import Format, Member, ShardOwner
+from magnetar_cluster.etcd.etcd_client import EtcdRefused
+from magnetar_cluster.etcd.etcd_directory import EtcdDirectory
+from magnetar_cluster.etcd.etcd_settings import EtcdSettings
+from magnetar_cluster.etcd.etcd_watch import EtcdWatch
 from magnetar_cluster.etcd_wire import rpc_pb2 as pb
-from magnetar_cluster.view import Format, Member, ShardOwner
 
 FORMAT = Format(broker_shards=8, coordinator_shards=2)
 

@@ -10,8 +10,9 @@ from dataclasses import replace
 import pytest
 from tests.cluster.directories import MEMBER, S0, A, run_in_time
 
-from magnetar_cluster.etcd_directory import EtcdDirectory
-from magnetar_cluster.etcd_rows import (
+from magnetar_cluster.directory.view import Format, MemberName, ShardName, ShardOwner, View
+from magnetar_cluster.etcd.etcd_directory import EtcdDirectory
+from magnetar_cluster.etcd.etcd_rows import (
     DamagedRow,
     Keys,
     Rows,
@@ -20,9 +21,8 @@ from magnetar_cluster.etcd_rows import (
     write_format,
     write_member,
 )
-from magnetar_cluster.etcd_settings import EtcdSettings
+from magnetar_cluster.etcd.etcd_settings import EtcdSettings
 from magnetar_cluster.etcd_wire import kv_pb2 as kv
-from magnetar_cluster.view import Format, MemberName, ShardName, ShardOwner, View
 
 KEYS = Keys("c")
 

@@ -20,10 +20,10 @@ from tests.cluster.hosting import (
 from tests.configs import host_settings
 from tests.virtual_time import time_passes
 
-from magnetar_cluster.cluster_directory import ClusterDirectoryWentBack
-from magnetar_cluster.cluster_directory_state import Claim, Join, Release, Renew, Request
-from magnetar_cluster.shard_phase import ShardPhase
-from magnetar_cluster.view import BROKER, Member, MemberName, ShardName, View
+from magnetar_cluster.directory.cluster_directory import ClusterDirectoryWentBack
+from magnetar_cluster.directory.cluster_directory_state import Claim, Join, Release, Renew, Request
+from magnetar_cluster.directory.view import BROKER, Member, MemberName, ShardName, View
+from magnetar_cluster.hosting.shard_phase import ShardPhase
 
 A = MemberName(BROKER, "a")
 FIRST = ShardName(BROKER, 0)

@@ -9,7 +9,7 @@ from tests.cluster.hosting import Cluster, run
 from tests.configs import host_settings
 from tests.virtual_time import time_passes
 
-from magnetar_cluster.view import BROKER, MemberName
+from magnetar_cluster.directory.view import BROKER, MemberName
 
 NAMES = ("a", "b", "c")
 # Once faults stop: a lease ends, late requests arrive, the longest pauses pass, shards move.

@@ -17,9 +17,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from tests.cluster.hosting import delete_row
 from tests.configs import host_settings
 
-from magnetar_cluster.cluster_directory import LeaseExpired, LeaseId
-from magnetar_cluster.cluster_directory_state import Claim as ClaimRequest
-from magnetar_cluster.cluster_directory_state import (
+from magnetar_cluster.directory.cluster_directory import LeaseExpired, LeaseId
+from magnetar_cluster.directory.cluster_directory_state import Claim as ClaimRequest
+from magnetar_cluster.directory.cluster_directory_state import (
     ClusterDirectoryState,
     Drain,
     Grant,
@@ -28,12 +28,20 @@ from magnetar_cluster.cluster_directory_state import (
     Renew,
     Request,
 )
-from magnetar_cluster.cluster_directory_state import Release as ReleaseRequest
-from magnetar_cluster.host_actions import Abandon, Action, Claim, Close, Open, Release
-from magnetar_cluster.host_state import HostState
-from magnetar_cluster.lease import Lease
-from magnetar_cluster.shard_phase import ShardPhase
-from magnetar_cluster.view import BROKER, Format, Member, MemberName, ShardName, ShardOwner, View
+from magnetar_cluster.directory.cluster_directory_state import Release as ReleaseRequest
+from magnetar_cluster.directory.view import (
+    BROKER,
+    Format,
+    Member,
+    MemberName,
+    ShardName,
+    ShardOwner,
+    View,
+)
+from magnetar_cluster.hosting.host_actions import Abandon, Action, Claim, Close, Open, Release
+from magnetar_cluster.hosting.host_state import HostState
+from magnetar_cluster.hosting.lease import Lease
+from magnetar_cluster.hosting.shard_phase import ShardPhase
 
 SETTINGS = host_settings(
     settling_ms=4_000,

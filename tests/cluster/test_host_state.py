@@ -7,12 +7,12 @@ from random import Random
 
 import pytest
 
-from magnetar_cluster.host_actions import Abandon, Action, Claim, Open, Release
+from magnetar_cluster.directory.view import BROKER, Member, MemberName, ShardName, ShardOwner, View
 from magnetar_cluster.host_settings import HostSettings
-from magnetar_cluster.host_state import HostState
-from magnetar_cluster.lease import Lease
-from magnetar_cluster.shard_phase import ShardPhase
-from magnetar_cluster.view import BROKER, Member, MemberName, ShardName, ShardOwner, View
+from magnetar_cluster.hosting.host_actions import Abandon, Action, Claim, Open, Release
+from magnetar_cluster.hosting.host_state import HostState
+from magnetar_cluster.hosting.lease import Lease
+from magnetar_cluster.hosting.shard_phase import ShardPhase
 
 A = MemberName(BROKER, "a")
 FIRST = ShardName(BROKER, 0)

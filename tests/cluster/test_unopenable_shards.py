@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tests.cluster.hosting import SETTINGS, Cluster, Node, now_ms, on_cluster
 from tests.virtual_time import time_passes
 
-from magnetar_cluster.unopenable_shards import UnopenableShards
-from magnetar_cluster.view import BROKER, Format, Member, MemberName, ShardName, View
-from magnetar_cluster.wish import may_differ, wish
+from magnetar_cluster.directory.view import BROKER, Format, Member, MemberName, ShardName, View
+from magnetar_cluster.directory.wish import may_differ, wish
+from magnetar_cluster.hosting.unopenable_shards import UnopenableShards
 
 FIRST = ShardName(BROKER, 0)
 A = MemberName(BROKER, "a")

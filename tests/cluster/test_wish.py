@@ -9,7 +9,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar_cluster.view import (
+from magnetar_cluster.directory.view import (
     BROKER,
     COORDINATOR,
     Format,
@@ -19,7 +19,7 @@ from magnetar_cluster.view import (
     ShardOwner,
     View,
 )
-from magnetar_cluster.wish import may_differ, spread, wish
+from magnetar_cluster.directory.wish import may_differ, spread, wish
 
 NAMES = [f"member-{letter}" for letter in "abcdef"]
 SHARDS = st.integers(0, 12).map(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from magnetar_cluster.view import Member, MemberName, ShardName, ShardOwner, View
+from magnetar_cluster.directory.view import Member, MemberName, ShardName, ShardOwner, View
 
 MEMBERS = {
     MemberName("broker", "a"): Member(address="a:6650", external_address="out:16650"),

@@ -26,7 +26,7 @@ from magnetar.transactions.transaction_state import (
     TransactionEvent,
     TransactionPhase,
 )
-from magnetar_cluster import shard_phase
+from magnetar_cluster.hosting import shard_phase
 from magnetar_coordinator.ending import end_state
 from magnetar_coordinator.metadata import transaction
 from magnetar_coordinator.transactions import shard

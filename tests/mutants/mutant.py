@@ -37,7 +37,7 @@ NOT_SIMULATED = (
     "core/magnetar_core/server/grpc_",
     "core/magnetar_core/process/process_memory.py",
     "core/magnetar_core/security/",
-    "cluster/magnetar_cluster/etcd_",
+    "cluster/magnetar_cluster/etcd",
 )
 
 

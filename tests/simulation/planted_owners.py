@@ -21,7 +21,7 @@ from tests.simulation.planting import Plant, replaced
 
 from magnetar_broker.broker import Broker
 from magnetar_cli.servers import shard_servers
-from magnetar_cluster.host_state import HostState
+from magnetar_cluster.hosting.host_state import HostState
 from magnetar_storage.group_commit import GroupCommit
 from magnetar_storage.ready_callbacks import guard
 

@@ -13,7 +13,7 @@ from tests.simulation.short.consumers import filled, subscription
 from tests.simulation.short.draft import Draft
 from tests.simulation.short.runner import run_script
 
-from magnetar.messaging.acks_in_transactions import AcksInTransactions
+from magnetar.messaging.acknowledging.acks_in_transactions import AcksInTransactions
 from magnetar_broker.dispatch.dispatch import Dispatcher
 
 COUNT = 3
@@ -58,7 +58,7 @@ def failure_of(type: str, waits_for: int) -> str | None:
     topic = draft.topic("mix", 1)
     settings = subscription(draft, topic, "again", type=type)
     settings.update(receiver_queue_messages=64, ack_linger_ms=0.0)
-    draft.settings["constants"]["magnetar.messaging.acks:RANGES_PER_COMMAND_MAX"] = 1
+    draft.settings["constants"]["magnetar.messaging.acknowledging.acks:RANGES_PER_COMMAND_MAX"] = 1
     before = filled(draft, topic, COUNT)
     draft.steps[-1].arguments["settings"]["batch_messages_max"] = 1
     draft.step(

@@ -14,7 +14,7 @@ from tests.simulation.short.script import Script
 
 from magnetar import Transaction
 from magnetar.message import MessageColumns
-from magnetar.messaging.dead_letters import AckIn, DeadLetters
+from magnetar.messaging.consuming.dead_letters import AckIn, DeadLetters
 
 pytestmark = pytest.mark.sim
 

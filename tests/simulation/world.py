@@ -55,7 +55,7 @@ from tests.virtual_loop import (
 
 import magnetar
 from magnetar_broker.subscriptions.subscription import Subscription
-from magnetar_cluster import view as cluster_view
+from magnetar_cluster.directory import view as cluster_view
 from magnetar_core.errors import ChecksumMismatch, InternalError, InvalidArgument, TopicExists
 from magnetar_core.ids import TxnID
 from magnetar_core.membership.placement import shard_of

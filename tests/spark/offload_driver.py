@@ -10,11 +10,11 @@ from typing import Any
 
 from tests.spark.sessions import session
 
-from magnetar_spark.jobs import offload as offloading
-from magnetar_spark.jobs import restore as restoring
-from magnetar_spark.jobs.directory import LocalDirectory
-from magnetar_spark.jobs.offload_goal import Request as OffloadRequest
-from magnetar_spark.jobs.offload_log import OffloadLog
+from magnetar_spark.jobs.offloading import offload as offloading
+from magnetar_spark.jobs.offloading import restore as restoring
+from magnetar_spark.jobs.offloading.directory import LocalDirectory
+from magnetar_spark.jobs.offloading.offload_goal import Request as OffloadRequest
+from magnetar_spark.jobs.offloading.offload_log import OffloadLog
 
 OWNERS = {
     "OffloadLog": OffloadLog,

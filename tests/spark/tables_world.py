@@ -12,7 +12,7 @@ from pyiceberg.table import CommitTableResponse, Table
 from tests.spark.orders_world import OrdersWorld
 
 from magnetar_spark.jobs.iceberg.catalogs import CatalogChoice, open_catalog
-from magnetar_spark.jobs.tables import Report, Request, tables
+from magnetar_spark.jobs.iceberg.tables import Report, Request, tables
 
 
 class World(OrdersWorld):
@@ -119,7 +119,7 @@ def failing_catalog(
     def opened(choice: CatalogChoice) -> FailingCatalog:
         return FailingCatalog(open_catalog(choice), fails_at, before=before, after=after)
 
-    with patch("magnetar_spark.jobs.tables.open_catalog", opened):
+    with patch("magnetar_spark.jobs.iceberg.tables.open_catalog", opened):
         yield
 
 

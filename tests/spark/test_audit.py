@@ -24,8 +24,15 @@ from magnetar_cli.program import cli
 from magnetar_core.errors import TopicNotFound
 from magnetar_core.ids import TxnID
 from magnetar_spark.clients import close_all
-from magnetar_spark.jobs.audit import Request, audit
-from magnetar_spark.jobs.audit_checks import DAMAGED, DUPLICATE, GAP, KINDS, ORPHAN, TRANSACTION
+from magnetar_spark.jobs.auditing.audit import Request, audit
+from magnetar_spark.jobs.auditing.audit_checks import (
+    DAMAGED,
+    DUPLICATE,
+    GAP,
+    KINDS,
+    ORPHAN,
+    TRANSACTION,
+)
 
 pytestmark = pytest.mark.chaos
 

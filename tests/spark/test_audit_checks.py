@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from magnetar_spark.jobs.audit_checks import (
+from magnetar_spark.jobs.auditing.audit_checks import (
     DAMAGED,
     DUPLICATE,
     GAP,

@@ -9,8 +9,8 @@ import pytest
 from tests.system.processes import Servers
 
 from magnetar import blocking
-from magnetar_spark.jobs.audit_checks import OPEN, PART, SCANNED, STORED, of_rows
-from magnetar_spark.jobs.audit_source import list_sidecar, packed, watch
+from magnetar_spark.jobs.auditing.audit_checks import OPEN, PART, SCANNED, STORED, of_rows
+from magnetar_spark.jobs.auditing.audit_source import list_sidecar, packed, watch
 from magnetar_spark.planning import Range
 
 pytestmark = pytest.mark.chaos
@@ -50,7 +50,7 @@ def test_a_message_in_parts_is_whole_wherever_tasks_are_cut(client: blocking.Cli
 def test_a_sidecar_is_listed_page_by_page(
     client: blocking.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("magnetar_spark.jobs.audit_source.STORED_AT_ONCE", 2)
+    monkeypatch.setattr("magnetar_spark.jobs.auditing.audit_source.STORED_AT_ONCE", 2)
     topic_id = client.admin.topics.create("t", partitions=2)
     producer = client.create_producer("t")
     transactions = [client.begin_transaction(600) for _ in range(5)]

@@ -23,7 +23,7 @@ from tests.spark.conftest import ROOT
 from tests.system.processes import BROKER, Servers, peak_memory_bytes
 
 import magnetar
-from magnetar_spark.jobs.audit_checks import KINDS
+from magnetar_spark.jobs.auditing.audit_checks import KINDS
 
 MESSAGES = int(os.environ.get("SOAK_AUDIT_MESSAGES", "10000000"))
 MESSAGE_BYTES = 100

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from magnetar.column_batch import ColumnBatch
 from magnetar.message import MessageColumns, ReceivedBatch
-from magnetar.messaging.batching import partition_of_key
+from magnetar.messaging.sending.batching import partition_of_key
 from magnetar_core.batch import NO_EVENT_TIME_MS, Codec, decode, encode, encoded_properties
 from magnetar_core.errors import ChecksumMismatch, InvalidArgument
 from magnetar_core.ids import TxnID

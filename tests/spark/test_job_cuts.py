@@ -9,14 +9,14 @@ from tests.spark.cut_world import TOPICS, Bank, changed, with_ends_of
 
 from magnetar import Cut
 from magnetar_core.errors import OutOfRange, TopicNotFound
-from magnetar_spark.jobs.audit import taken_now
-from magnetar_spark.jobs.audit_checks import PART, SCANNED
-from magnetar_spark.jobs.audit_source import watch
+from magnetar_spark.jobs.auditing.audit import taken_now
+from magnetar_spark.jobs.auditing.audit_checks import PART, SCANNED
+from magnetar_spark.jobs.auditing.audit_source import watch
 from magnetar_spark.jobs.failures import JobError
 from magnetar_spark.jobs.job_cuts import cut_at, later_than
-from magnetar_spark.jobs.manifest import Manifest
-from magnetar_spark.jobs.offload_goal import Request, continued, goal_at
-from magnetar_spark.jobs.offload_log import OffloadError
+from magnetar_spark.jobs.offloading.manifest import Manifest
+from magnetar_spark.jobs.offloading.offload_goal import Request, continued, goal_at
+from magnetar_spark.jobs.offloading.offload_log import OffloadError
 from magnetar_spark.planning import Range
 
 pytestmark = pytest.mark.chaos

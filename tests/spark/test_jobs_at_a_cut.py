@@ -19,7 +19,7 @@ from magnetar_spark.clients import close_all
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from magnetar_spark.jobs import audit as auditing
+    from magnetar_spark.jobs.auditing import audit as auditing
 
 pytestmark = pytest.mark.chaos
 
@@ -33,7 +33,7 @@ def bank(spark: SparkSession, servers: Servers) -> Iterator[Bank]:
 
 
 def audited(spark: SparkSession, bank: Bank, at: str, *topics: str) -> auditing.Report:
-    from magnetar_spark.jobs.audit import Request, audit
+    from magnetar_spark.jobs.auditing.audit import Request, audit
 
     report = audit(spark, Request((bank.address,), topics, unique="txn_id", at=at))
     assert report.is_clean, report.findings

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from magnetar_spark.jobs.manifest import (
+from magnetar_spark.jobs.offloading.manifest import (
     Manifest,
     ManifestError,
     OffloadFile,

@@ -33,15 +33,15 @@ from magnetar.blocking.admin import TopicAdmin
 from magnetar_cli.program import cli
 from magnetar_core.errors import TopicNotFound
 from magnetar_spark.clients import close_all
-from magnetar_spark.jobs import offload as offloading
-from magnetar_spark.jobs import restore as restoring
-from magnetar_spark.jobs.directory import HadoopDirectory, LocalDirectory, open_directory
 from magnetar_spark.jobs.failures import JobError
-from magnetar_spark.jobs.manifest import HIDDEN, file_name
-from magnetar_spark.jobs.offload import _Run, offload
-from magnetar_spark.jobs.offload_goal import Request
-from magnetar_spark.jobs.offload_log import OffloadLog
-from magnetar_spark.jobs.restore import _Restoring, restore
+from magnetar_spark.jobs.offloading import offload as offloading
+from magnetar_spark.jobs.offloading import restore as restoring
+from magnetar_spark.jobs.offloading.directory import HadoopDirectory, LocalDirectory, open_directory
+from magnetar_spark.jobs.offloading.manifest import HIDDEN, file_name
+from magnetar_spark.jobs.offloading.offload import _Run, offload
+from magnetar_spark.jobs.offloading.offload_goal import Request
+from magnetar_spark.jobs.offloading.offload_log import OffloadLog
+from magnetar_spark.jobs.offloading.restore import _Restoring, restore
 
 pytestmark = pytest.mark.chaos
 

@@ -13,7 +13,8 @@ from tests.cli.running import Standalone, running_standalone
 
 from magnetar import blocking
 from magnetar_spark.clients import close_all
-from magnetar_spark.jobs import audit, offload, offload_goal, restore
+from magnetar_spark.jobs.auditing import audit
+from magnetar_spark.jobs.offloading import offload, offload_goal, restore
 from magnetar_spark.options.given import SERVERS
 
 pytestmark = pytest.mark.chaos

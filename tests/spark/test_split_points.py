@@ -7,7 +7,7 @@ from random import Random
 import pytest
 from pyspark.sql import SparkSession
 
-from magnetar_spark.jobs.split_points import SplitPoint, Splitter, between
+from magnetar_spark.jobs.offloading.split_points import SplitPoint, Splitter, between
 
 Row = tuple[int, int, str | None]
 

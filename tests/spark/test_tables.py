@@ -291,7 +291,7 @@ def test_of_two_runs_at_once_one_fails(world: World) -> None:
     world.send(name, [order(1)])
 
     def other() -> None:
-        with patch("magnetar_spark.jobs.tables.open_catalog", open_catalog):
+        with patch("magnetar_spark.jobs.iceberg.tables.open_catalog", open_catalog):
             world.run(name)
 
     with (
@@ -404,7 +404,7 @@ def test_a_run_that_slept_does_not_take_the_table_back(world: World) -> None:
 
     def other() -> None:
         world.send(name, [order(4)])
-        with patch("magnetar_spark.jobs.tables.open_catalog", open_catalog):
+        with patch("magnetar_spark.jobs.iceberg.tables.open_catalog", open_catalog):
             world.run(name, file_bytes=1)
 
     with failing_catalog(0, after=other):
@@ -468,7 +468,7 @@ def test_large_messages_go_to_workers_a_few_at_a_time(
         sizes.extend(one[0] for one in messages.mapInArrow(size, "size BIGINT").collect())
         return Written()
 
-    monkeypatch.setattr("magnetar_spark.jobs.tables.write_messages", measured)
+    monkeypatch.setattr("magnetar_spark.jobs.iceberg.tables.write_messages", measured)
     monkeypatch.setitem(DECODING_SETTINGS, BYTES_PER_BATCH, str(1 << 20))
     world.run(world.topic(*(order(one, item="x" * 100_000) for one in range(40))))
     assert sum(sizes) > 4_000_000

@@ -41,8 +41,8 @@ from magnetar_flights import transform as job
 from magnetar_flights.program import main
 from magnetar_flights.transform import Emit, Request, TransformFailed
 from magnetar_spark.clients import close_all
-from magnetar_spark.jobs.checkpoint import CheckpointRefused
-from magnetar_spark.jobs.progress import Batch, Summary
+from magnetar_spark.jobs.transforming.checkpoint import CheckpointRefused
+from magnetar_spark.jobs.transforming.progress import Batch, Summary
 
 pytestmark = pytest.mark.chaos
 

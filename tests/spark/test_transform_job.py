@@ -21,8 +21,8 @@ from tests.waiting import wait_until
 from magnetar import Message
 from magnetar_cli.program import cli
 from magnetar_spark.errors import OptionError
-from magnetar_spark.jobs.checkpoint import CheckpointRefused
-from magnetar_spark.jobs.transform import Report, Request, TransformFailed, transform
+from magnetar_spark.jobs.transforming.checkpoint import CheckpointRefused
+from magnetar_spark.jobs.transforming.transform import Report, Request, TransformFailed, transform
 
 pytestmark = pytest.mark.chaos
 

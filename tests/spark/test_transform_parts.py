@@ -6,9 +6,13 @@ import json
 
 import pytest
 
-from magnetar_spark.jobs.checkpoint import CheckpointRefused, batch_watermark_of, check_settings
 from magnetar_spark.jobs.failures import LENGTH_MAX, one_line
-from magnetar_spark.jobs.progress import Summary, batch_of
+from magnetar_spark.jobs.transforming.checkpoint import (
+    CheckpointRefused,
+    batch_watermark_of,
+    check_settings,
+)
+from magnetar_spark.jobs.transforming.progress import Summary, batch_of
 
 PROGRESS = {
     "batchId": 3,

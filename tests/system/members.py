@@ -20,8 +20,8 @@ from tests.freezing import freeze, thaw
 from tests.object_server import BUCKET, ObjectServer
 from tests.waiting import wait_until
 
-from magnetar_cluster.etcd_directory import EtcdDirectory
-from magnetar_cluster.view import BROKER, COORDINATOR, Format, ShardName, View
+from magnetar_cluster.directory.view import BROKER, COORDINATOR, Format, ShardName, View
+from magnetar_cluster.etcd.etcd_directory import EtcdDirectory
 
 # Longer than the program's default: other work may keep this machine's processors.
 LEASE_MS = 4_000

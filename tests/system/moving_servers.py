@@ -14,10 +14,13 @@ from tests.etcd_server import EtcdServer
 from tests.object_server import BUCKET, ObjectServer
 from tests.system.processes import BOTH, BROKER, COORDINATOR, Servers
 
-from magnetar_cluster.cluster_directory import ClusterDirectory, ClusterDirectoryUnavailable
-from magnetar_cluster.etcd_directory import EtcdDirectory
-from magnetar_cluster.etcd_settings import EtcdSettings
-from magnetar_cluster.view import MemberName, ShardName
+from magnetar_cluster.directory.cluster_directory import (
+    ClusterDirectory,
+    ClusterDirectoryUnavailable,
+)
+from magnetar_cluster.directory.view import MemberName, ShardName
+from magnetar_cluster.etcd.etcd_directory import EtcdDirectory
+from magnetar_cluster.etcd.etcd_settings import EtcdSettings
 
 CLUSTER = "moving"
 MEMBER_COUNTS = {BROKER: 3, COORDINATOR: 2}

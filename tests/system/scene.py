@@ -8,8 +8,8 @@ from tests.raw_talk import RawTalk
 from tests.system.members import Members, Watcher
 from tests.waiting import until
 
-from magnetar_cluster.view import BROKER, ShardName
-from magnetar_cluster.whereabouts import where_is
+from magnetar_cluster.directory.view import BROKER, ShardName
+from magnetar_cluster.directory.whereabouts import where_is
 from magnetar_core.errors import MagnetarError
 from magnetar_core.link.grpc_transport import GrpcTransport
 

@@ -26,7 +26,7 @@ from magnetar import (
     blocking,
 )
 from magnetar.dual_write import DualWriter
-from magnetar.messaging.batch_delivery import BatchDelivery
+from magnetar.messaging.sending.batch_delivery import BatchDelivery
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from tests.waiting import pace, until
 
 import magnetar
 from magnetar import Client
-from magnetar_cluster.view import BROKER, COORDINATOR, View
+from magnetar_cluster.directory.view import BROKER, COORDINATOR, View
 from magnetar_core.errors import InvalidTxnState
 
 PARTITIONS = 6

@@ -28,7 +28,7 @@ from tests.system.programs import run, values
 from tests.system.scene import Scene
 
 import magnetar
-from magnetar_cluster.view import BROKER, COORDINATOR
+from magnetar_cluster.directory.view import BROKER, COORDINATOR
 from magnetar_core.membership.placement import shard_of
 from magnetar_core.wire import broker_pb2, common_pb2, topic_pb2, transaction_pb2
 

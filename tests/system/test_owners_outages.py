@@ -27,7 +27,7 @@ from tests.system.owned_load import Sender
 from tests.system.programs import run
 from tests.system.scene import Scene
 
-from magnetar_cluster.view import BROKER, MemberName
+from magnetar_cluster.directory.view import BROKER, MemberName
 
 # Beyond the end of all leases; and as long as a client waits.
 AWAY_S = [pytest.param(LEASE_MS / 1_000 + 4.0), pytest.param(30.0, marks=pytest.mark.soak)]

@@ -12,7 +12,7 @@ from magnetar_cli.cluster.options import etcd_options, with_directory
 from magnetar_cli.types import Duration
 
 if TYPE_CHECKING:
-    from magnetar_cluster.cluster_directory import ClusterDirectory
+    from magnetar_cluster.directory.cluster_directory import ClusterDirectory
 
 # As of errors.STATUS_OF_KIND: ask again later.
 NOT_YET_STATUS = 10

@@ -13,12 +13,12 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from magnetar_cli.cluster.picture import shards_of, wishes
-from magnetar_cluster.cluster_directory import (
+from magnetar_cluster.directory.cluster_directory import (
     ClusterDirectory,
     ClusterDirectoryUnavailable,
     ClusterDirectoryWentBack,
 )
-from magnetar_cluster.view import KINDS, Format, MemberName, ShardName, View
+from magnetar_cluster.directory.view import KINDS, Format, MemberName, ShardName, View
 
 # Between two attempts while the directory does not answer.
 RETRY_S = 0.5

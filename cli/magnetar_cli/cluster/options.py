@@ -13,7 +13,7 @@ from magnetar_cli.servers.owner_options import DEFAULT_CLUSTER_ID
 from magnetar_cli.types import with_options
 
 if TYPE_CHECKING:
-    from magnetar_cluster.cluster_directory import ClusterDirectory
+    from magnetar_cluster.directory.cluster_directory import ClusterDirectory
 
 Result = TypeVar("Result")
 # Of MemberConfig: what a client of etcd needs beside addresses.
@@ -72,7 +72,7 @@ def open_directory(etcd: str, cluster_id: str) -> ClusterDirectory:
         InvalidConfig: an address is not valid, or a setting is wrong.
     """
     from magnetar_cli.servers.member_config import MemberConfig
-    from magnetar_cluster.etcd_directory import EtcdDirectory
+    from magnetar_cluster.etcd.etcd_directory import EtcdDirectory
     from magnetar_cluster.host_settings import HostSettings
     from magnetar_core.config import PREFIX
 

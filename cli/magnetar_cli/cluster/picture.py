@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from magnetar.link.members import ClusterInfo
 from magnetar.link.members import Member as ListedMember
-from magnetar_cluster.view import (
+from magnetar_cluster.directory.view import (
     BROKER,
     COORDINATOR,
     KINDS,
@@ -18,7 +18,7 @@ from magnetar_cluster.view import (
     ShardOwner,
     View,
 )
-from magnetar_cluster.wish import wish
+from magnetar_cluster.directory.wish import wish
 from magnetar_core.membership.shard_address import ShardAddress, server_of
 
 

@@ -14,7 +14,7 @@ from magnetar_cli.types import json_option
 if TYPE_CHECKING:
     from magnetar import Client
     from magnetar_cli.cluster.picture import Picture
-    from magnetar_cluster.cluster_directory import ClusterDirectory
+    from magnetar_cluster.directory.cluster_directory import ClusterDirectory
 
 watch_option = click.option("--watch", is_flag=True, help="Repeat every second, until Ctrl-C.")
 

@@ -63,7 +63,7 @@ def audit(
     Exit status: 0 when nothing was found, 3 when something was.
     """
     with spark_needed():
-        from magnetar_spark.jobs import audit as jobs
+        from magnetar_spark.jobs.auditing import audit as jobs
     request = jobs.Request(servers, topics, unique, min_open, limit, at)
     spark = job_session("audit", master, servers)
     with failures_told(), Steps(lambda: jobs.tasks_done(spark)) as steps:

@@ -68,8 +68,8 @@ def offload(
     was killed is finished by the next one. With --at, it goes up to the ends of a cut.
     """
     with spark_needed():
-        from magnetar_spark.jobs import offload as jobs
-        from magnetar_spark.jobs.offload_goal import Request
+        from magnetar_spark.jobs.offloading import offload as jobs
+        from magnetar_spark.jobs.offloading.offload_goal import Request
     request = Request(
         *(servers, topic, directory, rows_per_file, compression, min_partitions, accept_loss),
         at=at,

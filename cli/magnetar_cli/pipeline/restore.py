@@ -55,7 +55,7 @@ def restore(
     offloaded, that is added.
     """
     with spark_needed():
-        from magnetar_spark.jobs import restore as jobs
+        from magnetar_spark.jobs.offloading import restore as jobs
     request = jobs.Request(
         *(servers, directory, topic, transaction_messages, transaction_timeout),
         *(append, include_unfinished),

@@ -114,7 +114,7 @@ def tables(
     Exit status: 0, 1 when the job failed, 3 when no value that was read could be decoded.
     """
     with spark_needed():
-        from magnetar_spark.jobs import tables as jobs
+        from magnetar_spark.jobs.iceberg import tables as jobs
         from magnetar_spark.jobs.iceberg.catalogs import CatalogChoice
         from magnetar_spark.options.source import NOW
     request = jobs.Request(

@@ -103,7 +103,7 @@ def transform(
     Exit status: 0, 1 when the job failed, 3 when no value that was read could be decoded.
     """
     with spark_needed():
-        from magnetar_spark.jobs import transform as jobs
+        from magnetar_spark.jobs.transforming import transform as jobs
     request = jobs.Request(
         servers=servers,
         input=source,

@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from magnetar_cluster.host import Host
-from magnetar_cluster.shard_phase import ShardPhase
+from magnetar_cluster.hosting.host import Host
+from magnetar_cluster.hosting.shard_phase import ShardPhase
 
 
 class HostMetric(NamedTuple):

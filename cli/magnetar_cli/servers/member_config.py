@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from magnetar_cluster.view import Format
+from magnetar_cluster.directory.view import Format
 from magnetar_core.config import InvalidConfig, check_numbers, split_address
 from magnetar_core.ids import TCID_MAX
 from magnetar_core.membership.placement import SHARDS_MAX
 from magnetar_core.security.pem_files import read, read_authorities, read_pair
 
 if TYPE_CHECKING:
-    from magnetar_cluster.etcd_settings import EtcdSettings
+    from magnetar_cluster.etcd.etcd_settings import EtcdSettings
 
 NEVER_CHANGES = "the numbers of shards are fixed when a cluster is made"
 
@@ -76,7 +76,7 @@ class MemberConfig:
         Raises:
             InvalidConfig: a file cannot be read, or the settings do not fit together.
         """
-        from magnetar_cluster.etcd_settings import EtcdSettings
+        from magnetar_cluster.etcd.etcd_settings import EtcdSettings
 
         try:
             authorities = read_authorities(self.etcd_ca_file) if self.etcd_ca_file else b""

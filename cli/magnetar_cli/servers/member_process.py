@@ -37,16 +37,16 @@ from magnetar_cli.servers.server_process import (
 )
 from magnetar_cli.servers.shard_metrics import ShardMetrics
 from magnetar_cli.servers.shard_servers import ObjectStores, ShardKind, ShardServers
-from magnetar_cluster.cluster_directory import (
+from magnetar_cluster.directory.cluster_directory import (
     ClusterDirectory,
     ClusterDirectoryUnavailable,
     ClusterDirectoryWentBack,
 )
-from magnetar_cluster.etcd_directory import EtcdDirectory
-from magnetar_cluster.etcd_history import watch_history
-from magnetar_cluster.host import Host
+from magnetar_cluster.directory.view import Format, Member, MemberName, View
+from magnetar_cluster.etcd.etcd_directory import EtcdDirectory
+from magnetar_cluster.etcd.etcd_history import watch_history
+from magnetar_cluster.hosting.host import Host
 from magnetar_cluster.owners_book import OwnersBook
-from magnetar_cluster.view import Format, Member, MemberName, View
 from magnetar_core.clock import SystemClock, since_boot_ms
 from magnetar_core.config import InvalidConfig
 from magnetar_core.gates.gates import gates_of

@@ -19,8 +19,8 @@ from magnetar_cli.types import with_options
 
 if TYPE_CHECKING:
     from magnetar_cli.servers.member_config import MemberConfig
+    from magnetar_cluster.directory.view import Format
     from magnetar_cluster.host_settings import HostSettings
-    from magnetar_cluster.view import Format
     from magnetar_core.config import ListenConfig
     from magnetar_core.gates.access_file import AccessConfig
     from magnetar_core.membership.address_book import MemberAddress
@@ -185,7 +185,7 @@ def servers_of(
     cluster_format: Format,
 ) -> tuple[tuple[MemberAddress, ...], tuple[MemberAddress, ...]]:
     """Return brokers and coordinators as servers know each other: by the names of their shards."""
-    from magnetar_cluster.view import BROKER, COORDINATOR
+    from magnetar_cluster.directory.view import BROKER, COORDINATOR
     from magnetar_core.membership.address_book import MemberAddress
 
     return (

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from magnetar_cluster.view import View
+from magnetar_cluster.directory.view import View
 from magnetar_core.wire.common_pb2 import CommandOwnersChanged
 
 # Clients look up anew each time. A member that is lost changes many shards within moments.

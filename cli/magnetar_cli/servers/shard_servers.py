@@ -18,11 +18,11 @@ from magnetar_cli.servers.interruption import Interrupted, unless
 from magnetar_cli.servers.open_store import Rows, open_object_store
 from magnetar_cli.servers.server_process import Component, World
 from magnetar_cli.servers.shard_metrics import ShardMetrics
-from magnetar_cluster.cluster_directory import ClusterDirectory
 from magnetar_cluster.cluster_transport import ClusterTransport
-from magnetar_cluster.shard_marks import ShardMarkPlace
-from magnetar_cluster.shard_opener import RunningShard, ShardOwnership
-from magnetar_cluster.view import ShardName, View
+from magnetar_cluster.directory.cluster_directory import ClusterDirectory
+from magnetar_cluster.directory.shard_marks import ShardMarkPlace
+from magnetar_cluster.directory.view import ShardName, View
+from magnetar_cluster.hosting.shard_opener import RunningShard, ShardOwnership
 from magnetar_core.clock import Clock
 from magnetar_core.link.grpc_transport import GrpcTransport
 from magnetar_core.membership.shard_address import ShardPlace

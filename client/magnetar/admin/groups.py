@@ -18,7 +18,7 @@ from magnetar.link.cluster import Cluster
 from magnetar.link.members import Member
 from magnetar.link.session import ResponseT
 from magnetar.link.whole_topics import all_of
-from magnetar.messaging.seeking import seek_command
+from magnetar.messaging.consuming.seeking import seek_command
 from magnetar_core.errors import (
     GroupNotFound,
     InvalidArgument,

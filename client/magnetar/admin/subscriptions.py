@@ -6,7 +6,7 @@ from magnetar.admin.forced_aborts import ForcedAborts
 from magnetar.arguments import checked, enum_member
 from magnetar.enums import InitialPosition, SubscriptionType
 from magnetar.link.cluster import Cluster
-from magnetar.messaging.seeking import seek_command
+from magnetar.messaging.consuming.seeking import seek_command
 from magnetar_core.wire import broker_pb2
 
 

@@ -17,7 +17,7 @@ from magnetar.config import Batching, ClientConfig
 from magnetar.cuts.cut import Cut
 from magnetar.enums import InitialPosition, SubscriptionType, TransactionStatus
 from magnetar.message import Message, MessageColumns
-from magnetar.messaging.dead_letters import DeadLetterPolicy
+from magnetar.messaging.consuming.dead_letters import DeadLetterPolicy
 from magnetar.transactions.participants import TransactionPart
 from magnetar_core.batch import Codec
 from magnetar_core.cuts.cuts import CutRange
@@ -419,7 +419,7 @@ class Client(Facade[AsyncClient]):
         topic_id: int = 0,
         cut: CutRange | None = None,
     ) -> Iterator[list[MessageColumns]]:
-        """Yield the messages of a range in bulk; see magnetar.messaging.read_ahead.
+        """Yield the messages of a range in bulk; see magnetar.messaging.receiving.read_ahead.
 
         Args:
             topic_id: the id of the topic; 0: any topic that has the name now.

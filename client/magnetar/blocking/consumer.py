@@ -10,8 +10,8 @@ from magnetar.blocking.transaction import Transaction
 from magnetar.enums import InitialPosition
 from magnetar.errors import ClientClosed
 from magnetar.message import Message, MessageColumns
-from magnetar.messaging.consumer import Consumer as AsyncConsumer
-from magnetar.messaging.consumer_work import Acknowledged
+from magnetar.messaging.consuming.consumer import Consumer as AsyncConsumer
+from magnetar.messaging.consuming.consumer_work import Acknowledged
 from magnetar.transactions.transaction_block import NOT_GIVEN, NotGiven
 from magnetar_core.ids import MessageId
 

@@ -11,7 +11,7 @@ from magnetar.enums import InitialPosition
 from magnetar.errors import ClientClosed
 from magnetar.groups.group_consumer import GroupConsumer as AsyncGroupConsumer
 from magnetar.message import Message, MessageColumns
-from magnetar.messaging.consumer_work import Acknowledged
+from magnetar.messaging.consuming.consumer_work import Acknowledged
 from magnetar.topic_partition import TopicPartition
 from magnetar.transactions.transaction_block import NOT_GIVEN, NotGiven
 from magnetar_core.ids import MessageId

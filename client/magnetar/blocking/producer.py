@@ -8,8 +8,8 @@ from types import TracebackType
 from magnetar.blocking.facade import Facade, inner_if_given
 from magnetar.blocking.transaction import Transaction
 from magnetar.column_batch import ColumnBatch
-from magnetar.messaging.message_arguments import Properties
-from magnetar.messaging.producer import Producer as AsyncProducer
+from magnetar.messaging.sending.message_arguments import Properties
+from magnetar.messaging.sending.producer import Producer as AsyncProducer
 from magnetar.transactions.transaction_block import NOT_GIVEN, NotGiven
 from magnetar.transactions.txn_send import TxnSend
 from magnetar_core.ids import MessageId

@@ -14,9 +14,9 @@ from magnetar.link.cluster import Cluster
 from magnetar.link.in_flight import copy_error
 from magnetar.link.runtime import Runtime
 from magnetar.link.topic_route import TopicRoute
-from magnetar.messaging.partition_ownership import PartitionOwnership, Settling
-from magnetar.messaging.partition_receiver import PartitionReceiver
-from magnetar.messaging.permits import PrefetchBudget
+from magnetar.messaging.receiving.partition_ownership import PartitionOwnership, Settling
+from magnetar.messaging.receiving.partition_receiver import PartitionReceiver
+from magnetar.messaging.receiving.permits import PrefetchBudget
 from magnetar.topic_partition import TopicPartition
 from magnetar_core.errors import IllegalGeneration, MagnetarError, TopicNotFound
 from magnetar_core.ids import PartitionName

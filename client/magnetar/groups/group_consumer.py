@@ -13,7 +13,7 @@ from magnetar.enums import InitialPosition
 from magnetar.groups.member_work import MemberWork
 from magnetar.groups.rebalance_callbacks import place_of
 from magnetar.message import Message
-from magnetar.messaging.consumer_base import ConsumerBase
+from magnetar.messaging.consuming.consumer_base import ConsumerBase
 from magnetar.topic_partition import TopicPartition
 from magnetar.transactions.transaction import Transaction
 from magnetar.transactions.transaction_block import NOT_GIVEN, NotGiven

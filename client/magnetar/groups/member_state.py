@@ -14,7 +14,7 @@ from enum import Enum, auto
 
 from magnetar.groups.holding import Held, Holding, HoldingEvent
 from magnetar.groups.member_phase import MACHINE, MemberEvent, MemberPhase
-from magnetar.messaging.partition_ownership import Settling
+from magnetar.messaging.receiving.partition_ownership import Settling
 from magnetar_core.ids import PartitionName
 
 # After a partition was lost, heartbeats follow each other no faster than this: broker and member

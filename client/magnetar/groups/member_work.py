@@ -22,13 +22,13 @@ from magnetar.groups.settings import Callbacks, GroupSettings
 from magnetar.link.cluster import Cluster
 from magnetar.link.runtime import Runtime
 from magnetar.message import Message, MessageColumns
-from magnetar.messaging.consumer_work import Acknowledged, ConsumerWork
-from magnetar.messaging.dead_letters import DeadLetters
-from magnetar.messaging.fast_lane import NOTHING_LENT, LentMessages
+from magnetar.messaging.consuming.consumer_work import Acknowledged, ConsumerWork
+from magnetar.messaging.consuming.dead_letters import DeadLetters
 from magnetar.messaging.interval_set import IntervalSet, Range
-from magnetar.messaging.partition_ownership import PartitionOwnership
-from magnetar.messaging.partition_receiver import PartitionReceiver
-from magnetar.messaging.permits import PrefetchBudget
+from magnetar.messaging.receiving.fast_lane import NOTHING_LENT, LentMessages
+from magnetar.messaging.receiving.partition_ownership import PartitionOwnership
+from magnetar.messaging.receiving.partition_receiver import PartitionReceiver
+from magnetar.messaging.receiving.permits import PrefetchBudget
 from magnetar.topic_partition import TopicPartition
 from magnetar.transactions.transaction import Transaction
 from magnetar.transactions.transaction_block import NOT_GIVEN, NotGiven, given

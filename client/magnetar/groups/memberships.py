@@ -17,7 +17,7 @@ from magnetar.groups.settings import GroupSettings
 from magnetar.link.cluster import Cluster
 from magnetar.link.in_flight import copy_error
 from magnetar.link.runtime import Runtime
-from magnetar.messaging.partition_ownership import Settling
+from magnetar.messaging.receiving.partition_ownership import Settling
 from magnetar_core.error_kinds import ErrorKind
 from magnetar_core.errors import LogUnavailable, MagnetarError, TopicNotFound
 from magnetar_core.ids import PartitionName

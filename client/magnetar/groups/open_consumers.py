@@ -14,14 +14,14 @@ from magnetar.groups.group_consumer import GroupConsumer
 from magnetar.groups.member_work import MemberWork
 from magnetar.groups.settings import Callbacks, GroupSettings
 from magnetar.link.cluster import Cluster
-from magnetar.messaging.backpressure import PendingBudget
-from magnetar.messaging.consumer import Consumer
-from magnetar.messaging.consumer_work import ConsumerWork
-from magnetar.messaging.dead_letters import DeadLetterPolicy, DeadLetters
-from magnetar.messaging.permits import PrefetchBudget
-from magnetar.messaging.producer import Producer
-from magnetar.messaging.producer_work import ProducerWork
-from magnetar.messaging.subscription_work import SubscriptionWork
+from magnetar.messaging.consuming.consumer import Consumer
+from magnetar.messaging.consuming.consumer_work import ConsumerWork
+from magnetar.messaging.consuming.dead_letters import DeadLetterPolicy, DeadLetters
+from magnetar.messaging.consuming.subscription_work import SubscriptionWork
+from magnetar.messaging.receiving.permits import PrefetchBudget
+from magnetar.messaging.sending.backpressure import PendingBudget
+from magnetar.messaging.sending.producer import Producer
+from magnetar.messaging.sending.producer_work import ProducerWork
 from magnetar.transactions.open_transactions import OpenTransactions
 from magnetar_core.errors import InvalidArgument, MagnetarError
 

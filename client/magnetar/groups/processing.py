@@ -21,8 +21,12 @@ from magnetar.errors import CommitRefused, PoisonMessage
 from magnetar.groups.group_consumer import GroupConsumer
 from magnetar.groups.stopping import stopping_signals
 from magnetar.message import Message
-from magnetar.messaging.dead_letters import ORIGIN_MESSAGE_ID, ORIGIN_SUBSCRIPTION, ORIGIN_TOPIC
-from magnetar.messaging.message_arguments import checked_message
+from magnetar.messaging.consuming.dead_letters import (
+    ORIGIN_MESSAGE_ID,
+    ORIGIN_SUBSCRIPTION,
+    ORIGIN_TOPIC,
+)
+from magnetar.messaging.sending.message_arguments import checked_message
 from magnetar.transactions.transactional_producer import TransactionalProducer
 from magnetar_core.errors import (
     IllegalGeneration,

@@ -1,1 +1,1 @@
-"""Producers, consumers and readers, down to single partitions."""
+"""Producers, consumers and readers, down to single partitions; sets of offsets for all of them."""

@@ -21,8 +21,8 @@ from magnetar_core.transport.transport import LinkClosed
 from magnetar_flights.transform import Emit, Request, transform
 from magnetar_spark.errors import OptionError
 from magnetar_spark.jobs.failures import JobError
-from magnetar_spark.jobs.progress import Batch, Summary
 from magnetar_spark.jobs.spark_session import JavaMissing, find_broker, spark_session
+from magnetar_spark.jobs.transforming.progress import Batch, Summary
 
 BROKER_DEFAULT = "127.0.0.1:6650"
 

@@ -21,11 +21,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 from magnetar_flights.windows import parsed, window_end, windows
 from magnetar_spark.clients import client_of
 from magnetar_spark.data_source import MagnetarDataSource
-from magnetar_spark.jobs.checkpoint import Checkpoint
 from magnetar_spark.jobs.failures import JobError, one_line
-from magnetar_spark.jobs.progress import ROWS, WINDOWS, Batch, Summary, batch_of
 from magnetar_spark.jobs.spark_session import settings
-from magnetar_spark.jobs.watching import watch
+from magnetar_spark.jobs.transforming.checkpoint import Checkpoint
+from magnetar_spark.jobs.transforming.progress import ROWS, WINDOWS, Batch, Summary, batch_of
+from magnetar_spark.jobs.transforming.watching import watch
 from magnetar_spark.options.given import SERVERS
 from magnetar_spark.schema import HEADERS_TYPE
 from magnetar_spark.sink import QUERY_ID

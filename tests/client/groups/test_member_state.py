@@ -17,7 +17,7 @@ from magnetar.groups.member_state import (
     Release,
     Revoked,
 )
-from magnetar.messaging.partition_ownership import Settling
+from magnetar.messaging.receiving.partition_ownership import Settling
 from magnetar_core.ids import PartitionName
 
 P0 = PartitionName("orders", 0, 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from magnetar.message import AssembledBatch, ReceivedBatch
-from magnetar.messaging.assembly import Assembly
+from magnetar.messaging.receiving.assembly import Assembly
 from magnetar_core.batch import decode, encode, split
 from magnetar_core.wire import broker_pb2
 

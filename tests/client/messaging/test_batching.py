@@ -5,7 +5,12 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from magnetar.messaging.batching import MESSAGE_OVERHEAD_BYTES, OpenBatch, cut, partition_of_key
+from magnetar.messaging.sending.batching import (
+    MESSAGE_OVERHEAD_BYTES,
+    OpenBatch,
+    cut,
+    partition_of_key,
+)
 from magnetar_core.batch import Codec, decode
 
 

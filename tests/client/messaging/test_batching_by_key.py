@@ -14,7 +14,7 @@ from tests.virtual_time import time_passes
 
 from magnetar import Batching, Client, InvalidArgument, MessageId
 from magnetar.enums import TransactionStatus
-from magnetar.messaging.batching import OpenBatchesByKey
+from magnetar.messaging.sending.batching import OpenBatchesByKey
 from magnetar_core.batch import decode, read_header
 
 

@@ -12,7 +12,7 @@ from tests.client.fakes import FakeCluster, run
 
 from magnetar import Client, Message, PoisonMessage
 from magnetar.message import ReceivedBatch
-from magnetar.messaging.assembly import Assembly
+from magnetar.messaging.receiving.assembly import Assembly
 from magnetar_core.batch import encode, split
 from magnetar_core.wire import broker_pb2
 

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from magnetar.messaging.followed_transactions import (
+from magnetar.messaging.sending.followed_transactions import (
     FOLLOWED_MAX,
     NOBODY,
     Followed,

@@ -8,7 +8,7 @@ from tests.client.fakes import FakeCluster, run
 
 from magnetar import BytesColumn, Client, ColumnBatch, MessageTooLarge
 from magnetar.message import ReceivedBatch
-from magnetar.messaging.assembly import Assembly
+from magnetar.messaging.receiving.assembly import Assembly
 from magnetar_core.batch import (
     CHECKSUM,
     HEADER,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from magnetar.config import ConsumerConfig
 from magnetar.message import ReceivedBatch
-from magnetar.messaging.permits import WINDOW_BYTES_FIRST, Permits, PrefetchBudget
+from magnetar.messaging.receiving.permits import WINDOW_BYTES_FIRST, Permits, PrefetchBudget
 from magnetar_core.wire import broker_pb2
 
 MANY = ConsumerConfig(receiver_queue_messages=1 << 30)

@@ -24,7 +24,7 @@ from magnetar import (
     TopicNotFound,
     TxnSend,
 )
-from magnetar.messaging.batching import partition_of_key
+from magnetar.messaging.sending.batching import partition_of_key
 from magnetar_core.batch import decode
 from magnetar_core.errors import DiskFull, InvalidArgument, UnsupportedVersion
 

@@ -10,11 +10,11 @@ import pytest
 
 from magnetar.config import ConsumerConfig
 from magnetar.message import Message, ReceivedBatch
-from magnetar.messaging.fast_lane import NOTHING_LENT, AckRun, require_gil
+from magnetar.messaging.acknowledging.unacked_tracker import UnackedTracker
 from magnetar.messaging.interval_set import IntervalSet, Range
-from magnetar.messaging.permits import PrefetchBudget
-from magnetar.messaging.receive_queue import ReceiveQueue
-from magnetar.messaging.unacked_tracker import UnackedTracker
+from magnetar.messaging.receiving.fast_lane import NOTHING_LENT, AckRun, require_gil
+from magnetar.messaging.receiving.permits import PrefetchBudget
+from magnetar.messaging.receiving.receive_queue import ReceiveQueue
 from magnetar_core.batch import encode
 from magnetar_core.ids import SubscriptionName
 from magnetar_core.wire import broker_pb2, common_pb2

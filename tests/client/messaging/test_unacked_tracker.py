@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from magnetar.messaging.unacked_tracker import UnackedTracker
+from magnetar.messaging.acknowledging.unacked_tracker import UnackedTracker
 
 # Transactions, by what their client calls them.
 TXN, OTHER = 1, 2

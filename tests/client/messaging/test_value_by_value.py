@@ -9,7 +9,7 @@ import pytest
 from tests.client.fakes import FakeCluster, run
 
 from magnetar import Batching, Client, ClientClosed, MessageTooLarge
-from magnetar.messaging.partition_sender import PartitionSender
+from magnetar.messaging.sending.partition_sender import PartitionSender
 from magnetar_core.batch import decode
 from magnetar_core.errors import InvalidArgument, InvalidTxnState, QuotaExceeded
 

@@ -9,7 +9,7 @@ from tests.client.fakes import FakeCluster, run
 from tests.playbook import HOLD
 
 from magnetar import Client
-from magnetar.messaging.followed_transactions import FOLLOWED_MAX
+from magnetar.messaging.sending.followed_transactions import FOLLOWED_MAX
 from magnetar_core.ids import TxnID
 
 

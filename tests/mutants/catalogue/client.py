@@ -14,7 +14,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "delivered-stamps-not-seen",
-        "magnetar.messaging.partition_receiver:PartitionReceiver._on_deliver",
+        "magnetar.messaging.receiving.partition_receiver:PartitionReceiver._on_deliver",
         LeaveOut("self._runtime.saw(...)"),
         "What consumers get is no cause of what they commit.",
     ),
@@ -32,13 +32,13 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "transaction-follows-nobody",
-        "magnetar.messaging.batch_delivery:BatchDelivery.begin",
+        "magnetar.messaging.sending.batch_delivery:BatchDelivery.begin",
         Put("FollowedTransactions()", "self._following"),
         "The next transaction of a producer does not name the one that it follows.",
     ),
     Mutant(
         "resent-after-gap",
-        "magnetar.messaging.batch_delivery:BatchDelivery.refused",
+        "magnetar.messaging.sending.batch_delivery:BatchDelivery.refused",
         Without("tail[0].attempts <= 1"),
         "Batches that may have arrived are sent again under a new producer id after a gap.",
     ),
@@ -86,19 +86,19 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "dead-letter-one-early",
-        "magnetar.messaging.dead_letters:DeadLetters.concerns",
+        "magnetar.messaging.consuming.dead_letters:DeadLetters.concerns",
         Compare("columns.redelivery_count > ...", ">="),
         "A message moves with its last redelivery, instead of after it.",
     ),
     Mutant(
         "parts-with-a-gap",
-        "magnetar.messaging.assembly:Assembly.add",
+        "magnetar.messaging.receiving.assembly:Assembly.add",
         Without("not follows"),
         "Parts of a message are joined although one between them is missing.",
     ),
     Mutant(
         "copies-handed-out",
-        "magnetar.messaging.unacked_tracker:UnackedTracker.arrive",
+        "magnetar.messaging.acknowledging.unacked_tracker:UnackedTracker.arrive",
         Without("*self._acked.values()"),
         "A copy of what an undecided transaction acknowledged is handed out.",
     ),
@@ -146,7 +146,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "cut-is-not-read",
-        "magnetar.messaging.reader:RangeReader.__init__",
+        "magnetar.messaging.receiving.reader:RangeReader.__init__",
         Put("None", "cut"),
         "Readers take all that lies below the ends of a cut.",
     ),

@@ -22,9 +22,9 @@ from tests.virtual_loop import SimulationFailure
 
 from magnetar_cli.cluster.picture import wishes
 from magnetar_cli.servers.server_process import World as ShardWorld
-from magnetar_cluster import view as cluster_view
-from magnetar_cluster.cluster_directory_state import Drain, Pin
-from magnetar_cluster.view import Format, MemberName, ShardName, ShardOwner
+from magnetar_cluster.directory import view as cluster_view
+from magnetar_cluster.directory.cluster_directory_state import Drain, Pin
+from magnetar_cluster.directory.view import Format, MemberName, ShardName, ShardOwner
 from magnetar_core.membership.shard_address import ShardAddress
 from magnetar_core.server.commands import CommandServer
 

@@ -17,10 +17,10 @@ from magnetar_cli.servers.owners_push import OwnersPush
 from magnetar_cli.servers.server_process import World
 from magnetar_cli.servers.shard_metrics import ShardMetrics
 from magnetar_cli.servers.shard_servers import ShardKind, ShardServers
-from magnetar_cluster.host import Host
-from magnetar_cluster.memory_directory import MemoryDirectory
-from magnetar_cluster.shard_opener import ShardOwnership
-from magnetar_cluster.view import BROKER, Member, MemberName, ShardName, View
+from magnetar_cluster.directory.memory_directory import MemoryDirectory
+from magnetar_cluster.directory.view import BROKER, Member, MemberName, ShardName, View
+from magnetar_cluster.hosting.host import Host
+from magnetar_cluster.hosting.shard_opener import ShardOwnership
 from magnetar_core.membership.shard_address import ShardPlace
 from magnetar_core.server.commands import CommandServer
 from magnetar_core.server.doors import Doors
@@ -222,7 +222,7 @@ def _no_rows(shard: ShardName) -> Rows:
 
 
 class _Opener:
-    """magnetar_cluster.shard_opener.ShardOpener."""
+    """magnetar_cluster.hosting.shard_opener.ShardOpener."""
 
     def __init__(
         self,

@@ -22,8 +22,8 @@ from magnetar_broker.commands.cluster_responses import ClusterResponses
 from magnetar_broker.config import BrokerConfig
 from magnetar_cli.servers.member_commands import MemberCommands
 from magnetar_cli.servers.server_process import World as ShardWorld
+from magnetar_cluster.directory.view import BROKER, COORDINATOR, ShardName
 from magnetar_cluster.owners_book import OwnersBook
-from magnetar_cluster.view import BROKER, COORDINATOR, ShardName
 from magnetar_core.server.commands import CommandServer
 
 if TYPE_CHECKING:

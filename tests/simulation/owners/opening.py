@@ -14,7 +14,7 @@ from tests.virtual_loop import Incarnation, UnhandledException
 
 from magnetar_cli.servers.server_process import World as ShardWorld
 from magnetar_cli.servers.shard_servers import ShardServers
-from magnetar_cluster.shard_opener import RunningShard, ShardOwnership
+from magnetar_cluster.hosting.shard_opener import RunningShard, ShardOwnership
 from magnetar_core.membership.shard_address import ShardPlace
 from magnetar_core.transport.transport import Transport
 from magnetar_core.wire import service_pb2 as pb
@@ -29,7 +29,7 @@ OPENING_SECONDS_MAX = 0.05
 
 
 class Opening:
-    """One ownership of a shard; magnetar_cluster.shard_opener.RunningShard once it is open.
+    """One ownership of a shard; magnetar_cluster.hosting.shard_opener.RunningShard once it is open.
 
     Attributes:
         server: the broker or the coordinator.

@@ -9,7 +9,7 @@ from tests.simulation.owners.fenced_store import FencedDisk
 from tests.simulation.places import Place
 from tests.virtual_loop import VirtualClock
 
-from magnetar_cluster.view import ShardName
+from magnetar_cluster.directory.view import ShardName
 
 if TYPE_CHECKING:
     from tests.simulation.nodes import Environment

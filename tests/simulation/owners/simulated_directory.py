@@ -18,9 +18,9 @@ from typing import Any, TypeVar
 from tests.simulation.trace import Trace
 from tests.virtual_loop import VirtualLoop
 
-from magnetar_cluster.cluster_directory import ClusterDirectoryUnavailable
-from magnetar_cluster.cluster_directory_state import ClusterDirectoryState, Renew, Request
-from magnetar_cluster.view import ShardName, ShardOwner, View
+from magnetar_cluster.directory.cluster_directory import ClusterDirectoryUnavailable
+from magnetar_cluster.directory.cluster_directory_state import ClusterDirectoryState, Renew, Request
+from magnetar_cluster.directory.view import ShardName, ShardOwner, View
 
 Answer = TypeVar("Answer")
 
@@ -240,7 +240,7 @@ class SimulatedDirectory:
 
 
 class Way:
-    """A member's way to the directory: magnetar_cluster.memory_directory.Service."""
+    """A member's way to the directory: magnetar_cluster.directory.memory_directory.Service."""
 
     def __init__(self, directory: SimulatedDirectory, member: str) -> None:
         self._directory = directory

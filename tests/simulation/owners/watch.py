@@ -14,7 +14,7 @@ from tests.simulation.links import SimulatedLink
 from tests.simulation.owners.fenced_store import FencedStore
 from tests.simulation.owners.opening import Opening
 
-from magnetar_cluster.view import ShardName
+from magnetar_cluster.directory.view import ShardName
 from magnetar_core.membership.shard_address import ShardPlace
 from magnetar_core.wire import service_pb2 as pb
 

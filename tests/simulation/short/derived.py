@@ -19,7 +19,7 @@ from tests.simulation.short.script import Step
 from tests.simulation.world import Verb
 
 import magnetar
-from magnetar.messaging.dead_letters import ORIGIN_SUBSCRIPTION, REDELIVERY_COUNT
+from magnetar.messaging.consuming.dead_letters import ORIGIN_SUBSCRIPTION, REDELIVERY_COUNT
 from magnetar_core.errors import MagnetarError, TopicExists
 
 # Of these, one in so many is poison: whoever is given it fails.
@@ -243,7 +243,7 @@ async def read_large(actor: Actor, step: Step, *, topic: str) -> None:
 def large_messages(draft: Draft) -> None:
     """Two tasks send messages in parts, on one partition and in transactions of their own."""
     random = draft.random
-    draft.settings["constants"]["magnetar.messaging.partition_sender:PART_BYTES_MAX"] = (
+    draft.settings["constants"]["magnetar.messaging.sending.partition_sender:PART_BYTES_MAX"] = (
         random.choice((64, 200))
     )
     client, consumer = draft.client("producer"), draft.client("consumer")

@@ -108,9 +108,9 @@ def hasty(draft: Draft) -> None:
     topic = draft.topic("mix", 2)
     settings = subscription(draft, topic, "hasty", type=random.choice(("exclusive", *TYPES)))
     if random.random() < 0.5:
-        draft.settings["constants"]["magnetar.messaging.acks:RANGES_PER_COMMAND_MAX"] = (
-            random.choice((1, 2, 5))
-        )
+        draft.settings["constants"][
+            "magnetar.messaging.acknowledging.acks:RANGES_PER_COMMAND_MAX"
+        ] = random.choice((1, 2, 5))
     before = filled(draft, topic, random.randint(8, 24))
     client = draft.client("consumer")
     common: dict[str, Any] = {"consumer": "c", "settings": settings}

@@ -20,7 +20,7 @@ from magnetar_cli.cluster.local.programs import require_object_store
 from magnetar_cli.link_options import security_variables
 from magnetar_cli.servers.standalone_ports import free_ports
 from magnetar_cli.servers.supervisor import PROGRAM, Child
-from magnetar_cluster.view import BROKER, COORDINATOR
+from magnetar_cluster.directory.view import BROKER, COORDINATOR
 
 HOST = "127.0.0.1"
 CLUSTER_ID = "local"

@@ -18,7 +18,7 @@ from magnetar_cli.cluster.local.outside_server import DidNotStart
 from magnetar_cli.cluster.options import open_directory
 from magnetar_cli.log_end import end_of_log
 from magnetar_cli.servers.supervisor import PROGRAM, ChildFailed
-from magnetar_cluster.view import BROKER, KINDS
+from magnetar_cluster.directory.view import BROKER, KINDS
 from magnetar_flights.demo.processes import stop
 from magnetar_flights.demo.verify import Check
 

@@ -1,0 +1,1 @@
+"""Consumers of a subscription: they take turns at partitions, seek, and move dead letters."""

@@ -1,0 +1,1 @@
+"""Messages from a partition: its receiver with queue and permits, and readers of ranges."""

@@ -1,0 +1,1 @@
+"""Topics as Parquet files: the offload, the directory that it keeps, and the way back."""
