@@ -27,7 +27,7 @@ from magnetar_core.errors import DataLoss, MagnetarError, from_wire
 from magnetar_core.wire import broker_pb2 as wire
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import topic_pb2 as topic_wire
-from magnetar_storage.store import Store, StoreDamaged
+from magnetar_storage.store import Store, StoreDamaged, WriteBatch
 
 T1 = txn(1)
 
@@ -105,6 +105,24 @@ def test_a_damaged_batch_of_a_transaction_is_data_loss_for_its_messages_alone() 
         assert await read_from(world, 4) == ([b"4", b"5"], 6)
         assert await skip(world) == [(2, 3)]
         assert await world.read() == [b"0", b"1", b"4", b"5"]
+
+    run(scenario, tail_bytes_max=1)
+
+
+def test_a_batch_of_a_transaction_that_is_missing_is_data_loss_and_not_passed_over() -> None:
+    """The row is not there at all, so that no read of it fails."""
+
+    async def scenario(world: World) -> None:
+        for number in range(3):
+            await world.client.ask(send(b"%d" % number, in_txn=T1, sequence=number))
+        await world.client.ask(end(T1))
+        batch = WriteBatch()
+        batch.delete(keys.TXNLOG, (await world.rows(keys.TXNLOG))[1][0])
+        await world.broker.environment.store.write(batch)
+        assert await read_from(world, 0) == ([b"0"], 1)
+        with pytest.raises(DataLoss):
+            await read_from(world, 1)
+        assert await read_from(world, 2) == ([b"2"], 3)
 
     run(scenario, tail_bytes_max=1)
 
