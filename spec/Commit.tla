@@ -2,7 +2,7 @@
 (*
   How a transaction commits: one coordinator shard, partitions, one subscription, and clients.
 
-  The rules (a to l) and the invariants are those of docs/protocol/rules.md. Above each action stand
+  The rules and the invariants are those of docs/protocol/rules.md. Above each action stand
   the rule that the action obeys and the code that it stands for. docs/design/0022-model.md says what
   the model leaves out.
 
