@@ -139,6 +139,10 @@ sim: $(INSTALLED) ## Deterministic simulation; SEED=4471 replays one long histor
 short: $(INSTALLED) ## Short histories over all cores; SEEDS=0-99999 for others
 	$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),0-9999) $(ARGS)
 
+.PHONY: spec
+spec: $(INSTALLED) ## The models of the protocol, and mistakes that are planted in them; needs Java
+	$(BIN)/python -m tests.spec $(ARGS)
+
 .PHONY: soak
 soak: $(INSTALLED) ## The long runs that `make test` leaves out; SEED=4471 for the transfers' faults
 	$(if $(SEED),NAMESPACES_SEED=$(SEED)) $(BIN)/python -m pytest -o faulthandler_timeout=0 -m soak tests $(ARGS)

@@ -28,7 +28,7 @@ look_seldom()
 
 # Folders and files whose tests `make test-long` runs, and not `make test`: together they take twice
 # as long as the others. They have Spark, the demo, programs of pages, clusters of real processes
-# that are killed, and long searches in damaged stores.
+# that are killed, and long searches in damaged stores and in models.
 LONG = frozenset(
     {
         "flights",
@@ -37,6 +37,7 @@ LONG = frozenset(
         "peers",
         "quick",
         "spark",
+        "spec",
         "cli/test_cluster_up.py",
         "cli/test_damaged_directory.py",
         "cli/test_produce.py",

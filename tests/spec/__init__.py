@@ -1,0 +1,1 @@
+"""Checks the models of the protocol in spec/, and finds the mistakes that are planted in them."""

@@ -1,0 +1,99 @@
+"""Runs TLC on a module of spec/."""
+
+from __future__ import annotations
+
+import re
+import resource
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.spec.runs import Run
+
+ROOT = Path(__file__).resolve().parents[2]
+SPEC = ROOT / "spec"
+FOLDER = ROOT / ".venv/.tlc"
+
+# What TLC prints.
+VIOLATED = re.compile(r"^Error: Invariant (\w+) is violated", re.M)
+STATES = re.compile(r"^\d+ states generated, (\d+) distinct states found, (\d+) states left", re.M)
+DEPTH = re.compile(r"^The depth of the complete state graph search is (\d+)\.", re.M)
+STATE_OF_TRACE = re.compile(r"^State \d+: ", re.M)
+
+
+class Finding(NamedTuple):
+    """The result of a search.
+
+    Attributes:
+        violated: the invariant that a state violates, or "".
+        is_complete: whether all states were seen, and violate nothing.
+        states: how many different ones were seen.
+        steps: on the shortest way to the violation, or to the farthest state.
+        cpu_s: of TLC.
+        output: all that TLC printed.
+    """
+
+    violated: str
+    is_complete: bool
+    states: int
+    steps: int
+    cpu_s: float
+    output: str
+
+    def is_expected(self, run: Run) -> bool:
+        """Whether a run found what it has to."""
+        return self.violated == run.finds and self.is_complete == (run.finds == "")
+
+
+def find_tlc() -> Path | None:
+    """Fetch TLC if it is not there; return None without Java, after a line that says so.
+
+    Raises:
+        CalledProcessError: what was fetched has another checksum.
+    """
+    subprocess.run([str(ROOT / "tools/fetch_tlc.sh"), str(FOLDER)], check=True)
+    program = FOLDER / "tlc.jar"
+    return program if program.exists() else None
+
+
+def check(tlc: Path, run: Run, directory: Path) -> Finding:
+    """Search all states that a run can reach, the nearest ones first, and stop at a violation.
+
+    Args:
+        tlc: the archive with the program.
+        run: what is checked.
+        directory: for files that are not needed afterwards.
+    """
+    configuration = directory / f"{run.module}.cfg"
+    configuration.write_text(run.configuration())
+    before_s = _children_cpu_s()
+    # One worker sees the states in a fixed order, so that each run finds the same.
+    done = subprocess.run(
+        [
+            "nice", "-n", "5", "java", "-Xmx1g", "-XX:+UseSerialGC",
+            f"-Djava.io.tmpdir={directory}", "-cp", str(tlc), "tlc2.TLC",
+            "-workers", "1", "-metadir", str(directory / "states"), "-nowarning",
+            "-config", str(configuration), f"{run.module}.tla",
+        ],
+        cwd=SPEC,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )  # fmt: skip
+    output = done.stdout
+    violated, states, depth = (one.search(output) for one in (VIOLATED, STATES, DEPTH))
+    steps = len(STATE_OF_TRACE.findall(output)) - 1 if violated else int(depth[1]) if depth else 0
+    return Finding(
+        violated=violated[1] if violated else "",
+        is_complete=done.returncode == 0 and states is not None and int(states[2]) == 0,
+        states=int(states[1]) if states else 0,
+        steps=steps,
+        cpu_s=_children_cpu_s() - before_s,
+        output=output,
+    )
+
+
+def _children_cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
