@@ -98,7 +98,7 @@ AskForTransaction(c) ==
 \* A client sends one message at most to each participant, at once. Messages may be late, so this covers
 \* sends at other times. AddPartition leaves beside each send, and is the same message here.
 \* client/magnetar/transactions/txn_send.py
-\* client/magnetar/messaging/acks_in_transactions.py
+\* client/magnetar/messaging/acknowledging/acks_in_transactions.py
 Write(c) ==
     /\ clients[c].phase = "asked"
     /\ \E m \in sent : m.kind = "begun" /\ m.client = c /\ m.step = clients[c].step
@@ -158,7 +158,7 @@ GoOnWithoutAnswer(c) ==
     /\ UNCHANGED sent /\ OnlyClients
 
 \* Rule k: a plain send names the transactions that it follows.
-\* client/magnetar/messaging/followed_transactions.py: FollowedTransactions
+\* client/magnetar/messaging/sending/followed_transactions.py: FollowedTransactions
 SendPlainly(c, p) ==
     /\ PlainSends /\ clients[c].phase = "idle" /\ clients[c].step < Steps /\ clients[c].leads[p] # {}
     /\ clients' = [clients EXCEPT ![c].step = @ + 1]

@@ -54,8 +54,8 @@ Speaking == IF Has("speaks_for_whole_lease") THEN LeaseTime ELSE SpeakTime
 MaySpeak(m) == now < members[m].silentAt \/ Has("silent_members_answer")
 
 \* A member without the shard begins a new lease.
-\* cluster/magnetar_cluster/member_lease.py: _grant
-\* cluster/magnetar_cluster/lease.py: begun
+\* cluster/magnetar_cluster/hosting/member_lease.py: _grant
+\* cluster/magnetar_cluster/hosting/lease.py: begun
 Grant(m) ==
     LET lease == directory.leases[m] IN
     /\ members[m].shard.phase = "without" /\ ~lease.alive /\ lease.number < LeasesMax
@@ -65,7 +65,7 @@ Grant(m) ==
 
 \* A renewal reaches the directory. It was sent now: had it been sent earlier, the member would be silent
 \* earlier, too.
-\* cluster/magnetar_cluster/cluster_directory_state.py: renew
+\* cluster/magnetar_cluster/directory/cluster_directory_state.py: renew
 Renew(m) ==
     LET lease == directory.leases[m] IN
     /\ lease.alive /\ lease.number = members[m].lease /\ lease.renewed < now
@@ -73,7 +73,7 @@ Renew(m) ==
     /\ UNCHANGED <<now, store, members, told>>
 
 \* The answer to a renewal arrives, at any later time.
-\* cluster/magnetar_cluster/lease.py: renewed
+\* cluster/magnetar_cluster/hosting/lease.py: renewed
 HearRenewal(m) ==
     LET from == IF Has("lease_counts_from_answer") THEN now ELSE directory.leases[m].renewed IN
     /\ members[m].lease = directory.leases[m].number /\ from + Speaking > members[m].silentAt
@@ -81,7 +81,7 @@ HearRenewal(m) ==
     /\ UNCHANGED <<now, directory, store, told>>
 
 \* The lease ends, and with it the owner's row. The directory may be late.
-\* cluster/magnetar_cluster/cluster_directory_state.py: expire, _end
+\* cluster/magnetar_cluster/directory/cluster_directory_state.py: expire, _end
 EndLease(m) ==
     /\ directory.leases[m].alive /\ directory.leases[m].renewed + LeaseTime <= now + ClockError
     /\ directory' = [directory EXCEPT !.leases[m].alive = FALSE,
@@ -92,7 +92,7 @@ EndLease(m) ==
 (* Owners *)
 
 \* Promise 1: each ownership has an epoch of its own.
-\* cluster/magnetar_cluster/cluster_directory_state.py: claim
+\* cluster/magnetar_cluster/directory/cluster_directory_state.py: claim
 Claim(m) ==
     LET epoch == IF Has("epochs_repeat") THEN 1 ELSE directory.claims + 1 IN
     /\ members[m].shard.phase = "without" /\ directory.owner = Nobody /\ directory.claims < ClaimsMax
@@ -103,7 +103,7 @@ Claim(m) ==
 
 \* Promise 1: the opening fences the last owner. It may come late: then it fences the next owner, whose writes
 \* fail. The code does not begin an opening when its lease has ended.
-\* cluster/magnetar_cluster/shard_attempts.py: _open
+\* cluster/magnetar_cluster/hosting/shard_attempts.py: _open
 Open(m) ==
     /\ members[m].shard.phase = "opening"
     /\ store' = [store EXCEPT !.epoch = members[m].shard.epoch]
@@ -114,22 +114,22 @@ Open(m) ==
 IsOwner(m) == directory.owner = m /\ directory.epoch = members[m].shard.epoch
 
 \* A member learns at some time that the shard is not its own any more.
-\* cluster/magnetar_cluster/host_state.py: lease_ended, saw
+\* cluster/magnetar_cluster/hosting/host_state.py: lease_ended, saw
 Learn(m) ==
     /\ members[m].shard.phase # "without" /\ ~IsOwner(m)
     /\ members' = [members EXCEPT ![m].shard = Without]
     /\ UNCHANGED <<now, directory, store, told>>
 
 \* An owner hands the shard over: it closes the store, when all is durable.
-\* cluster/magnetar_cluster/shard_attempts.py: _close
+\* cluster/magnetar_cluster/hosting/shard_attempts.py: _close
 Close(m) ==
     /\ members[m].shard.phase = "serving" /\ members[m].shard.durable = members[m].shard.value
     /\ members' = [members EXCEPT ![m].shard.phase = "releasing"]
     /\ UNCHANGED <<now, directory, store, told>>
 
 \* Then it deletes its row.
-\* cluster/magnetar_cluster/shard_attempts.py: _release
-\* cluster/magnetar_cluster/cluster_directory_state.py: release
+\* cluster/magnetar_cluster/hosting/shard_attempts.py: _release
+\* cluster/magnetar_cluster/directory/cluster_directory_state.py: release
 Release(m) ==
     LET isFirst == members[m].shard.phase = "serving" /\ Has("released_before_closed") IN
     /\ members[m].shard.phase = "releasing" \/ isFirst
@@ -158,7 +158,7 @@ Write(m) ==
 
 \* Promise 2, rule a: an acknowledgement, a read or a refusal leaves while the lease lets it, and tells what is
 \* durable.
-\* cluster/magnetar_cluster/host_state.py: speaks
+\* cluster/magnetar_cluster/hosting/host_state.py: speaks
 Answer(m) ==
     LET shard == members[m].shard
         value == IF Has("answers_before_durable") THEN shard.value ELSE shard.durable
