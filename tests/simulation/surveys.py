@@ -149,6 +149,10 @@ def check_cuts(history: History, cuts: list[SeenCut]) -> None:
             plain.append(position)
         else:
             of_txn.setdefault(txn_id, set()).add(position)
+    # Damaged messages that an administrator has given up are in no cut.
+    given_up = {
+        (place, offset) for place, offsets in history.given_up.items() for offset in offsets
+    }
     for seen in cuts:
         ranges = seen.ranges()
         taken = frozenset(txn_id for txn_id in seen.messages.values() if txn_id is not None)
@@ -158,11 +162,14 @@ def check_cuts(history: History, cuts: list[SeenCut]) -> None:
                 for place, offset in of_txn.get(txn_id, ())
                 # Retention had removed what lies before.
                 if place in ranges and offset >= ranges[place][0]
-            } - seen.messages.keys()
+            }
+            missing -= seen.messages.keys() | given_up
             if missing:
                 what = "is torn in a cut" if txn_id in taken else "was decided before a cut"
                 history.violation("cut", f"{txn_id} {what}: {sorted(missing)[:3]} is missing")
         for place, offset in plain:
+            if (place, offset) in given_up:
+                continue
             first, end = ranges.get(place, (0, 0))
             if first <= offset < end and (place, offset) not in seen.messages:
                 history.violation("cut", f"a cut has no plain message {place} {offset}")

@@ -58,6 +58,15 @@ def test_whole_transactions_and_all_plain_messages_are_a_cut() -> None:
     check_cuts(history, [seen_cut(history, (2, 4), (0, 2), decided=[T1])])
 
 
+def test_damaged_messages_that_were_given_up_are_missing_from_cuts() -> None:
+    """Histories with surveyors and damaged rows failed, and nothing was wrong."""
+    history = history_of([None, T1, T2, None], [T1, T2])
+    history.given_up = {("t", 0): {0}, ("t", 1): {1}}
+    check_cuts(history, [seen_cut(history, (0, 4), (0, 2), without=((0, 0), (1, 1)))])
+    with pytest.raises(Violation, match="torn"):
+        check_cuts(history, [seen_cut(history, (0, 4), (0, 2), without=((0, 0), (1, 0)))])
+
+
 @pytest.mark.parametrize(
     ("ranges", "how", "complaint"),
     [
