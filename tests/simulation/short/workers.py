@@ -185,7 +185,8 @@ class _Batch:
         in_order = isinstance(self._consumer, magnetar.GroupConsumer)
         for message in self._messages:
             partitions = world.script.topics[OUTPUT]
-            partition = message.partition if in_order else random.randrange(partitions)
+            # The outputs of an input partition have one partition: there they are in its order.
+            partition = message.partition % partitions if in_order else random.randrange(partitions)
             output = world.history.send(self._writer.name, OUTPUT, partition, unit.record)
             output.input = (cursor_of(message, self._subscription), message.offset)
             await unit.send_message(self._writer, output, wait=random.random() < 0.1)
