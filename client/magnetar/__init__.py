@@ -35,6 +35,7 @@ from magnetar.admin.topic_descriptions import (
 from magnetar.admin.transaction_descriptions import (
     StoredTransaction,
     StoredTransactions,
+    TransactionClient,
     TransactionDescription,
     UnfinishedParticipant,
 )
@@ -211,6 +212,7 @@ __all__ = [
     "TopicSummary",
     "Transaction",
     "TransactionAction",
+    "TransactionClient",
     "TransactionConflict",
     "TransactionDescription",
     "TransactionPart",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.coordinator.fakes import P0, SILENCE, World
+from tests.coordinator.fakes import P0, SILENCE, FakeClient, World
 from tests.coordinator.producers import Hand
 from tests.virtual_time import run
 
@@ -13,6 +13,7 @@ from magnetar_coordinator.commands import listing
 from magnetar_coordinator.metadata.records import TxnEnded, decode_outcome
 from magnetar_coordinator.metadata.transaction import TxnStatus
 from magnetar_core.ids import TxnID
+from magnetar_core.protocol_version import PROTOCOL_VERSION
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import record_pb2
 from magnetar_core.wire import transaction_pb2 as pb
@@ -173,3 +174,48 @@ def test_outcomes_of_earlier_versions_are_read() -> None:
     txn_id = TxnID.of(1, 1, 1)
     found = decode_outcome(txn_id, row.SerializeToString())
     assert found == TxnEnded(txn_id, TxnStatus.COMMITTED, 5, 6, b"d")
+
+
+def test_an_open_transaction_tells_whose_it_is() -> None:
+    """Nobody could tell who kept a transaction open: a list had its TxnID, and no client."""
+
+    async def scenario() -> None:
+        world = await World().start()
+        worker = FakeClient(world.coordinator, origin="ipv4:10.0.0.7")
+        await worker.ask(common.CommandHello(protocol_version=PROTOCOL_VERSION, client_name="tea"))
+        txn_id = await worker.new(P0)
+
+        async def client() -> pb.TransactionClient | None:
+            (listed,) = (await ask(world)).transactions
+            asked = pb.CommandDescribeTxn(txn_id=txn_id.to_wire())
+            described = (await world.client.ask(asked)).transaction
+            assert listed == described
+            return listed.client if listed.HasField("client") else None
+
+        found = pb.TransactionClient(name="tea", host="10.0.0.7", connected=True)
+        assert await client() == found
+        worker._session.on_closed()
+        found.connected = False
+        assert await client() == found
+        await world.restart()
+        # Not stored: an empty name would say that somebody without a name began it.
+        assert await client() is None
+        await world.close()
+
+    run(scenario())
+
+
+def test_a_transaction_that_is_decided_has_no_client() -> None:
+    """From then on it is the coordinator's, and counts for nobody."""
+
+    async def scenario() -> None:
+        world = await World().start()
+        world.brokers[0].answer = lambda name, body: SILENCE
+        txn_id = await world.client.new(P0)
+        await world.client.end(txn_id)
+        (listed,) = (await ask(world)).transactions
+        assert listed.status == common.COMMITTING
+        assert not listed.HasField("client")
+        await world.close()
+
+    run(scenario())

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 
 # The exit status of find-hanging when it finds something: neither success nor failure.
 HANGING_STATUS = 3
+# How many topics or subscriptions a row of the list names.
+NAMES_SHOWN_MAX = 3
 STATUSES = click.Choice(
     ["open", "committing", "aborting", "committed", "aborted"], case_sensitive=False
 )
@@ -125,8 +129,8 @@ def list_transactions(
             return
         print_table(
             (
-                *("TXNID", "TRANSACTIONALID", "PRODUCERID", "COORDINATOR", "STATE"),
-                *("AGE", "TIMEOUT", "PARTITIONS", "SUBSCRIPTIONS", "UNFINISHED"),
+                *("TXNID", "STATE", "AGE", "TIMEOUT", "CLIENT", "PRINCIPAL", "TRANSACTIONALID"),
+                *("PRODUCERID", "PARTITIONS", "SUBSCRIPTIONS", "UNFINISHED"),
             ),
             [_row(one) for one in found],
             empty=empty,
@@ -143,15 +147,34 @@ def _row(one: TransactionDescription) -> tuple[object, ...]:
     identity = one.identity
     return (
         one.txn_id,
-        identity.transactional_id if identity else "-",
-        identity.producer_id if identity else "-",
-        one.txn_id.tcid,
         _status(one),
         duration(one.age_ms),
         _timeout(one),
-        len(one.partitions),
-        len(one.subscriptions),
+        _client(one),
+        one.principal or "-",
+        identity.transactional_id if identity else "-",
+        identity.producer_id if identity else "-",
+        _counted(name.topic for name in one.partitions),
+        _counted(f"{name.topic}/{name.subscription}" for name in one.subscriptions),
         len(one.unfinished),
+    )
+
+
+def _counted(names: Iterable[str]) -> str:
+    """Return each name with how often it is there, such as 'orders x3, payments'."""
+    counts = Counter(names)
+    shown = [f"{name} x{count}" if count > 1 else name for name, count in counts.items()]
+    if len(shown) > NAMES_SHOWN_MAX:
+        shown[NAMES_SHOWN_MAX:] = [f"{len(shown) - NAMES_SHOWN_MAX} more"]
+    return ", ".join(shown) or "-"
+
+
+def _client(one: TransactionDescription) -> str:
+    client = one.client
+    if client is None:
+        return "-"
+    return f"{client.name or 'a client'} at {client.host}" + (
+        "" if client.is_connected else ", gone"
     )
 
 
@@ -230,6 +253,8 @@ def _show(found: TransactionDescription) -> None:
             ("ended", _local_moment(found.ended_at_ms)),
             ("since it ended" if found.ended_at_ms else "age", duration(found.age_ms)),
             ("timeout", _timeout(found)),
+            ("client", _client(found)),
+            ("principal", found.principal or "-"),
             ("transactional id", found.identity.transactional_id if found.identity else "-"),
             ("prepared state", found.prepared_state if found.may_be_prepared else "-"),
             ("stamp", found.stamp or "-"),

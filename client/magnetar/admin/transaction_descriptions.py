@@ -98,6 +98,21 @@ class UnfinishedParticipant:
 
 
 @dataclass(frozen=True, slots=True)
+class TransactionClient:
+    """The client that began an open transaction.
+
+    Attributes:
+        name: its `client_name`; empty: it did not give one, or is not an SDK.
+        host: its machine, as the coordinator sees it.
+        is_connected: whether the connection is still there through which it began the transaction.
+    """
+
+    name: str
+    host: str
+    is_connected: bool
+
+
+@dataclass(frozen=True, slots=True)
 class TransactionDescription:
     """A transaction, as its coordinator describes it.
 
@@ -112,6 +127,9 @@ class TransactionDescription:
             it has not.
         stamp: that of the commit, by which consistent cuts take it or leave it out; 0: it did not
             commit.
+        principal: who began it; empty: a client that did not authenticate.
+        client: the client that began it; None: it is not open, or its coordinator was restarted
+            since.
     """
 
     txn_id: TxnID
@@ -126,6 +144,8 @@ class TransactionDescription:
     two_phase_commit: bool = False
     ended_at_ms: int = 0
     stamp: int = 0
+    principal: str = ""
+    client: TransactionClient | None = None
 
     @property
     def may_be_prepared(self) -> bool:
@@ -154,4 +174,8 @@ class TransactionDescription:
             wire.two_phase_commit,
             wire.ended_at_ms,
             wire.stamp,
+            wire.principal,
+            TransactionClient(wire.client.name, wire.client.host, wire.client.connected)
+            if wire.HasField("client")
+            else None,
         )

@@ -45,7 +45,8 @@ class AdminCommands:
             description = describe_outcome(found, run_time_ms=run_time_ms)
         else:
             named = runtime.named_sequences.of_txn(txn_id)
-            description = describe(found, named, run_time_ms=run_time_ms)
+            client = runtime.session_quota.client_of(txn_id)
+            description = describe(found, named, client, run_time_ms=run_time_ms)
         runtime.answer(reply, pb.CommandDescribeTxnResponse(transaction=description))
 
     def _accept_txn_loss(self, request: pb.CommandAcceptTxnLoss, reply: Reply) -> None:

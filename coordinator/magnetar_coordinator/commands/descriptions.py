@@ -6,13 +6,18 @@ from magnetar_coordinator.metadata.named_sequences import NamedSequence
 from magnetar_coordinator.metadata.records import WIRE_STATUS, TxnEnded
 from magnetar_coordinator.metadata.transaction import Participant, Transaction
 from magnetar_coordinator.metadata.wire import put_identity, put_named_sequence
+from magnetar_coordinator.transactions.session_quota import TransactionClient
 from magnetar_core.ids import PartitionName
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import transaction_pb2 as pb
 
 
 def describe(
-    transaction: Transaction, named: NamedSequence | None, *, run_time_ms: int
+    transaction: Transaction,
+    named: NamedSequence | None,
+    client: TransactionClient | None,
+    *,
+    run_time_ms: int,
 ) -> pb.TransactionDescription:
     """Describe a live transaction."""
     description = pb.TransactionDescription(
@@ -27,6 +32,11 @@ def describe(
     )
     if transaction.txn_owner is not None:
         put_identity(description.identity, *transaction.txn_owner)
+    if client is not None:
+        description.client.name = client.name
+        # gRPC says "ipv4:10.0.0.7".
+        description.client.host = client.host.removeprefix("ipv4:").removeprefix("ipv6:")
+        description.client.connected = client.is_connected
     if named is not None:
         put_named_sequence(description.named_sequence, named)
     for participant in transaction.participants:

@@ -64,7 +64,10 @@ class TxnListing:
                 response.truncated = True
                 break
             named = runtime.named_sequences.of_txn(transaction.txn_id)
-            response.transactions.append(describe(transaction, named, run_time_ms=run_time_ms))
+            client = runtime.session_quota.client_of(transaction.txn_id)
+            response.transactions.append(
+                describe(transaction, named, client, run_time_ms=run_time_ms)
+            )
 
     async def _add_ended(
         self,

@@ -93,6 +93,7 @@ class CoordinatorServer:
         frame_bytes_max = FRAME_BYTES_MAX
         if reply.session is not None:
             frame_bytes_max = reply.session.frame_bytes_max
+            reply.session.client_name = request.client_name
         reply.send(
             common.CommandHelloResponse(
                 protocol_version=PROTOCOL_VERSION,

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from magnetar_coordinator.metadata.records import StatusChanged
 from magnetar_core.errors import QuotaExceeded
 from magnetar_core.ids import TxnID
 from magnetar_core.server.commands import CommandSession, Reply
+
+
+class TransactionClient(NamedTuple):
+    """The client that began an OPEN transaction.
+
+    Attributes:
+        name: as the client calls itself; empty: it gave none, or used a unary call.
+        host: its machine, as far as the transport knows it.
+        is_connected: whether the conversation goes on in which it began the transaction.
+    """
+
+    name: str
+    host: str
+    is_connected: bool
 
 
 class _Begun:
@@ -19,7 +34,8 @@ class _Begun:
         self._quota = quota
         self.origin = origin
         self.is_left = is_left
-        self.txn_ids: dict[TxnID, None] = {}
+        # With the name of the client that began each.
+        self.txn_ids: dict[TxnID, str] = {}
 
     # SessionListener.
 
@@ -71,8 +87,15 @@ class SessionQuota:
         else:
             begun = self._open[session] = _Begun(self, reply.origin, is_left=False)
             session.listen(begun)
-        begun.txn_ids[txn_id] = None
+        begun.txn_ids[txn_id] = session.client_name if session is not None else ""
         self._counted[txn_id] = begun
+
+    def client_of(self, txn_id: TxnID) -> TransactionClient | None:
+        """Return who began a transaction; None: it is not OPEN, or was begun before a restart."""
+        begun = self._counted.get(txn_id)
+        if begun is None:
+            return None
+        return TransactionClient(begun.txn_ids[txn_id], begun.origin, not begun.is_left)
 
     def leave(self, begun: _Begun) -> None:
         """Move the transactions of an ended conversation to the machine."""

@@ -272,6 +272,8 @@ class CommandSession:
         self._slow_operations = conversation.slow_operations
         self._traces = conversation.traces
         self.origin = conversation.origin
+        # As its CommandHello says; servers show it to administrators.
+        self.client_name = ""
         self.answer_budget = conversation.answer_budget
         self.frame_bytes_max = conversation.frame_bytes_max
         self.closed = False
