@@ -16,7 +16,7 @@
   commit are one action, which makes far fewer states. A participant always writes in one action.
 
   Mistakes. `Mistake` names a mistake that is planted in the protocol, or is "none".
-  tests/spec/runs.py lists the mistakes, and says which invariant finds each.
+  tests/spec/runs/ lists the mistakes, and says which invariant finds each.
 *)
 EXTENDS Naturals, Sequences, FiniteSets, TLC
 
