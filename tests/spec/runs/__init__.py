@@ -4,8 +4,8 @@ There is a file for each module of spec/. A run has values for the constants of 
 invariant or the property that TLC has to find violated. It is empty where nothing is planted. A
 situation is named by the formula that says that it never arises.
 
-Two planted mistakes violate no invariant. Runs show this, and docs/design/0022-model.md says why:
-`watermark_covers_applied_ends` and `claims_outlive_leases`.
+A planted mistake violates nothing, `watermark_covers_applied_ends`: a run shows this, and
+docs/design/0022-model.md says why.
 """
 
 from __future__ import annotations

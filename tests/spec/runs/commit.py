@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.spec.runs.run import Constants, Run, situation
+from tests.spec.runs.run import Constants, Run, live, situation
 
 # Commit: one client, one transaction, one partition, and no fault.
 COMMIT: Constants = {
@@ -135,4 +135,62 @@ _MISTAKES = (
     ),
 )
 
-RUNS = (*_RUNS, *_SITUATIONS, *_MISTAKES)
+# Progress: one transaction with all faults, and transactions that follow each other. All expire.
+PROGRESS = ("DecidedEnd", "OpenEnd", "PartsEnd", "PlainSendsAreStored", "EndsAreAnswered")
+LIVE: Constants = {"Expiry": True, "Crashes": 1}
+# The first TxnID is durable before it is told; the second one may be lost.
+LIVE_LOST: Constants = {**LIVE, "Transactions": 2, "Acks": False}
+LIVE_CHAIN: Constants = {**CHAIN_OF_TWO, "Expiry": True}
+LIVE_PLAIN_SENDS: Constants = {**PLAIN_SENDS, "Expiry": True}
+
+
+def _live_mistake(mistake: str, finds: str, changes: Constants, *, is_small: bool = False) -> Run:
+    return live(_commit("", changes, is_small=is_small), finds, mistake=mistake)
+
+
+_PROGRESS_RUNS = (
+    live(_commit("", LIVE, is_small=True), *PROGRESS),
+    live(
+        _commit("", {"Expiry": True, "Crashes": 1, "GroupCommits": True}),
+        *PROGRESS,
+        name="progress with group commits",
+    ),
+    live(_commit("", LIVE_LOST), *PROGRESS, name="progress when a transaction is lost"),
+    live(_commit("", {**LIVE, "Announcements": 1}), *PROGRESS, name="progress with a watermark"),
+    live(
+        _commit("", {**LIVE_CHAIN, "Announcements": 1}),
+        *PROGRESS,
+        name="progress of a chain of two",
+    ),
+    live(_commit("", LIVE_PLAIN_SENDS), *PROGRESS, name="progress of plain sends"),
+)
+_PROGRESS_SITUATIONS = (
+    situation(_commit("", LIVE_LOST), "NeverLostAndHeld"),
+    situation(_commit("", {**LIVE_CHAIN, "Announcements": 1}), "NeverFollowsForgotten"),
+)
+_PROGRESS_MISTAKES = (
+    _live_mistake("ends_are_sent_once", "DecidedEnd", {"Expiry": True}, is_small=True),
+    _live_mistake("aborts_end_with_the_process", "DecidedEnd", LIVE),
+    _live_mistake("commits_end_with_the_process", "DecidedEnd", LIVE),
+    _live_mistake("missing_subscription_is_silent", "DecidedEnd", {"Expiry": True}),
+    _live_mistake("marker_waits_for_a_commit", "DecidedEnd", LIVE_CHAIN),
+    _live_mistake("marker_waits_for_a_record", "DecidedEnd", {**LIVE_CHAIN, "Announcements": 1}),
+    _live_mistake("silent_transactions_do_not_expire", "OpenEnd", {"Expiry": True}),
+    _live_mistake("lost_transactions_are_not_judged", "PartsEnd", LIVE_LOST),
+    _live_mistake("parked_sends_wait_for_a_commit", "PlainSendsAreStored", LIVE_PLAIN_SENDS),
+    _live_mistake("only_first_end_is_answered", "EndsAreAnswered", {"Expiry": True}),
+    _live_mistake(
+        "parked_answers_are_dropped",
+        "EndsAreAnswered",
+        {"GroupCommits": True},
+    ),
+)
+
+RUNS = (
+    *_PROGRESS_RUNS,
+    *_PROGRESS_SITUATIONS,
+    *_PROGRESS_MISTAKES,
+    *_RUNS,
+    *_SITUATIONS,
+    *_MISTAKES,
+)

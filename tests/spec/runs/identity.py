@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from tests.spec.runs.run import Constants, Run, situation
+from tests.spec.runs.run import Constants, Run, live, situation
 
 # Identity: two instances, and two transactions.
 IDENTITY: Constants = {
     "Instances": "{i1, i2}",
     "Transactions": 2,
     "EpochMax": 3,
+    "Keeps": True,
     "BothAsked": False,
 }
 ANSWERS_AND_PAIRS = ("OnlyNewestActs", "AnswersAgree", "PairsAreUnique", "RowIsSound")
@@ -74,4 +75,29 @@ _MISTAKES = (
     _identity_mistake("completion_always_commits", "DatabaseAgrees", {}),
 )
 
-RUNS = (*_RUNS, *_SITUATIONS, *_MISTAKES)
+# Progress: with the recipe, and of programs that keep no transaction.
+PROGRESS = ("TakeoversAreAnswered", "EndsComplete", "KeptEnds")
+WITHOUT_RECIPE: Constants = {"Keeps": False, "BothAsked": True}
+_PROGRESS_RUNS = (
+    live(_identity("", {}, is_small=True), *PROGRESS),
+    live(_identity("", WITHOUT_RECIPE), *PROGRESS, name="progress without the recipe"),
+)
+_PROGRESS_SITUATIONS = (situation(_identity("", WITHOUT_RECIPE), "NeverWaits"),)
+_PROGRESS_MISTAKES = tuple(
+    live(_identity("", changes), finds, mistake=mistake)
+    for mistake, finds, changes in (
+        ("takeover_ends_nothing", "TakeoversAreAnswered", WITHOUT_RECIPE),
+        ("takeover_is_not_repeated", "TakeoversAreAnswered", WITHOUT_RECIPE),
+        ("aborts_are_not_completed", "EndsComplete", WITHOUT_RECIPE),
+        ("recipe_completes_nothing", "KeptEnds", {}),
+    )
+)
+
+RUNS = (
+    *_PROGRESS_RUNS,
+    *_PROGRESS_SITUATIONS,
+    *_PROGRESS_MISTAKES,
+    *_RUNS,
+    *_SITUATIONS,
+    *_MISTAKES,
+)

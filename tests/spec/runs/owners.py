@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.spec.runs.run import Constants, Run, situation
+from tests.spec.runs.run import Constants, Run, live, situation
 
 # Owners: two members, two ownerships, and a lease of three ticks.
 OWNERS: Constants = {
@@ -41,7 +41,6 @@ _RUNS = (
     _owners("one lease each", {"TimeMax": 3, "LeasesMax": 1, "ValueMax": 1}, is_small=True),
     _owners("two leases each", {}),
     _owners("clocks that differ", CLOCKS_THAT_DIFFER),
-    _owners("claims outlive leases", {}, mistake="claims_outlive_leases"),
 )
 _SITUATIONS = (
     situation(_owners("", {}), "NeverMoves"),
@@ -57,4 +56,27 @@ _MISTAKES = (
     _owners_mistake("answers_before_durable", "NothingIsLost", {}, is_small=True),
 )
 
-RUNS = (*_RUNS, *_SITUATIONS, *_MISTAKES)
+# Progress: the content of the shard does not matter, and a lease of two ticks is enough.
+PROGRESS = ("ShardsAreClaimed", "SilentOwnersLoseTheShard", "OwnersServe", "FencedOwnersLetGo")
+LIVE: Constants = {"LeaseTime": 2, "SpeakTime": 1, "ValueMax": 0}
+_PROGRESS_RUNS = (live(_owners("", LIVE, is_small=True), *PROGRESS),)
+_PROGRESS_SITUATIONS = (situation(_owners("", LIVE), "NeverFenced"),)
+_PROGRESS_MISTAKES = tuple(
+    live(_owners("", LIVE), finds, mistake=mistake)
+    for mistake, finds in (
+        ("claims_outlive_leases", "SilentOwnersLoseTheShard"),
+        ("given_back_is_not_claimed", "ShardsAreClaimed"),
+        ("dead_members_are_wished", "ShardsAreClaimed"),
+        ("lost_lease_is_not_replaced", "ShardsAreClaimed"),
+        ("fenced_owner_keeps_the_shard", "FencedOwnersLetGo"),
+    )
+)
+
+RUNS = (
+    *_PROGRESS_RUNS,
+    *_PROGRESS_SITUATIONS,
+    *_PROGRESS_MISTAKES,
+    *_RUNS,
+    *_SITUATIONS,
+    *_MISTAKES,
+)

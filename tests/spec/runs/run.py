@@ -58,5 +58,21 @@ def situation(run: Run, formula: str) -> Run:
     return run._replace(name=f"{module}: {formula}", invariants=(formula,), finds=formula)
 
 
+def live(run: Run, *properties: str, name: str = "progress", mistake: str = "") -> Run:
+    """Return a run that checks properties of histories.
+
+    Args:
+        mistake: if given, it is planted, and the property, a single one, has to be violated.
+    """
+    return run._replace(
+        name=f"{run.module.lower()}: {mistake or name}",
+        invariants=(),
+        properties=properties,
+        finds=properties[0] if mistake else "",
+        mistake=mistake or run.mistake,
+        has_symmetry=False,
+    )
+
+
 def _written(value: object) -> str:
     return str(value).upper() if isinstance(value, bool) else str(value)
