@@ -382,7 +382,6 @@ EndAt(p, t, outcome, counts) ==
     /\ (isFirst /\ outcome = "commit" /\ ~Has("counts_ignored")) => state.held[t] >= counts[p]
     /\ ~(Has("missing_subscription_is_silent") /\ p = Subscription /\ state.held[t] = 0)
     /\ (kept > 0 /\ Has("marker_waits_for_a_commit")) => \A f \in state.follows[t] : state.ended[f] = "commit"
-    /\ (kept > 0 /\ Has("marker_waits_for_a_record")) => \A f \in state.follows[t] : state.ended[f] # "no"
     /\ (kept > 0 /\ ~Has("marker_does_not_wait")) => \A f \in state.follows[t] : ~IsUnsettled(state, f)
     /\ participants' = [participants EXCEPT
            ![p].held[t] = 0,
@@ -562,9 +561,6 @@ NeverWaits == \A p \in Partitions, t \in Txns : participants[p].follows[t] = {}
 NeverSurplus == ~\E p \in Partitions, t \in Txns : rows.status[t] = "committing" /\ participants[p].held[t] > rows.counts[t][p]
 NeverForgetsEnds == ~\E p \in Participants, t \in Txns : fate[p][t] = "commit" /\ participants[p].ended[t] = "no"
 NeverLostAndHeld == ~\E p \in Participants, t \in Txns : rows.status[t] = "lost" /\ participants[p].held[t] > 0
-NeverFollowsAborted == ~\E p \in Partitions, t \in Txns : \E f \in participants[p].follows[t] : fate[p][f] = "abort"
-NeverFollowsForgotten == ~\E p \in Partitions, t \in Txns : /\ participants[p].held[t] > 0 /\ rows.outcome[t] = "commit"
-    /\ \E f \in participants[p].follows[t] : Covers(participants[p], f) /\ participants[p].ended[f] = "no"
 NeverOrphaned == ~\E p \in Participants, t \in Txns : fate[p][t] = "abort" /\ p \notin rows.enrolled[t]
 
 \* Narrows a search: every transaction writes, and the second one alone aborts.

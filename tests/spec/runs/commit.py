@@ -148,33 +148,14 @@ def _live_mistake(mistake: str, finds: str, changes: Constants, *, is_small: boo
     return live(_commit("", changes, is_small=is_small), finds, mistake=mistake)
 
 
-_PROGRESS_RUNS = (
-    live(_commit("", LIVE, is_small=True), *PROGRESS),
-    live(
-        _commit("", {"Expiry": True, "Crashes": 1, "GroupCommits": True}),
-        *PROGRESS,
-        name="progress with group commits",
-    ),
-    live(_commit("", LIVE_LOST), *PROGRESS, name="progress when a transaction is lost"),
-    live(_commit("", {**LIVE, "Announcements": 1}), *PROGRESS, name="progress with a watermark"),
-    live(
-        _commit("", {**LIVE_CHAIN, "Announcements": 1}),
-        *PROGRESS,
-        name="progress of a chain of two",
-    ),
-    live(_commit("", LIVE_PLAIN_SENDS), *PROGRESS, name="progress of plain sends"),
-)
-_PROGRESS_SITUATIONS = (
-    situation(_commit("", LIVE_LOST), "NeverLostAndHeld"),
-    situation(_commit("", {**LIVE_CHAIN, "Announcements": 1}), "NeverFollowsForgotten"),
-)
+_PROGRESS_RUNS = (live(_commit("", LIVE, is_small=True), *PROGRESS),)
+_PROGRESS_SITUATIONS = (situation(_commit("", LIVE_LOST), "NeverLostAndHeld"),)
 _PROGRESS_MISTAKES = (
     _live_mistake("ends_are_sent_once", "DecidedEnd", {"Expiry": True}, is_small=True),
     _live_mistake("aborts_end_with_the_process", "DecidedEnd", LIVE),
     _live_mistake("commits_end_with_the_process", "DecidedEnd", LIVE),
     _live_mistake("missing_subscription_is_silent", "DecidedEnd", {"Expiry": True}),
     _live_mistake("marker_waits_for_a_commit", "DecidedEnd", LIVE_CHAIN),
-    _live_mistake("marker_waits_for_a_record", "DecidedEnd", {**LIVE_CHAIN, "Announcements": 1}),
     _live_mistake("silent_transactions_do_not_expire", "OpenEnd", {"Expiry": True}),
     _live_mistake("lost_transactions_are_not_judged", "PartsEnd", LIVE_LOST),
     _live_mistake("parked_sends_wait_for_a_commit", "PlainSendsAreStored", LIVE_PLAIN_SENDS),

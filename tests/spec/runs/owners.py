@@ -58,7 +58,7 @@ _MISTAKES = (
 
 # Progress: the content of the shard does not matter, and a lease of two ticks is enough.
 PROGRESS = ("ShardsAreClaimed", "SilentOwnersLoseTheShard", "OwnersServe", "FencedOwnersLetGo")
-LIVE: Constants = {"LeaseTime": 2, "SpeakTime": 1, "ValueMax": 0}
+LIVE: Constants = {"LeaseTime": 2, "SpeakTime": 1, "TimeMax": 2, "LeasesMax": 1, "ValueMax": 0}
 _PROGRESS_RUNS = (live(_owners("", LIVE, is_small=True), *PROGRESS),)
 _PROGRESS_SITUATIONS = (situation(_owners("", LIVE), "NeverFenced"),)
 _PROGRESS_MISTAKES = tuple(
