@@ -245,7 +245,7 @@ Expire(t) ==
 CommitGroup ==
     /\ rows # Durable(memory) \/ parked # {}
     /\ rows' = Durable(memory) /\ parked' = {}
-    /\ Say(IF Has("parked_answers_are_dropped") THEN {} ELSE parked)
+    /\ Say(IF Has("parked_answers_are_dropped") THEN {m \in parked : m.kind # "answer"} ELSE parked)
     /\ UNCHANGED <<memory, faults>> /\ OnlyCoordinator
 
 Covers(watermark, t) == t < watermark.mark /\ t \notin watermark.live
