@@ -151,7 +151,6 @@ def _live_mistake(mistake: str, finds: str, changes: Constants, *, is_small: boo
 _PROGRESS_RUNS = (
     live(_commit("", LIVE, is_small=True), *PROGRESS),
     live(_commit("", LIVE_LOST), *PROGRESS, name="progress when a transaction is lost"),
-    live(_commit("", LIVE_PLAIN_SENDS), *PROGRESS, name="progress of plain sends"),
 )
 _PROGRESS_SITUATIONS = (situation(_commit("", LIVE_LOST), "NeverLostAndHeld"),)
 _PROGRESS_MISTAKES = (
