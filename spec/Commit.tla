@@ -16,7 +16,7 @@
   commit are one action, which makes far fewer states. A participant always writes in one action.
 
   Mistakes. `Mistake` names a mistake that is planted in the protocol, or is "none".
-  tests/spec/runs.py lists the mistakes, and says which invariant finds each.
+  tests/spec/runs/ lists the mistakes, and says which invariant finds each.
 *)
 EXTENDS Naturals, Sequences, FiniteSets, TLC
 
@@ -226,7 +226,7 @@ End ==
             \/ /\ memory.status[t] = "open"
                /\ \A p \in Participants : m.counts[p] > 0 => p \in memory.enrolled[t]
                /\ Decide(Decided(t, m.action, m.counts), {Answer(m.action)})
-            \/ /\ Known(t) # "none" /\ ~isForgotten
+            \/ /\ Known(t) # "none" /\ ~isForgotten /\ ~Has("only_first_end_is_answered")
                /\ LET answer == Answer(IF Has("repeated_end_not_compared") THEN m.action ELSE Known(t)) IN
                   IsNews(answer) /\ Decide(memory, {answer})
             \/ /\ isForgotten /\ Has("forgotten_end_succeeds")
@@ -237,13 +237,15 @@ End ==
 \* coordinator/magnetar_coordinator/transactions/shard.py: expire
 Expire(t) ==
     /\ Expiry /\ memory.status[t] \in {"open"} \cup (IF Has("committing_expires") THEN {"committing"} ELSE {})
+    /\ ~(Has("silent_transactions_do_not_expire") /\ memory.enrolled[t] = {})
     /\ Decide(Decided(t, "abort", NoCounts), {})
     /\ UNCHANGED faults
 
 \* storage/magnetar_storage/group_commit.py: GroupCommit
 CommitGroup ==
     /\ rows # Durable(memory) \/ parked # {}
-    /\ rows' = Durable(memory) /\ Say(parked) /\ parked' = {}
+    /\ rows' = Durable(memory) /\ parked' = {}
+    /\ Say(IF Has("parked_answers_are_dropped") THEN {m \in parked : m.kind # "answer"} ELSE parked)
     /\ UNCHANGED <<memory, faults>> /\ OnlyCoordinator
 
 Covers(watermark, t) == t < watermark.mark /\ t \notin watermark.live
@@ -298,7 +300,7 @@ CrashCoordinator ==
 IsOrphan(p, t) ==
     LET judgesOpen == Has("open_transactions_are_orphans") IN
     /\ [kind |-> "written", txn |-> t, at |-> p] \in sent
-    /\ \/ rows.status[t] \in Ended
+    /\ \/ rows.status[t] \in Ended /\ ~(rows.status[t] = "lost" /\ Has("lost_transactions_are_not_judged"))
        \/ rows.status[t] = "unknown" /\ judgesOpen
        \/ p \notin rows.enrolled[t] /\ (rows.status[t] \in {"committing", "aborting"} \/ judgesOpen)
 
@@ -306,6 +308,8 @@ IsOrphan(p, t) ==
 \* coordinator/magnetar_coordinator/ending/finisher.py: finish, _in_order
 IsToldToEnd(state, p, t) ==
     /\ state.outcome[t] # "none" /\ p \in state.enrolled[t]
+    /\ ~(Has("aborts_end_with_the_process") /\ state.outcome[t] = "abort" /\ faults.crashes < Crashes)
+    /\ ~(Has("commits_end_with_the_process") /\ state.outcome[t] = "commit" /\ faults.crashes < Crashes)
     /\ (p = Subscription /\ state.outcome[t] = "commit" /\ ~Has("subscription_ends_first")) =>
            \A q \in state.enrolled[t] \ {Subscription} : HasAnswered(q, t, "commit")
 
@@ -349,6 +353,7 @@ AcceptPlainSend ==
          /\ \A earlier \in sent :
                 (earlier.kind = "plain" /\ earlier.client = m.client /\ earlier.at = m.at /\ earlier.step < m.step) =>
                     IsInLog(m.at, m.client, earlier.step)
+         /\ ~Has("parked_sends_wait_for_a_commit") \/ \A t \in m.follows : participants[m.at].ended[t] = "commit"
          /\ Has("plain_sends_not_parked") \/ \A t \in m.follows : ~IsUnsettled(participants[m.at], t)
          /\ participants' = [participants EXCEPT ![m.at].log =
                 Append(@, [txn |-> NoTxn, client |-> m.client, step |-> m.step, kept |-> 1])]
@@ -375,6 +380,8 @@ EndAt(p, t, outcome, counts) ==
     /\ isFirst \/ (Has("marker_written_twice") /\ outcome = "commit" /\ Len(state.log) < 3)
     /\ ~(isFirst /\ state.held[t] = 0 /\ Covers(state, t))
     /\ (isFirst /\ outcome = "commit" /\ ~Has("counts_ignored")) => state.held[t] >= counts[p]
+    /\ ~(Has("missing_subscription_is_silent") /\ p = Subscription /\ state.held[t] = 0)
+    /\ (kept > 0 /\ Has("marker_waits_for_a_commit")) => \A f \in state.follows[t] : state.ended[f] = "commit"
     /\ (kept > 0 /\ ~Has("marker_does_not_wait")) => \A f \in state.follows[t] : ~IsUnsettled(state, f)
     /\ participants' = [participants EXCEPT
            ![p].held[t] = 0,
@@ -438,6 +445,33 @@ Next ==
            \/ \E t \in Txns : EndAtParticipant(p, t) \/ Lose(p, t)
 
 Spec == Init /\ [][Next]_vars
+
+(*
+  What goes on: clients may stop at any time, and crashes and losses need not happen. Each line is weakly
+  fair: what stays possible is done at last. Nothing needs more, since what is possible here stays so until
+  it is done, or until another step has made it needless.
+*)
+Fairness ==
+    \* A client repeats its requests until they are answered, and messages arrive at last.
+    \* client/magnetar/link/in_flight.py: InFlightCommands
+    /\ WF_vars(Begin) /\ WF_vars(Enroll) /\ WF_vars(End) /\ WF_vars(AcceptPlainSend)
+    \* storage/magnetar_storage/group_commit.py: GroupCommit
+    /\ WF_vars(CommitGroup)
+    \* A periodic task.
+    \* coordinator/magnetar_coordinator/upkeep.py: expire
+    \* coordinator/magnetar_coordinator/coordinator.py: Periodic
+    /\ \A t \in Txns : WF_vars(Expire(t))
+    \* After each answer of a participant.
+    \* coordinator/magnetar_coordinator/ending/finisher.py: ended
+    /\ \A t \in Txns : WF_vars(Finish(t))
+    \* Commands are repeated until they are answered, and after a restart from the beginning. Orphans are
+    \* asked about with each watermark.
+    \* coordinator/magnetar_coordinator/ending/end_command_sender.py: send_again, link_is_up, _sweep
+    \* coordinator/magnetar_coordinator/upkeep.py: resume
+    \* coordinator/magnetar_coordinator/ending/brokers.py: advance_watermark, _judge_all
+    /\ Has("ends_are_sent_once") \/ \A p \in Participants, t \in Txns : WF_vars(EndAtParticipant(p, t))
+
+LiveSpec == Spec /\ Fairness
 Symmetry == Permutations(Partitions) \cup Permutations(Clients)
 
 -----------------------------------------------------------------------------
@@ -500,6 +534,25 @@ NoWaiting == \A p \in Participants, t \in Txns : \A f \in participants[p].follow
 CoversEnded == \A p \in Participants, t \in Txns : Covers(participants[p], t) => rows.status[t] \in Ended
 
 -----------------------------------------------------------------------------
+(* Progress: promises of docs/protocol/rules.md. They hold when transactions expire and nothing is lost. *)
+
+\* Promise A.
+DecidedEnd == \A t \in Txns : (memory.status[t] \in {"committing", "aborting"}) ~> (rows.status[t] \in Ended)
+
+\* Promise B.
+OpenEnd == \A t \in Txns : (memory.status[t] = "open") ~> (rows.status[t] \in Ended)
+
+\* Promise C. Markers and acks do not wait for ever, and neither does what a client sent before it died.
+PartsEnd == \A p \in Participants, t \in Txns : (participants[p].held[t] > 0) ~> (participants[p].held[t] = 0)
+PlainSendsAreStored == \A c \in Clients, p \in Partitions, step \in 1 .. Steps :
+    (\E m \in sent : m.kind = "plain" /\ m.client = c /\ m.at = p /\ m.step = step) ~> IsInLog(p, c, step)
+
+\* Promise D. The answer to an end of a forgotten transaction is that it is not known.
+EndsAreAnswered == \A t \in Txns :
+    (\E m \in sent : m.kind = "end" /\ m.txn = t)
+        ~> (rows.status[t] = "forgotten" \/ \E m \in Answers : m.txn = t)
+
+-----------------------------------------------------------------------------
 (* Situations that have to arise. Each formula says that one never does, and TLC has to refute it. *)
 
 NeverWhole == ~\E t \in Txns : rows.status[t] = "committed" /\ \A p \in Participants : EntriesOf(p, t) # {}
@@ -507,6 +560,7 @@ NeverLost == \A t \in Txns : rows.status[t] # "lost"
 NeverWaits == \A p \in Partitions, t \in Txns : participants[p].follows[t] = {}
 NeverSurplus == ~\E p \in Partitions, t \in Txns : rows.status[t] = "committing" /\ participants[p].held[t] > rows.counts[t][p]
 NeverForgetsEnds == ~\E p \in Participants, t \in Txns : fate[p][t] = "commit" /\ participants[p].ended[t] = "no"
+NeverLostAndHeld == ~\E p \in Participants, t \in Txns : rows.status[t] = "lost" /\ participants[p].held[t] > 0
 NeverOrphaned == ~\E p \in Participants, t \in Txns : fate[p][t] = "abort" /\ p \notin rows.enrolled[t]
 
 \* Narrows a search: every transaction writes, and the second one alone aborts.

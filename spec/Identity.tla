@@ -16,6 +16,7 @@ CONSTANTS
     Instances,     \* each calls InitProducer once, with a token of its own
     Transactions,  \* TxnIDs are 0 to Transactions - 1
     EpochMax,      \* the last epoch; behind it the id gets another producer id
+    Keeps,         \* whether an instance keeps the transaction of its predecessor, as the recipe does
     BothAsked,     \* whether an instance may ask for an abort after it asked for an end
     Mistake
 
@@ -116,7 +117,7 @@ TakeOver == \E m \in sent :
                                       ELSE IF @ = NoPair THEN Raised(id.producer) ELSE RaisedToComplete(@)],
                   m.instance)
           /\ OutcomesStay
-       \/ /\ id.state = "ONGOING" /\ ~m.keeps
+       \/ /\ id.state = "ONGOING" /\ ~m.keeps /\ ~Has("takeover_ends_nothing")
           /\ Store(Fixed(id, "abort"), {})
           /\ outcomes' = [outcomes EXCEPT ![id.txn] = "abort"] /\ UNCHANGED acted
        \/ /\ id.state \in Idle
@@ -158,7 +159,7 @@ End == \E m \in sent :
 
 \* coordinator/magnetar_coordinator/metadata/transactional_id.py: complete
 Complete ==
-    /\ id.state \in Ending
+    /\ id.state \in Ending /\ ~(Has("aborts_are_not_completed") /\ id.state = "PREPARE_ABORT")
     /\ Store([id EXCEPT !.state = IF @ = "PREPARE_COMMIT" THEN "COMPLETE_COMMIT" ELSE "COMPLETE_ABORT",
                         !.producer = Current(id), !.next = NoPair], {})
     /\ OutcomesStay
@@ -185,7 +186,7 @@ AskToEnd(i, action) ==
 Start(i) ==
     /\ instances[i].phase = "new"
     /\ Go(i, [instances[i] EXCEPT !.phase = "starting"],
-          {[kind |-> "init", instance |-> i, keeps |-> ~Has("recipe_does_not_keep")]})
+          {[kind |-> "init", instance |-> i, keeps |-> Keeps /\ ~Has("recipe_does_not_keep")]})
     /\ DatabaseStays
 
 HearPair(i) ==
@@ -203,7 +204,7 @@ ClaimRow(i) ==
     IN
     /\ me.phase = "claiming"
     /\ database' = [database EXCEPT !.owner = i] /\ UNCHANGED stored
-    /\ IF me.txn # NoTxn THEN Go(i, [me EXCEPT !.phase = "ending"], AskToEnd(i, action))
+    /\ IF me.txn # NoTxn /\ ~Has("recipe_completes_nothing") THEN Go(i, [me EXCEPT !.phase = "ending"], AskToEnd(i, action))
        ELSE Go(i, [me EXCEPT !.phase = "ready"], {})
 
 \* client/magnetar/dual_write/recipe.py: unit
@@ -255,6 +256,25 @@ Next ==
            \/ StoreUnit(i) \/ GiveUnitUp(i) \/ AskToAbortAsWell(i) \/ HearEnd(i)
 
 Spec == Init /\ [][Next]_vars
+
+(*
+  What goes on: an instance may stop at any time with a unit of work, but a call that was made is repeated
+  until it is answered, and one that has taken the id completes what it kept.
+*)
+Fairness ==
+    \* A call that comes while the last transaction ends is parked; when it waited for too long, it is refused,
+    \* and the client asks again.
+    \* coordinator/magnetar_coordinator/commands/transactional_id_commands.py: _take_over, _park
+    /\ WF_vars(CreateId) /\ WF_vars(RepeatInit)
+    /\ Has("takeover_is_not_repeated") \/ WF_vars(TakeOver)
+    /\ WF_vars(Begin) /\ WF_vars(End)
+    \* Ends go on until all participants have answered: module Commit.
+    \* coordinator/magnetar_coordinator/runtime.py: on_finished
+    /\ WF_vars(Complete)
+    \* client/magnetar/dual_write/recipe.py: start, _complete
+    /\ \A i \in Instances : WF_vars(HearPair(i)) /\ WF_vars(ClaimRow(i))
+
+LiveSpec == Spec /\ Fairness
 Symmetry == Permutations(Instances)
 
 -----------------------------------------------------------------------------
@@ -285,8 +305,21 @@ RowIsSound == id.state # "NONE" =>
     /\ id.state \in {"ONGOING"} \cup Ending => id.txn # NoTxn
     /\ id.producer[2] <= EpochMax /\ id.next[2] <= EpochMax
 
+(* Progress, promise F *)
+
+\* An instance hears that it has the id, or another one has taken the id after it.
+TakeoversAreAnswered == \A i \in Instances :
+    (instances[i].phase = "starting") ~> (instances[i].phase # "starting" \/ i \in id.pastTokens)
+
+\* An end is carried out.
+EndsComplete == (id.state \in Ending) ~> (id.state \in Idle)
+
+\* A kept transaction ends: its newest instance completes it.
+KeptEnds == IsKept(id) ~> ~IsKept(id)
+
 (* Situations that have to arise: TLC has to refute that they never do. *)
 NeverRotates == producerIds < 2
+NeverWaits == ~(id.state = "PREPARE_ABORT" /\ \E i \in Instances : instances[i].phase = "starting")
 NeverKept == ~IsKept(id)
 NeverCommits == \A t \in Txns : outcomes[t] # "commit"
 

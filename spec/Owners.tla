@@ -1,6 +1,6 @@
 ------------------------------- MODULE Owners -------------------------------
 (*
-  A shard that moves between members: docs/design/0009-owners.md, promises 1, 2 and 4. Above each action
+  A shard that moves between members: docs/design/0009-owners.md, promises 1 to 4. Above each action
   stands the code that it stands for.
 
   The directory says who owns the shard. Each ownership has an epoch, and ends with the owner's lease. The
@@ -34,6 +34,8 @@ VARIABLES
 vars == <<now, directory, store, members, told>>
 
 Nobody == "nobody"
+\* The member that goes on for ever, where progress is checked: the others may hang or die.
+Survivor == CHOOSE m \in Members : TRUE
 Has(mistake) == Mistake = mistake
 
 Without == [phase |-> "without", epoch |-> 0, value |-> 0, durable |-> 0]
@@ -96,6 +98,8 @@ EndLease(m) ==
 Claim(m) ==
     LET epoch == IF Has("epochs_repeat") THEN 1 ELSE directory.claims + 1 IN
     /\ members[m].shard.phase = "without" /\ directory.owner = Nobody /\ directory.claims < ClaimsMax
+    /\ ~(Has("given_back_is_not_claimed") /\ directory.claims > 0)
+    /\ ~(Has("dead_members_are_wished") /\ m = Survivor)
     /\ directory.leases[m].alive /\ directory.leases[m].number = members[m].lease
     /\ directory' = [directory EXCEPT !.owner = m, !.epoch = epoch, !.claims = @ + 1]
     /\ members' = [members EXCEPT ![m].shard = [Without EXCEPT !.phase = "opening", !.epoch = epoch]]
@@ -118,6 +122,14 @@ IsOwner(m) == directory.owner = m /\ directory.epoch = members[m].shard.epoch
 Learn(m) ==
     /\ members[m].shard.phase # "without" /\ ~IsOwner(m)
     /\ members' = [members EXCEPT ![m].shard = Without]
+    /\ UNCHANGED <<now, directory, store, told>>
+
+\* The store has another owner: the shard ends by itself, and gives its row back. Then the member claims anew.
+\* cluster/magnetar_cluster/hosting/host_state.py: failed
+LetGo(m) ==
+    /\ members[m].shard.phase = "serving" /\ store.epoch # members[m].shard.epoch
+    /\ ~Has("fenced_owner_keeps_the_shard")
+    /\ members' = [members EXCEPT ![m].shard.phase = "releasing"]
     /\ UNCHANGED <<now, directory, store, told>>
 
 \* An owner hands the shard over: it closes the store, when all is durable.
@@ -176,10 +188,25 @@ Next ==
     \/ Tick
     \/ \E m \in Members :
            \/ Grant(m) \/ Renew(m) \/ HearRenewal(m) \/ EndLease(m)
-           \/ Claim(m) \/ Open(m) \/ Learn(m) \/ Close(m) \/ Release(m)
+           \/ Claim(m) \/ Open(m) \/ Learn(m) \/ LetGo(m) \/ Close(m) \/ Release(m)
            \/ Decide(m) \/ Write(m) \/ Answer(m)
 
 Spec == Init /\ [][Next]_vars
+
+(* What goes on: time, the directory, and one member. All others may stop at any moment, for ever. *)
+Fairness ==
+    /\ WF_vars(Tick)
+    \* cluster/magnetar_cluster/directory/cluster_directory_state.py: expire
+    /\ \A m \in Members : WF_vars(EndLease(m))
+    \* cluster/magnetar_cluster/hosting/member_lease.py: _run, _grant
+    /\ Has("lost_lease_is_not_replaced") \/ WF_vars(Grant(Survivor))
+    \* With each view, and when a pause is over.
+    \* cluster/magnetar_cluster/hosting/host.py: _saw, _step
+    /\ WF_vars(Claim(Survivor)) /\ WF_vars(Learn(Survivor)) /\ WF_vars(LetGo(Survivor))
+    \* cluster/magnetar_cluster/hosting/shard_attempts.py: _open, _release
+    /\ WF_vars(Open(Survivor)) /\ WF_vars(Release(Survivor))
+
+LiveSpec == Spec /\ Fairness
 Symmetry == Permutations(Members)
 
 -----------------------------------------------------------------------------
@@ -194,7 +221,32 @@ NothingIsStale == ~told.wentBack
 \* Promise 2: a server that lost the shard is silent.
 OnlyOwnerSpeaks == ~told.byFormerOwner
 
+(* Progress, promise E. A history ends when the bounds on claims or leases are reached. *)
+
+IsExhausted ==
+    \/ directory.claims = ClaimsMax
+    \/ directory.leases[Survivor].number = LeasesMax /\ ~directory.leases[Survivor].alive
+
+\* A shard without an owner gets one.
+ShardsAreClaimed == (directory.owner = Nobody) ~> (directory.owner # Nobody \/ IsExhausted)
+
+\* A member that is silent for a lease loses the shard.
+SilentOwnersLoseTheShard == \A m \in Members :
+    (directory.owner = m /\ directory.leases[m].renewed + LeaseTime <= now)
+        ~> (directory.owner # m \/ directory.leases[m].renewed + LeaseTime > now)
+
+\* An owner that lives serves with a store that takes its rows, or the shard is not its own any more.
+OwnersServe == (directory.owner = Survivor)
+    ~> \/ directory.owner # Survivor
+       \/ members[Survivor].shard.phase = "serving" /\ store.epoch = members[Survivor].shard.epoch
+
+\* A late opening of another member fences the owner. It does not stay so.
+FencedOwnersLetGo == (members[Survivor].shard.phase = "serving" /\ store.epoch # members[Survivor].shard.epoch)
+    ~> (members[Survivor].shard.phase # "serving")
+
 (* Situations that have to arise: TLC has to refute that they never do. *)
+NeverFenced == ~(/\ IsOwner(Survivor) /\ members[Survivor].shard.phase = "serving"
+                 /\ store.epoch # members[Survivor].shard.epoch)
 NeverMoves == Cardinality(told.epochs) < 2
 NeverTaken == ~\E m \in Members : members[m].shard.phase = "serving" /\ ~IsOwner(m)
 =============================================================================

@@ -110,11 +110,11 @@ class Upkeep:
         """Abort transactions whose time is up. PIP-31, TC Transaction Expiration, step 1."""
         runtime = self._runtime
         expired = runtime.shard.expiry.expired(
-            runtime.run_time_ms(), count_max=runtime.config.constants.expiries_per_check_max
+            runtime.run_time_ms(),
+            count_max=runtime.config.constants.expiries_per_check_max,
+            kept=runtime.shard.past_commits,
         )
         for txn_id in expired:
-            if txn_id in runtime.shard.past_commits:
-                continue
             log.info("transaction %s has expired", txn_id, extra={"txn_id": txn_id})
             runtime.carry_out(runtime.shard.expire(txn_id, time_ms=runtime.time_ms()))
             runtime.metrics.expired.inc()

@@ -24,6 +24,18 @@ def test_expired_ones_stay_until_they_are_removed() -> None:
     assert queue.expired(20, count_max=9) == [txn(2)]
 
 
+def test_kept_ones_do_not_hide_later_ones() -> None:
+    """Promise B: a thousand commits whose selection was lost once kept all others from expiring."""
+    queue = ExpiryQueue()
+    for counter in range(4):
+        queue.add(txn(counter), counter)
+    kept = {txn(0), txn(1)}
+    assert queue.expired(9, count_max=1, kept=kept) == [txn(2)]
+    queue.remove(txn(2))
+    assert queue.expired(9, count_max=1, kept=kept) == [txn(3)]
+    assert queue.expired(9, count_max=1) == [txn(0)]
+
+
 def test_the_heap_does_not_grow_with_what_has_ended() -> None:
     queue = ExpiryQueue()
     for counter in range(10_000):

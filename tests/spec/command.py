@@ -8,7 +8,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.spec.runs import RUNS, Run
+from tests.spec.runs import RUNS
+from tests.spec.runs.run import Run
 from tests.spec.tlc import Finding, check, find_tlc
 
 

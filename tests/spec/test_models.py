@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.spec.runs import RUNS, Run
+from tests.spec.runs import RUNS
+from tests.spec.runs.run import Run
 from tests.spec.tlc import ROOT, SPEC, check, find_tlc
 
 CITED = re.compile(r"\\\* (\w+/[\w/]+\.py)(?:: ([\w, ]+))?$", re.M)
@@ -53,7 +54,7 @@ def test_every_module_has_a_small_run_without_a_mistake(module: str) -> None:
 def test_names_of_runs_are_unique_and_their_formulas_exist() -> None:
     assert len({run.name for run in RUNS}) == len(RUNS)
     for run in RUNS:
-        asked = {*run.invariants, *filter(None, (run.constraint, run.finds))}
+        asked = {*run.invariants, *run.properties, *filter(None, (run.constraint, run.finds))}
         assert asked <= set(DEFINED.findall(_text(run.module))), run.name
 
 

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.spec.runs import Run
+from tests.spec.runs.run import Run
 
 ROOT = Path(__file__).resolve().parents[2]
 SPEC = ROOT / "spec"
@@ -16,6 +16,7 @@ FOLDER = ROOT / ".venv/.tlc"
 
 # What TLC prints.
 VIOLATED = re.compile(r"^Error: Invariant (\w+) is violated", re.M)
+VIOLATED_PROPERTY = "Error: Temporal properties were violated."
 STATES = re.compile(r"^\d+ states generated, (\d+) distinct states found, (\d+) states left", re.M)
 DEPTH = re.compile(r"^The depth of the complete state graph search is (\d+)\.", re.M)
 STATE_OF_TRACE = re.compile(r"^State \d+: ", re.M)
@@ -25,10 +26,12 @@ class Finding(NamedTuple):
     """The result of a search.
 
     Attributes:
-        violated: the invariant that a state violates, or "".
+        violated: the invariant that a state violates, the property that a history violates, or "".
+            TLC does not say which property it was, if it checked several: then all of them.
         is_complete: whether all states were seen, and violate nothing.
         states: how many different ones were seen.
-        steps: on the shortest way to the violation, or to the farthest state.
+        steps: on the shortest way to the violation, or to the farthest state. To the violation of
+            a property, the steps of the history that TLC shows; its last ones may repeat for ever.
         cpu_s: of TLC.
         output: all that TLC printed.
     """
@@ -82,10 +85,13 @@ def check(tlc: Path, run: Run, directory: Path) -> Finding:
         text=True,
     )  # fmt: skip
     output = done.stdout
-    violated, states, depth = (one.search(output) for one in (VIOLATED, STATES, DEPTH))
+    found, states, depth = (one.search(output) for one in (VIOLATED, STATES, DEPTH))
+    violated = found[1] if found else ""
+    if VIOLATED_PROPERTY in output:
+        violated = ", ".join(run.properties)
     steps = len(STATE_OF_TRACE.findall(output)) - 1 if violated else int(depth[1]) if depth else 0
     return Finding(
-        violated=violated[1] if violated else "",
+        violated=violated,
         is_complete=done.returncode == 0 and states is not None and int(states[2]) == 0,
         states=int(states[1]) if states else 0,
         steps=steps,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager
 
 from magnetar_coordinator.config import CoordinatorConfig
@@ -65,16 +65,25 @@ class ExpiryQueue:
             self._heap = [(deadline, txn_id) for txn_id, deadline in self._deadlines.items()]
             heapq.heapify(self._heap)
 
-    def expired(self, run_time_ms: float, *, count_max: int) -> list[TxnID]:
-        """Return transactions whose deadline has come, earliest first. They stay until removed."""
+    def expired(
+        self, run_time_ms: float, *, count_max: int, kept: Container[TxnID] = ()
+    ) -> list[TxnID]:
+        """Return transactions whose deadline has come, earliest first. They stay until removed.
+
+        Args:
+            kept: these do not expire. They do not count, since they would hide all later ones.
+        """
         found: list[tuple[int, TxnID]] = []
-        while self._heap and self._heap[0][0] <= run_time_ms and len(found) < count_max:
+        expired: list[TxnID] = []
+        while self._heap and self._heap[0][0] <= run_time_ms and len(expired) < count_max:
             entry = heapq.heappop(self._heap)
             if self._deadlines.get(entry[1]) == entry[0]:
                 found.append(entry)
+                if entry[1] not in kept:
+                    expired.append(entry[1])
         for entry in found:
             heapq.heappush(self._heap, entry)
-        return [txn_id for _, txn_id in found]
+        return expired
 
     def check(self) -> None:
         """Check the queue's invariant."""
