@@ -141,7 +141,8 @@ LIVE: Constants = {"Expiry": True, "Crashes": 1}
 # The first TxnID is durable before it is told; the second one may be lost.
 LIVE_LOST: Constants = {**LIVE, "Transactions": 2, "Acks": False}
 LIVE_CHAIN: Constants = {**CHAIN_OF_TWO, "Expiry": True}
-LIVE_PLAIN_SENDS: Constants = {**PLAIN_SENDS, "Expiry": True}
+LIVE_PLAIN_SENDS: Constants = {**PLAIN_SENDS, "Steps": 2, "Transactions": 1, "Expiry": True}
+LIVE_GROUPS: Constants = {"GroupCommits": True, "Acks": False, "Expiry": True}
 
 
 def _live_mistake(mistake: str, finds: str, changes: Constants, *, is_small: bool = False) -> Run:
@@ -151,6 +152,9 @@ def _live_mistake(mistake: str, finds: str, changes: Constants, *, is_small: boo
 _PROGRESS_RUNS = (
     live(_commit("", LIVE, is_small=True), *PROGRESS),
     live(_commit("", LIVE_LOST), *PROGRESS, name="progress when a transaction is lost"),
+    live(_commit("", LIVE_CHAIN), *PROGRESS, name="progress of a chain"),
+    live(_commit("", LIVE_PLAIN_SENDS), *PROGRESS, name="progress of plain sends"),
+    live(_commit("", LIVE_GROUPS), *PROGRESS, name="progress with group commits"),
 )
 _PROGRESS_SITUATIONS = (situation(_commit("", LIVE_LOST), "NeverLostAndHeld"),)
 _PROGRESS_MISTAKES = (
@@ -163,11 +167,7 @@ _PROGRESS_MISTAKES = (
     _live_mistake("lost_transactions_are_not_judged", "PartsEnd", LIVE_LOST),
     _live_mistake("parked_sends_wait_for_a_commit", "PlainSendsAreStored", LIVE_PLAIN_SENDS),
     _live_mistake("only_first_end_is_answered", "EndsAreAnswered", {"Expiry": True}),
-    _live_mistake(
-        "parked_answers_are_dropped",
-        "EndsAreAnswered",
-        {"GroupCommits": True},
-    ),
+    _live_mistake("parked_answers_are_dropped", "EndsAreAnswered", LIVE_GROUPS),
 )
 
 RUNS = (
