@@ -17,7 +17,7 @@ import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from magnetar_core.cuts.hybrid_clock import NO_STAMP, stamp_at
 from magnetar_core.history.event_text import to_text
@@ -37,9 +37,11 @@ from magnetar_core.recording.lines import (
     CLOSED,
     STOPPED,
     VOCABULARY,
+    LineDamaged,
     LineWriter,
     file_name,
     life_of_file,
+    parse_line,
 )
 from magnetar_core.recording.metrics import HistoryMetrics
 from magnetar_core.version import VERSION
@@ -50,11 +52,20 @@ log = logging.getLogger(__name__)
 WAITING_MAX: Final = 1_000
 # With less room than this, no file is begun.
 FIRST_BYTES_MIN: Final = 64 << 10
+# What is read of the end of the file before.
+_TAIL_BYTES: Final = 64 << 10
 # Room for the last line.
 _LAST_LINE_BYTES: Final = 512
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 # After them others may hear of what happened before.
 _WRITTEN_AT_ONCE: Final = frozenset({Sealed, Written, Durable, WatermarkAnnounced})
+
+
+class Before(NamedTuple):
+    """The life before: its number, and that of its last line, -1 if there is none."""
+
+    life: int
+    last_line: int
 
 
 class HistoryFile:
@@ -87,20 +98,24 @@ class HistoryFile:
         self._is_flush_due = False
         self._file: int | None = None
 
-    def open(self, name: str) -> None:
+    def open(self, name: str, before: Before | None = None) -> None:
         """Begin the file.
 
         Args:
             name: of the server.
+            before: the life before this one, if its file is known.
         Raises:
             OSError: it cannot be written.
         """
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
         self._file = os.open(self._path, flags, 0o600)
-        first = {"event": BEGUN, "vocabulary": VOCABULARY, "name": name, "version": VERSION}
+        first: dict[str, object] = {"event": BEGUN, "vocabulary": VOCABULARY, "name": name}
+        first |= {"version": VERSION, "boot": _boot_id()}
+        if before is not None:
+            first |= {"life_before": before.life, "last_line_before": before.last_line}
         try:
-            self._write([_members(first | {"boot": _boot_id()})])
+            self._write([_members(first)])
         except OSError:
             self._close_file()
             raise
@@ -220,19 +235,21 @@ def open_history(
         return None
     directory = Path(config.history_dir)
     try:
-        earlier, size = _earlier(directory, server)
+        before, size = _earlier(directory, server)
         if size > config.history_bytes_max - FIRST_BYTES_MIN:
             raise OSError(
                 f"files of {server} have {size:,} bytes, and history_bytes_max is"
                 f" {config.history_bytes_max:,}: move some away, or raise it"
             )
         if life_number is None:
-            life_number = max(wall_ms(), earlier + 1)
+            life_number = wall_ms()
+            if before is not None:
+                life_number = max(life_number, before.life + 1)
         life = Life(server, life_number)
         file = HistoryFile(
             directory / file_name(life), life, wall_ms, metrics, config.history_bytes_max - size
         )
-        file.open(name)
+        file.open(name, before)
     except OSError as error:
         log.error("no history in %s: %s. The server starts without it", directory, error)
         metrics.stopped.set(1)
@@ -240,20 +257,36 @@ def open_history(
     return file
 
 
-def _earlier(directory: Path, server: Server) -> tuple[int, int]:
-    """Return the highest number of the server's lives in a directory, and the size of all files.
+def _earlier(directory: Path, server: Server) -> tuple[Before | None, int]:
+    """Return the last life of a server in a directory, and the size of all of its files.
 
     Raises:
         OSError: the directory cannot be read.
     """
-    highest = size = 0
+    found: dict[int, Path] = {}
     if directory.exists():
         for path in directory.iterdir():
             life = life_of_file(path.name)
             if life is not None and life.server == server:
-                highest = max(highest, life.number)
-                size += path.stat().st_size
-    return highest, size
+                found[life.number] = path
+    if not found:
+        return None, 0
+    last = max(found)
+    size = sum(path.stat().st_size for path in found.values())
+    return Before(last, _last_number(found[last])), size
+
+
+def _last_number(path: Path) -> int:
+    """Return the number of the last whole line of a file; -1: none is near its end."""
+    with path.open("rb") as file:
+        end = file.seek(0, os.SEEK_END)
+        file.seek(max(0, end - _TAIL_BYTES))
+        for text in reversed(file.read().splitlines(keepends=True)):
+            try:
+                return parse_line(text).number
+            except LineDamaged:
+                continue
+    return -1
 
 
 def _members(values: dict[str, object]) -> str:

@@ -69,6 +69,11 @@ class LifeReport:
     is_torn: bool = False
     unjudged_from: int | None = None
 
+    @property
+    def is_broken_off(self) -> bool:
+        """Whether events of this life are missing that it has had for sure."""
+        return self.unjudged_from is not None or bool(self.stopped)
+
 
 @dataclass(slots=True)
 class Lines:
@@ -83,13 +88,19 @@ class Lines:
     lives: list[LifeReport] = field(default_factory=list)
     damages: list[Damage] = field(default_factory=list)
     damage_count: int = 0
+    event_count: int = 0
 
     def read(self) -> Iterator[Entry]:
-        """Read the events. They end where one is not known; `stopped_at` says where.
+        """Read the events, from the first life on, up to the first one that is not known.
+
+        Later lives are read for damages only: what they should have found is not known.
 
         Raises:
             InvalidConfig: a file cannot be read.
         """
+        self.lives, self.damages = [], []
+        self.damage_count = self.event_count = 0
+        is_known = True
         for path in self.files:
             life = life_of_file(path.name)
             assert life is not None
@@ -97,9 +108,13 @@ class Lines:
             self.lives.append(report)
             try:
                 with path.open("rb") as file:
-                    yield from self._read_life(report, file)
+                    for entry in self._read_life(report, file):
+                        if is_known:
+                            self.event_count += 1
+                            yield entry
             except OSError as error:
                 raise InvalidConfig(f"{path} cannot be read: {error.strerror}") from error
+            is_known = is_known and not report.is_broken_off
 
     def _damage(self, report: LifeReport, place: int, text: str) -> None:
         self.damage_count += 1
@@ -174,6 +189,7 @@ class Lines:
             self._damage(report, line.number + 1, f"line {line.number} is {line.event}")
         if line.event == BEGUN:
             self._begin(report, line)
+            self._compare_with_life_before(report, line)
         elif line.event == CLOSED:
             report.is_closed = True
         elif line.event == STOPPED:
@@ -186,6 +202,20 @@ class Lines:
                 if report.unjudged_from is None:
                     report.unjudged_from = line.number
         return None
+
+    def _compare_with_life_before(self, report: LifeReport, line: Line) -> None:
+        """Note lines that the life before had when this one began, and that are not there now."""
+        before, number = line.members.get("life_before"), line.members.get("last_line_before")
+        if len(self.lives) < 2 or not isinstance(number, int):
+            return
+        last = self.lives[-2]
+        if before != last.life.number:
+            self._damage(report, 1, f"the file of life {before} before it is missing")
+        elif number >= last.line_count:
+            self._missing(last, last.line_count, last.line_count, number + 1)
+        else:
+            return
+        report.unjudged_from = 0
 
     @staticmethod
     def _begin(report: LifeReport, line: Line) -> None:

@@ -1,0 +1,106 @@
+"""What servers must not do is reported as such, with the line that says it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.history.recorded import Recorded
+
+from magnetar_cli.check.history.judging import STATUS_OF_VERDICT, Report, Verdict
+
+Change = Callable[[dict[str, Any]], None]
+
+
+def keeps_less(event: dict[str, Any]) -> None:
+    event["kept"] = [[writer, count - 1] for writer, count in event["kept"]]
+
+
+def keeps_nothing_and_aborts(event: dict[str, Any]) -> None:
+    event.update(is_commit=False, kept=[], is_counted=False)
+
+
+def other_outcome(event: dict[str, Any]) -> None:
+    event["is_commit"] = not event["is_commit"]
+
+
+def one_further(field: str) -> Change:
+    def change(event: dict[str, Any]) -> None:
+        event[field] += 1
+
+    return change
+
+
+def same_txn_id_again(event: dict[str, Any]) -> None:
+    tcid, incarnation, counter = event["txn_id"].split(":")
+    event["txn_id"] = f"{tcid}:{incarnation}:{int(counter) - 1}"
+
+
+SECOND = {"txn_id": "0:1:1"}
+# The event, what is changed in it, the rule that is broken.
+VIOLATIONS: dict[str, tuple[str, dict[str, object], Change, str]] = {
+    "an end that keeps too little": (
+        *("EndApplied", {"is_commit": True, "participant": ["orders", 1, 1]}),
+        *(keeps_less, "rule g|invariant"),
+    ),
+    "a participant that does not do what was decided": (
+        *("EndApplied", {"is_commit": True}),
+        *(keeps_nothing_and_aborts, "invariant"),
+    ),
+    "another outcome": ("OutcomeTold", {"is_commit": True}, other_outcome, "invariant 7"),
+    "a marker at another place": ("MarkerWritten", {}, one_further("offset"), "invariant 4"),
+    "a plain message at another place": ("PlainSent", {}, one_further("offset"), "invariant 4"),
+    "a write with a gap": ("Wrote", {}, one_further("first_index"), "invariant 4"),
+    "a TxnID twice": ("Opened", SECOND, same_txn_id_again, "invariant 8"),
+}
+
+
+@pytest.mark.parametrize("violation", VIOLATIONS)
+def test_a_violation_is_reported_with_its_line(
+    recorded: Recorded, tmp_path: Path, violation: str
+) -> None:
+    event, members, change, rule = VIOLATIONS[violation]
+    name, place = recorded.find(event, **members)
+    report = recorded.with_event(name, place, change).judged(tmp_path)
+    check_blamed(report, name, place, rule)
+
+
+@pytest.mark.parametrize(
+    ("event", "members"),
+    [("OutcomeTold", {"is_commit": True}), ("WriteConfirmed", {}), ("ParticipantsConfirmed", {})],
+)
+def test_an_answer_before_its_group_is_durable_is_reported(
+    recorded: Recorded, tmp_path: Path, event: str, members: dict[str, object]
+) -> None:
+    """Rule a. The line comes before that of the group commit, and their numbers are in order."""
+    name, place = recorded.find(event, **members)
+    lines = list(recorded.files[name])
+    first = place
+    while b'"event":"Sealed"' not in lines[first]:
+        first -= 1
+    report = recorded.moved(name, place, first).judged(tmp_path)
+    check_blamed(report, name, first, "rule a")
+
+
+@pytest.mark.parametrize(
+    ("event", "members"), [("Decided", {"is_commit": True}), ("Opened", {}), ("MarkerWritten", {})]
+)
+def test_an_event_that_did_not_happen_is_missed(
+    recorded: Recorded, tmp_path: Path, event: str, members: dict[str, object]
+) -> None:
+    name, place = recorded.find(event, **members)
+    report = recorded.without_event(name, place).judged(tmp_path)
+    assert report.verdict is Verdict.VIOLATION, report
+
+
+def check_blamed(report: Report, name: str, place: int, rule: str) -> None:
+    assert report.verdict is Verdict.VIOLATION, report
+    assert STATUS_OF_VERDICT[report.verdict] == 17
+    blamed = report.refused[0]
+    kind, number = blamed.at.server.split()
+    assert name.startswith(f"{kind}-{number}.")
+    assert blamed.at.line == place, report
+    assert any(blamed.rule.startswith(one) for one in rule.split("|")), blamed
+    assert report.before, "the lines that matter"
