@@ -114,7 +114,7 @@ class World:
         self.network.delays_between = self._delay_random
         self.environment = Environment(self.loop, self.network, self.trace, seed)
         self.history = History(self.loop.time, self.loop.fail)
-        self.protocol = ProtocolWiretap()
+        self.protocol = ProtocolWiretap(self.history.violation, self.loop.fail)
         self.broker_names = broker_names(script.broker_count)
         self.listeners = Listeners(self)
         # By the names that clients are told of them.
@@ -404,6 +404,7 @@ class World:
         try:
             with self.key_order.watching():
                 self.loop.run_until_complete(self._main())
+            self.protocol.finish()
             self.loop.check_tasks()
             self._count_situations()
         finally:

@@ -37,6 +37,7 @@ from magnetar_core.history.events import (
     ParticipantCreated,
     ParticipantDeleted,
     PlainSent,
+    ProducersForgotten,
 )
 from magnetar_core.ids import MessageId, PartitionName, TxnID
 from magnetar_core.server.commands import CommandSession
@@ -443,7 +444,10 @@ class Partition:
     def forget_idle_producers(self, before_run_time_ms: int) -> None:
         """Forget producers whose last batch is older than a run time."""
         batch = self._environment.commits.batch
-        for producer_id in self.producers.idle_since(before_run_time_ms):
+        idle = self.producers.idle_since(before_run_time_ms)
+        if idle and self._environment.history is not None:
+            self._environment.history.note(ProducersForgotten(self.name, tuple(idle)))
+        for producer_id in idle:
             self.producers.forget(producer_id)
             key = keys.in_partition(self.name.topic_id, self.name.partition, producer_id)
             batch.delete(keys.PRODUCERS, key)

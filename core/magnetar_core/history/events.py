@@ -39,7 +39,7 @@ class Life(NamedTuple):
     """A life of a server: from the opening of its store to its end.
 
     Attributes:
-        number: differs from those of the server's other lives.
+        number: higher than those of the server's earlier lives.
     """
 
     server: Server
@@ -308,6 +308,13 @@ class PlainSent(NamedTuple):
     offset: int
 
 
+class ProducersForgotten(NamedTuple):
+    """A partition forgets plain producers that were idle: they begin with sequence 0. Rule l."""
+
+    participant: PartitionName
+    producer_ids: tuple[int, ...]
+
+
 class PlainConfirmed(NamedTuple):
     """A client is told the offset of plain messages. Invariants 2 and 4, rule a.
 
@@ -428,6 +435,7 @@ Event: TypeAlias = (
     | Wrote
     | WriteConfirmed
     | PlainSent
+    | ProducersForgotten
     | PlainConfirmed
     | MarkerWritten
     | EndApplied
