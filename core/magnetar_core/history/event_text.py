@@ -29,6 +29,8 @@ class EventUnknown(ValueError):
 def to_text(event: Event) -> str:
     """Return the members of a JSON object: `"event":"Finished","txn_id":"0:1:7",...`."""
     form = _FORMS[type(event)]
+    if not form.converted:
+        return form.template % event
     values: list[Any] = list(event)
     for place, convert in form.converted:
         values[place] = convert(values[place])

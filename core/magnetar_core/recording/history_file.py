@@ -1,10 +1,10 @@
 """Writes the history of a life of a server to a file.
 
-Events wait in memory, and are written together: when a group commit is sealed, and again when it is
-durable, before anything leaves that waited for it; then at the end of a turn of the event loop. So
-the operating system has the line of an event before another server can have heard of the event,
-and a killed process leaves all lines that matter, the last of them perhaps torn. Nothing is synced:
-a machine that goes down may take the last lines with it.
+Events wait in memory, and are written together when a group commit is sealed, or after a tenth of a
+second. So the operating system has the line of a change before another server can have heard of it.
+A killed process leaves the lines of all changes that its store may have, the last one perhaps torn,
+and may lack those of its last answers, and that its last group was durable. Nothing is synced: a
+machine that goes down may take more of the last lines with it.
 
 Whatever goes wrong with the file ends the history, with a line in the log, and nothing else.
 """
@@ -22,13 +22,10 @@ from typing import Final, NamedTuple
 from magnetar_core.cuts.hybrid_clock import NO_STAMP, stamp_at
 from magnetar_core.history.event_text import to_text
 from magnetar_core.history.events import (
-    Durable,
     Event,
     Life,
     Sealed,
     Server,
-    WatermarkAnnounced,
-    Written,
 )
 from magnetar_core.history.history import History
 from magnetar_core.recording.config import HistoryConfig
@@ -57,8 +54,8 @@ _TAIL_BYTES: Final = 64 << 10
 # Room for the last line.
 _LAST_LINE_BYTES: Final = 512
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
-# After them others may hear of what happened before.
-_WRITTEN_AT_ONCE: Final = frozenset({Sealed, Written, Durable, WatermarkAnnounced})
+# How long other events than those of a group commit wait.
+WAITING_SECONDS: Final = 0.1
 
 
 class Before(NamedTuple):
@@ -96,6 +93,7 @@ class HistoryFile:
         self._time = NO_STAMP
         self._waiting: list[Event] = []
         self._is_flush_due = False
+        self._shown_count = 0
         self._file: int | None = None
 
     def open(self, name: str, before: Before | None = None) -> None:
@@ -124,22 +122,31 @@ class HistoryFile:
         """Take an event; a Sink."""
         if self._file is None:
             return
-        self._waiting.append(event)
-        if type(event) in _WRITTEN_AT_ONCE or len(self._waiting) >= WAITING_MAX:
+        waiting = self._waiting
+        waiting.append(event)
+        if type(event) is Sealed or len(waiting) >= WAITING_MAX:
             self.flush()
         elif not self._is_flush_due:
             self._is_flush_due = True
-            asyncio.get_running_loop().call_soon(self.flush)
+            asyncio.get_running_loop().call_later(WAITING_SECONDS, self._flush_late)
 
     def flush(self) -> None:
         """Write the events that wait. It never raises."""
-        self._is_flush_due = False
         waiting, self._waiting = self._waiting, []
         if waiting and self._file is not None:
             try:
                 self._write([to_text(event) for event in waiting])
             except Exception as error:
                 self._give_up(error)
+
+    def _flush_late(self) -> None:
+        self._is_flush_due = False
+        self.flush()
+        self._show()
+
+    def _show(self) -> None:
+        self._metrics.lines.inc(self._lines.count - self._shown_count)
+        self._shown_count = self._lines.count
 
     def close(self) -> None:
         """Write what waits, and that this is the end. Repeating it is harmless."""
@@ -170,7 +177,6 @@ class HistoryFile:
             self._stop_at_limit(len(events))
             return
         self._put(content)
-        self._metrics.lines.inc(len(events))
 
     def _put(self, content: bytes) -> None:
         assert self._file is not None
@@ -209,6 +215,7 @@ class HistoryFile:
         self._close_file()
 
     def _close_file(self) -> None:
+        self._show()
         if self._file is not None:
             os.close(self._file)
             self._file = None

@@ -28,6 +28,7 @@ STOPPED: Final = "Stopped"
 SUFFIX: Final = ".history.jsonl"
 
 _CRC: Final = b',"crc":"'
+_END: Final = b'%b,"crc":"%08x"}\n'
 # Eight digits, a quote, a brace and the end of the line.
 _END_BYTES: Final = len(_CRC) + 11
 
@@ -71,7 +72,7 @@ class LineWriter:
         """
         text = f'{{"line":{self.count}{self._head}{time},{event}'.encode()
         self.count += 1
-        return b'%b,"crc":"%08x"}\n' % (text, crc32(text))
+        return _END % (text, crc32(text))
 
 
 def parse_line(text: bytes) -> Line:

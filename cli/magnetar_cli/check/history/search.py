@@ -19,9 +19,9 @@ from typing import NamedTuple
 
 from magnetar_cli.check.history.mentions import Mentions
 from magnetar_cli.check.history.reading import Entry, Lines
-from magnetar_cli.histories.follower import Follower, Refusal
+from magnetar_cli.histories.follower import Follower, HistoryRefused, Refusal
 from magnetar_cli.histories.lives import RECOVERIES
-from magnetar_core.history.events import Server
+from magnetar_core.history.events import Durable, Life, Sealed, Server
 
 # Orders of recoveries that are tried before a search gives up.
 ORDERS_MAX = 64
@@ -53,9 +53,11 @@ class Searched(NamedTuple):
 class _Cursor:
     """Place of a search in the lines of a server."""
 
-    def __init__(self, entries: Iterator[Entry]) -> None:
-        self._entries = entries
+    def __init__(self, lines: Lines) -> None:
+        self.lines = lines
+        self._entries = entries = lines.read()
         self._has_recovered = False
+        self._sealed: Sealed | None = None
         self.taken: Entry | None = None
         self.head: Entry | None = next(entries, None)
 
@@ -69,9 +71,24 @@ class _Cursor:
         """Whether the next event belongs to the start of the first life."""
         return not self._has_recovered and self.head is not None
 
+    def unsaid(self) -> tuple[Life, Durable] | None:
+        """Return that the last group of a life is durable, if no line of the life says so.
+
+        A killed process may lack this line, and others may have heard of the group all the same.
+        """
+        taken, sealed = self.taken, self._sealed
+        goes_on = taken is not None and self.head is not None and self.head.life == taken.life
+        if taken is None or sealed is None or goes_on:
+            return None
+        self._sealed = None
+        report = next(one for one in self.lines.lives if one.life == taken.life)
+        return None if report.is_closed else (taken.life, Durable(sealed.position))
+
     def advance(self) -> None:
         """Go behind the next event."""
         assert self.head is not None
+        if isinstance(self.head.event, Sealed):
+            self._sealed = self.head.event
         self._has_recovered = self._has_recovered or _is_recovery(self.head)
         self.taken, self.head = self.head, next(self._entries, None)
 
@@ -92,7 +109,7 @@ class _Run:
 
     def __init__(self, servers: Sequence[Lines], choices: Sequence[int] | None) -> None:
         self.follower = Follower()
-        self.cursors = {lines.server: _Cursor(lines.read()) for lines in servers}
+        self.cursors = {lines.server: _Cursor(lines) for lines in servers}
         self.mentions = Mentions()
         self.taken_count = 0
         self.recovery_count = 0
@@ -101,13 +118,23 @@ class _Run:
 
     def go(self) -> None:
         """Go on until all events are taken, or none is allowed."""
-        while (cursor := self._next()) is not None:
+        while (cursor := self._next()) is not None or self._went_on():
+            if cursor is None:
+                continue
             assert cursor.head is not None
             self.recovery_count += cursor.recovers
             self.follower.accept(cursor.head.life, cursor.head.event)
             self.mentions.note(cursor.head.life, cursor.head.event)
             self.taken_count += 1
             cursor.advance()
+
+    def _went_on(self) -> bool:
+        """Take that groups of killed servers were durable; return whether there was one."""
+        unsaid = [one for cursor in self.cursors.values() if (one := cursor.unsaid()) is not None]
+        for life, durable in unsaid:
+            if self.follower.refusal_of(life, durable) is None:
+                self.follower.accept(life, durable)
+        return bool(unsaid)
 
     def _next(self) -> _Cursor | None:
         waiting: list[_Cursor] = []
@@ -150,11 +177,21 @@ class _Run:
         heads = [cursor.head for cursor in sorted(self._unfinished(), key=_time)]
         entries = [head for head in heads if head is not None]
         if not entries:
-            return []
+            return self._half_done()
         # The others wait for the event to blame; all are in the order of their times.
         entries.sort(key=lambda one: -self._waiting_for(one, entries))
         refusals = [self.follower.refusal_of(one.life, one.event) for one in entries]
         return [(one, why) for one, why in zip(entries, refusals, strict=True) if why is not None]
+
+    def _half_done(self) -> list[tuple[Entry, Refusal]]:
+        """Return why histories cannot end where they end, in lives that have ended in order."""
+        try:
+            self.follower.finish()
+        except HistoryRefused as error:
+            last = self.cursors[error.refusal.life.server].taken
+            assert last is not None
+            return [(last, error.refusal)]
+        return []
 
     def _waiting_for(self, blamed: Entry, entries: Sequence[Entry]) -> int:
         """Return how many others would be allowed if an event had been taken all the same."""

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.history.recorded import Recorded
+from tests.cli.histories.recorded import Recorded
 
 from magnetar_cli.check.history.judging import STATUS_OF_VERDICT, Report, Verdict
 
 Change = Callable[[dict[str, Any]], None]
+
+
+Violation = tuple[str, Mapping[str, object], Change, str]
 
 
 def keeps_less(event: dict[str, Any]) -> None:
@@ -38,22 +41,25 @@ def same_txn_id_again(event: dict[str, Any]) -> None:
     event["txn_id"] = f"{tcid}:{incarnation}:{int(counter) - 1}"
 
 
-SECOND = {"txn_id": "0:1:1"}
 # The event, what is changed in it, the rule that is broken.
-VIOLATIONS: dict[str, tuple[str, dict[str, object], Change, str]] = {
+VIOLATIONS: Mapping[str, Violation] = {
     "an end that keeps too little": (
-        *("EndApplied", {"is_commit": True, "participant": ["orders", 1, 1]}),
-        *(keeps_less, "rule g|invariant"),
+        "EndApplied",
+        {"is_commit": True, "participant": ["orders", 1, 1]},
+        keeps_less,
+        "rule g|invariant",
     ),
     "a participant that does not do what was decided": (
-        *("EndApplied", {"is_commit": True}),
-        *(keeps_nothing_and_aborts, "invariant"),
+        "EndApplied",
+        {"is_commit": True},
+        keeps_nothing_and_aborts,
+        "invariant",
     ),
     "another outcome": ("OutcomeTold", {"is_commit": True}, other_outcome, "invariant 7"),
     "a marker at another place": ("MarkerWritten", {}, one_further("offset"), "invariant 4"),
     "a plain message at another place": ("PlainSent", {}, one_further("offset"), "invariant 4"),
     "a write with a gap": ("Wrote", {}, one_further("first_index"), "invariant 4"),
-    "a TxnID twice": ("Opened", SECOND, same_txn_id_again, "invariant 8"),
+    "a TxnID twice": ("Opened", {"txn_id": "0:1:1"}, same_txn_id_again, "invariant 8"),
 }
 
 
@@ -68,20 +74,17 @@ def test_a_violation_is_reported_with_its_line(
 
 
 @pytest.mark.parametrize(
-    ("event", "members"),
-    [("OutcomeTold", {"is_commit": True}), ("WriteConfirmed", {}), ("ParticipantsConfirmed", {})],
+    ("cause", "answer"),
+    [("Decided", "OutcomeTold"), ("Wrote", "WriteConfirmed"), ("Opened", "ParticipantsConfirmed")],
 )
 def test_an_answer_before_its_group_is_durable_is_reported(
-    recorded: Recorded, tmp_path: Path, event: str, members: dict[str, object]
+    recorded: Recorded, tmp_path: Path, cause: str, answer: str
 ) -> None:
-    """Rule a. The line comes before that of the group commit, and their numbers are in order."""
-    name, place = recorded.find(event, **members)
-    lines = list(recorded.files[name])
-    first = place
-    while b'"event":"Sealed"' not in lines[first]:
-        first -= 1
-    report = recorded.moved(name, place, first).judged(tmp_path)
-    check_blamed(report, name, first, "rule a")
+    """Rule a. The answer comes right behind its cause, and all numbers are in order."""
+    name, place = recorded.find(cause)
+    _, answered = recorded.find(answer)
+    report = recorded.moved(name, answered, place + 1).judged(tmp_path)
+    check_blamed(report, name, place + 1, "rule a")
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.cli.history.recorded import Recorded, record
+from tests.cli.histories.recorded import Recorded, record
 
 
 @pytest.fixture(scope="session")

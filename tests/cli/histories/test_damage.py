@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.cli.history.recorded import SECRET, Recorded
+from tests.cli.histories.recorded import SECRET, Recorded
 
 from magnetar_cli.check.history.judging import Verdict
 
@@ -78,7 +78,6 @@ def test_a_damaged_line_is_reported_as_damage_wherever_it_is(
             assert any("no line that says how it ended" in why for why in report.unjudged)
         else:
             assert report.verdict is Verdict.DAMAGED, (name, place, report)
-        assert report.verdict is not Verdict.VIOLATION
 
 
 @pytest.mark.parametrize("damage", [truncate, tear])
