@@ -425,11 +425,11 @@ def test_an_end_passes_on_what_is_unsettled(play: Play) -> None:
 
 
 def test_a_commit_needs_its_decision_and_its_participant(play: Play) -> None:
-    play.decided(P, txn_id=U)
-    play.refuses(B1, end(Q, U, held=0), "rule f", "takes part")
-    play.decided(P, is_commit=False)
-    play.note(B0, MarkerWritten(P, T, 0, 2))
-    play.refuses(B0, end(P), "invariant 3", "durably committed")
+    play.decided(P)
+    play.refuses(B1, end(Q, held=0), "rule f", "takes part")
+    play.decided(P, txn_id=U, is_commit=False)
+    play.note(B0, MarkerWritten(P, U, 0, 2))
+    play.refuses(B0, end(P, U), "invariant 3", "durably committed")
 
 
 def test_a_commit_keeps_what_was_counted(play: Play) -> None:
