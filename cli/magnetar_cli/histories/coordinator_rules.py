@@ -91,6 +91,8 @@ def _check_txn_told(cluster: Cluster, life: Life, event: events.TxnTold) -> None
         raise No("rule a", f"counters below {lives.rows.bound} are durably reserved")
     if lives.memory.find(txn_id) is None:
         raise No("invariant 8", f"{txn_id} was opened")
+    if not event.is_early and lives.rows.find(txn_id) is None:
+        raise No("rule a", f"the record of {txn_id} is durable before it is told")
 
 
 def _check_confirmed(cluster: Cluster, life: Life, event: events.ParticipantsConfirmed) -> None:

@@ -4,8 +4,8 @@ It is the server half of spec/Commit.tla: each event is an action, which has to 
 state that the events before have made. Beyond the model it knows answers, offsets, crashes of
 brokers, shards that move, selections, accepted losses, and what was deleted.
 
-It takes one event after the other. Those of a life come in their order; those of several servers
-in any order in which each comes after what it rests on: `refusal_of` says whether an event may be
+It takes one event after the other. Events of a life come in their order; events of several servers
+in any order in which each comes after its reasons: `refusal_of` says whether an event may be
 next.
 Source: docs/design/0022-model.md, Histories; docs/protocol/rules.md.
 """
@@ -52,7 +52,7 @@ class Refusal(NamedTuple):
 
 
 class HistoryRefused(Exception):
-    """The history is no behaviour of the protocol."""
+    """The protocol does not allow the history."""
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(str(refusal))
