@@ -285,10 +285,13 @@ class Runtime:
             send = partial(self._note_and_send, reply, told=told)
         self.when_durable(partial(send, body))
 
-    def _note_and_send(self, reply: Reply, body: Any, told: Event | None = None) -> None:
-        told = told or event_of_answer(body)
-        if told is not None and self.history is not None:
-            self.history.note(told)
+    def _note_and_send(
+        self, reply: Reply, body: Any, told: Event | None = None, *, is_early: bool = False
+    ) -> None:
+        if self.history is not None:
+            told = told or event_of_answer(body, is_early=is_early)
+            if told is not None:
+                self.history.note(told)
         reply.send(body)
 
     def refuse(self, error: MagnetarError, reply: Reply) -> None:
@@ -316,11 +319,11 @@ class Runtime:
         if self._commits.seconds_under_way() > _SLOW_GROUP_SECONDS:
             self.answer_opened(reply, body)
         else:
-            self.brokers.when_told(partial(self._tell, reply, body))
+            self.brokers.when_told(partial(self._tell, reply, body, is_early=True))
 
-    def _tell(self, reply: Reply, body: Any) -> None:
+    def _tell(self, reply: Reply, body: Any, *, is_early: bool = False) -> None:
         self.metrics.opened.inc()
-        self._note_and_send(reply, body)
+        self._note_and_send(reply, body, is_early=is_early)
 
     def look_up(self, txn_id: TxnID, reply: Reply, again: Callable[[], None]) -> None:
         """Look up how a transaction ended, and give the command again with its outcome.

@@ -16,7 +16,7 @@ from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 
 
 class Coverage(NamedTuple):
-    """Which transactions of a coordinator have ended, as a watermark says. Rule c."""
+    """Watermark of a coordinator: it says which transactions have ended. Rule c."""
 
     incarnation: int
     low_watermark: int

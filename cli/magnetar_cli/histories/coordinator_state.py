@@ -88,7 +88,7 @@ class CoordinatorState:
 
     Attributes:
         next_counter: smaller counters of the incarnation are issued, or never will be.
-        bound: no counter from here on was told to anybody.
+        bound: no counter from here on was told to a client.
         unfinished: the transactions that are not over.
     """
 

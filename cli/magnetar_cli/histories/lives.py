@@ -78,7 +78,7 @@ class Lives(Generic[S]):
         self._starting.setdefault(life, []).append(event)
 
     def found(self, life: Life) -> list[Event]:
-        """Return what a life has found in its store until now."""
+        """Return the findings of a life in its store until now."""
         return self._starting.get(life, [])
 
     def end_of(self, life: Life) -> int | None:
@@ -102,7 +102,7 @@ class Lives(Generic[S]):
         yield from self._open
 
     def possible(self) -> list[tuple[int, S]]:
-        """Return what the store may have if the life ends now, with the position of each."""
+        """Return the states that the store may have if the life ends now, with their positions."""
         state = self.rows.copy()
         states = [(self.durable_position, state)]
         for position, group in self._sealed:

@@ -69,7 +69,7 @@ class Cursor:
                     self.acked.add(first, min(last, self.removed_end - 1))
 
     def remove(self, first_offset: int) -> None:
-        """Count what retention removed as acknowledged, but for what is pending."""
+        """Count removed messages as acknowledged, but for those with a pending ack."""
         self.removed_end = max(self.removed_end, first_offset)
         pending = [one for acks in self.acks.values() for part in acks.values() for one in part]
         if first_offset:

@@ -37,10 +37,14 @@ def event_of(record: Record) -> events.Event:
     return events.LossAccepted(txn_id)
 
 
-def event_of_answer(body: Any) -> events.Event | None:
-    """Return the event of an answer about a transaction; None: it is not noted."""
+def event_of_answer(body: Any, *, is_early: bool) -> events.Event | None:
+    """Return the event of an answer about a transaction; None: it is not noted.
+
+    Args:
+        is_early: it may leave before the records of a new transaction are durable.
+    """
     if isinstance(body, pb.CommandNewTxnResponse):
-        return events.TxnTold(TxnID.from_wire(body.txn_id))
+        return events.TxnTold(TxnID.from_wire(body.txn_id), is_early)
     if isinstance(body, pb.CommandEndTxnResponse) and body.HasField("txn_id"):
         is_commit = body.status in (common.COMMITTING, common.COMMITTED)
         return events.OutcomeTold(TxnID.from_wire(body.txn_id), is_commit)

@@ -150,9 +150,14 @@ class Finished(NamedTuple):
 
 
 class TxnTold(NamedTuple):
-    """A client is told the TxnID of a new transaction. Invariant 8, rule a; model: Begin."""
+    """A client is told the TxnID of a new transaction. Invariant 8, rule a; model: Begin.
+
+    Attributes:
+        is_early: it may leave before its record is durable: its counter is durably reserved.
+    """
 
     txn_id: TxnID
+    is_early: bool
 
 
 class ParticipantsConfirmed(NamedTuple):

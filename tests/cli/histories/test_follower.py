@@ -91,7 +91,7 @@ def acks(*offsets: int, txn_id: TxnID = T, sequence: int = 0) -> list[Event]:
 
 def test_a_transaction_commits_at_two_brokers_and_is_forgotten(play: Play) -> None:
     play.note(TC, Opened(T, ()))
-    play.note(TC, TxnTold(T), ParticipantsAdded(T, (P, S)), ParticipantsAdded(T, (Q,)))
+    play.note(TC, TxnTold(T, True), ParticipantsAdded(T, (P, S)), ParticipantsAdded(T, (Q,)))
     play.note(B0, Wrote(P, T, WRITER, 0, 2, ()), *acks(0))
     play.note(B1, Wrote(Q, T, WRITER, 0, 1, ()), Wrote(Q, T, WRITER, 1, 3, ()))
     play.commit()
@@ -166,10 +166,13 @@ def test_no_txn_id_is_issued_twice(play: Play) -> None:
 
 def test_a_txn_id_is_told_when_its_reservation_is_durable(play: Play) -> None:
     play.note(TC, CounterReserved(2 * BOUND), Opened(txn(BOUND), ()))
-    play.refuses(TC, TxnTold(txn(BOUND)), "rule a", "durably reserved")
-    play.refuses(TC, TxnTold(T), "invariant 8", "was opened")
+    play.refuses(TC, TxnTold(txn(BOUND), True), "rule a", "durably reserved")
+    play.refuses(TC, TxnTold(T, True), "invariant 8", "was opened")
     play.commit()
-    play.note(TC, TxnTold(txn(BOUND)))
+    play.note(TC, Opened(txn(BOUND + 1), ()))
+    play.note(TC, TxnTold(txn(BOUND + 1), True))
+    play.refuses(TC, TxnTold(txn(BOUND + 1), False), "rule a", "the record of")
+    play.note(TC, TxnTold(txn(BOUND), True))
 
 
 def test_participants_are_confirmed_when_they_are_durable(play: Play) -> None:
@@ -285,7 +288,7 @@ def test_a_coordinator_may_find_what_was_being_written(play: Play) -> None:
 
 
 def test_what_has_no_record_is_lost(play: Play) -> None:
-    play.note(TC, Opened(T, ()), TxnTold(T))
+    play.note(TC, Opened(T, ()), TxnTold(T, True))
     play.refuses(LATER_TC, recovered(), "invariant 8", "among the lost ones")
     play.note(LATER_TC, recovered(lost=((0, BOUND - 1),)))
 
@@ -425,11 +428,11 @@ def test_an_end_passes_on_what_is_unsettled(play: Play) -> None:
 
 
 def test_a_commit_needs_its_decision_and_its_participant(play: Play) -> None:
-    play.decided(P, txn_id=U)
-    play.refuses(B1, end(Q, U, held=0), "rule f", "takes part")
-    play.decided(P, is_commit=False)
-    play.note(B0, MarkerWritten(P, T, 0, 2))
-    play.refuses(B0, end(P), "invariant 3", "durably committed")
+    play.decided(P)
+    play.refuses(B1, end(Q, held=0), "rule f", "takes part")
+    play.decided(P, txn_id=U, is_commit=False)
+    play.note(B0, MarkerWritten(P, U, 0, 2))
+    play.refuses(B0, end(P, U), "invariant 3", "durably committed")
 
 
 def test_a_commit_keeps_what_was_counted(play: Play) -> None:
