@@ -204,15 +204,18 @@ class Lines:
         return None
 
     def _compare_with_life_before(self, report: LifeReport, line: Line) -> None:
-        """Note lines that the life before had when this one began, and that are not there now."""
+        """Note lines that an earlier life had when this one began, and that are not there now.
+
+        It is the one before in the same directory: that of another machine has other lives.
+        """
         before, number = line.members.get("life_before"), line.members.get("last_line_before")
-        if len(self.lives) < 2 or not isinstance(number, int):
+        if not isinstance(before, int) or not isinstance(number, int):
             return
-        last = self.lives[-2]
-        if before != last.life.number:
+        earlier = next((one for one in self.lives if one.life.number == before), None)
+        if earlier is not None and number >= earlier.line_count:
+            self._missing(earlier, earlier.line_count, earlier.line_count, number + 1)
+        elif earlier is None and before > self.lives[0].life.number:
             self._damage(report, 1, f"the file of life {before} before it is missing")
-        elif number >= last.line_count:
-            self._missing(last, last.line_count, last.line_count, number + 1)
         else:
             return
         report.unjudged_from = 0
