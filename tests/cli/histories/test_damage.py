@@ -7,9 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.cli.histories.recorded import SECRET, Recorded
+from tests.cli.histories.recorded import SECRET, Recorded, line_of
 
 from magnetar_cli.check.history.judging import Verdict
+from magnetar_cli.program import cli
 
 Lines = list[bytes]
 
@@ -54,6 +55,49 @@ def test_the_history_of_real_servers_is_accepted(recorded: Recorded, tmp_path: P
     assert any("there is no line that says how it ended" in why for why in report.unjudged)
     events = {json.loads(text)["event"] for lines in recorded.files.values() for text in lines}
     assert {"EndApplied", "AcksPending", "Finished", "PlainSent", "MarkerWritten"} <= events
+
+
+@pytest.mark.parametrize("hours", [-1, 1, 1_000])
+@pytest.mark.parametrize("kind", ["broker", "coordinator"])
+def test_clocks_that_differ_change_nothing(
+    recorded: Recorded, tmp_path: Path, kind: str, hours: int
+) -> None:
+    """Times are hints. What comes before what follows from the events."""
+
+    def shifted(text: bytes) -> bytes:
+        line = json.loads(text)
+        return line_of(line | {"time": line["time"] + (hours * 3_600_000 << 16)})
+
+    files = {
+        name: [shifted(text) for text in lines] if name.startswith(kind) else lines
+        for name, lines in recorded.files.items()
+    }
+    report = Recorded(files).judged(tmp_path)
+    assert report.verdict is Verdict.ACCEPTED, report
+
+
+def test_the_command_says_so_and_exits_with_its_status(
+    recorded: Recorded, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recorded.judged(tmp_path)
+    for arguments in ([], ["--json"]):
+        with pytest.raises(SystemExit) as left:
+            cli(["check", "--history", str(tmp_path), *arguments])
+        assert left.value.code == 0
+        shown = capsys.readouterr().out
+        if arguments:
+            assert json.loads(shown)["verdict"] == Verdict.ACCEPTED.value
+        else:
+            assert "the servers did what the protocol allows" in shown
+    name, place = recorded.find("Finished")
+    changed = recorded.with_event(name, place, lambda event: event.update(is_commit=False))
+    changed.judged(tmp_path)
+    with pytest.raises(SystemExit) as left:
+        cli(["check", "--history", str(tmp_path)])
+    assert left.value.code == 17
+    shown = capsys.readouterr().out
+    assert f"line {place} comes next" in shown
+    assert "before: coordinator 0" in shown
 
 
 def test_no_line_has_what_is_in_messages(recorded: Recorded) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -81,8 +82,9 @@ def test_an_answer_before_its_group_is_durable_is_reported(
     recorded: Recorded, tmp_path: Path, cause: str, answer: str
 ) -> None:
     """Rule a. The answer comes right behind its cause, and all numbers are in order."""
-    name, place = recorded.find(cause)
-    _, answered = recorded.find(answer)
+    name, answered = recorded.find(answer)
+    txn_id = json.loads(recorded.files[name][answered])["txn_id"]
+    _, place = recorded.find(cause, txn_id=txn_id)
     report = recorded.moved(name, answered, place + 1).judged(tmp_path)
     check_blamed(report, name, place + 1, "rule a")
 

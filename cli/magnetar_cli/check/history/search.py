@@ -13,8 +13,10 @@ come next, each is tried. A history is refused when all of these searches are st
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
+from itertools import islice
 from typing import NamedTuple
 
 from magnetar_cli.check.history.mentions import Mentions
@@ -25,6 +27,8 @@ from magnetar_core.history.events import Durable, Life, Sealed, Server
 
 # Orders of recoveries that are tried before a search gives up.
 ORDERS_MAX = 64
+# Events of each server that are looked at to find the one to blame.
+LOOK_AHEAD = 200
 
 
 class Searched(NamedTuple):
@@ -58,6 +62,7 @@ class _Cursor:
         self._entries = entries = lines.read()
         self._has_recovered = False
         self._sealed: Sealed | None = None
+        self._ahead: list[Entry] = []
         self.taken: Entry | None = None
         self.head: Entry | None = next(entries, None)
 
@@ -94,7 +99,13 @@ class _Cursor:
 
     def count_rest(self) -> int:
         """Read all events that were not taken, for their damages, and return how many there are."""
-        return (self.head is not None) + sum(1 for _ in self._entries)
+        ahead = len(self._ahead) + (self.head is not None)
+        return ahead + sum(1 for _ in self._entries)
+
+    def following(self) -> list[Entry]:
+        """Return the next events, LOOK_AHEAD at most."""
+        self._ahead += islice(self._entries, LOOK_AHEAD - len(self._ahead))
+        return [self.head, *self._ahead] if self.head is not None else []
 
 
 class _Run:
@@ -178,8 +189,9 @@ class _Run:
         entries = [head for head in heads if head is not None]
         if not entries:
             return self._half_done()
-        # The others wait for the event to blame; all are in the order of their times.
-        entries.sort(key=lambda one: -self._waiting_for(one, entries))
+        # Those that only wait for others come last; all are in the order of their times.
+        waiting = {one for blamed in entries for one in self._allowed_after(blamed)}
+        entries.sort(key=lambda one: one in waiting)
         refusals = [self.follower.refusal_of(one.life, one.event) for one in entries]
         return [(one, why) for one, why in zip(entries, refusals, strict=True) if why is not None]
 
@@ -193,15 +205,29 @@ class _Run:
             return [(last, error.refusal)]
         return []
 
-    def _waiting_for(self, blamed: Entry, entries: Sequence[Entry]) -> int:
-        """Return how many others would be allowed if an event had been taken all the same."""
+    def _allowed_after(self, blamed: Entry) -> list[Entry]:
+        """Return which of the next events could be taken if one of them had been allowed."""
         follower = deepcopy(self.follower)
+        following = {
+            server: deque(cursor.following())
+            for server, cursor in self.cursors.items()
+            if cursor.head is not None
+        }
+        taken: list[Entry] = []
         try:
             follower.accept(blamed.life, blamed.event)
-            others = [follower.refusal_of(one.life, one.event) for one in entries]
+            following[blamed.life.server].popleft()
+            goes_on = True
+            while goes_on:
+                goes_on = False
+                for entries in following.values():
+                    while entries and not follower.refusal_of(entries[0].life, entries[0].event):
+                        follower.accept(entries[0].life, entries[0].event)
+                        taken.append(entries.popleft())
+                        goes_on = True
         except Exception:
-            return 0
-        return others.count(None)
+            return []
+        return taken
 
 
 def search(servers: Sequence[Lines]) -> Searched:
