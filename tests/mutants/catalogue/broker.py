@@ -7,23 +7,10 @@ from tests.mutants.operations import Compare, Insert, LeaveOut, Put, ReturnEarly
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
-        "ends-answered-before-durable",
-        "magnetar_broker.coordinators.transaction_commands"
-        ":TransactionCommands._end_txn_on_participants",
-        Put("leave()", "self._environment.when_durable(...)"),
-        "Ends at several participants are answered before they are durable (rule a).",
-    ),
-    Mutant(
         "ack-answered-before-durable",
         "magnetar_broker.commands.subscription_commands:SubscriptionCommands._ack",
         Put("leave()", "self._environment.when_durable(...)"),
         "An ack of a transaction is answered before it is durable (rule a).",
-    ),
-    Mutant(
-        "first-passed-on-only",
-        "magnetar_broker.transactions.order:Order.ended",
-        Put("tuple(self.unsettled(followed))[:1]", "tuple(self.unsettled(followed))"),
-        "An ended transaction passes on one of those that it followed (rule k).",
     ),
     Mutant(
         "anybody-speaks-for-a-coordinator",
