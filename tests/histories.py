@@ -17,7 +17,7 @@ def settings_in(directory: Path) -> dict[str, str]:
 
 
 def history_in(directory: Path) -> Path:
-    """Where they are."""
+    """Return the directory of histories."""
     return directory / "history"
 
 

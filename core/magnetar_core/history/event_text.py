@@ -23,7 +23,7 @@ _FromJson: TypeAlias = Callable[[Any], Any]
 
 
 class EventUnknown(ValueError):
-    """An object is no event of this version's vocabulary; its text says why."""
+    """An object is not an event of this version's vocabulary; its text says why."""
 
 
 def to_text(event: Event) -> str:
@@ -50,11 +50,11 @@ def from_json(members: Mapping[str, Any]) -> Event:
     try:
         return _read(kind, members)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise EventUnknown(f"it is no event {name}: {error!r}") from error
+        raise EventUnknown(f"it is not an event {name}: {error!r}") from error
 
 
 class _Form(NamedTuple):
-    """How events of a type become text: a template, and the fields that need more than `%s`."""
+    """Form of the text of events of a type: a template, and the fields that need more than `%s`."""
 
     template: str
     converted: tuple[tuple[int, _ToText], ...]
@@ -82,7 +82,7 @@ def _bool_text(value: bool) -> str:
 
 def _whole(value: Any) -> int:
     if type(value) is not int:
-        raise TypeError(f"{value!r} is no whole number")
+        raise TypeError(f"{value!r} is not a whole number")
     return value
 
 
@@ -94,7 +94,7 @@ def _flag(value: Any) -> bool:
 
 def _text(value: Any) -> str:
     if type(value) is not str:
-        raise TypeError(f"{value!r} is no text")
+        raise TypeError(f"{value!r} is not a text")
     return value
 
 
@@ -109,14 +109,14 @@ def _participant(value: Any) -> Participant:
 def _partition(value: Any) -> PartitionName:
     participant = _participant(value)
     if not isinstance(participant, PartitionName):
-        raise TypeError(f"{value!r} is no partition")
+        raise TypeError(f"{value!r} is not a partition")
     return participant
 
 
 def _subscription(value: Any) -> SubscriptionName:
     participant = _participant(value)
     if not isinstance(participant, SubscriptionName):
-        raise TypeError(f"{value!r} is no subscription")
+        raise TypeError(f"{value!r} is not a subscription")
     return participant
 
 
@@ -154,7 +154,7 @@ def _of_list(to_text: _ToText | None, from_json: _FromJson) -> tuple[_ToText, _F
 
     def read(values: Any) -> Any:
         if type(values) is not list:
-            raise TypeError(f"{values!r} is no list")
+            raise TypeError(f"{values!r} is not a list")
         return tuple(from_json(one) for one in values)
 
     return write, read

@@ -1,7 +1,7 @@
 """Writes the history of a life of a server to a file.
 
 Events wait in memory, and are written together when a group commit is sealed, or after a tenth of a
-second. So the operating system has the line of a change before another server can have heard of it.
+second. So the operating system has the line of a change before another server can know of it.
 A killed process leaves the lines of all changes that its store may have, the last one perhaps torn,
 and may lack those of its last answers, and that its last group was durable. Nothing is synced: a
 machine that goes down may take more of the last lines with it.
@@ -149,7 +149,7 @@ class HistoryFile:
         self._shown_count = self._lines.count
 
     def close(self) -> None:
-        """Write what waits, and that this is the end. Repeating it is harmless."""
+        """Write the waiting events, and that this is the end. Repeating it is harmless."""
         self.flush()
         if self._file is not None:
             try:
@@ -159,7 +159,7 @@ class HistoryFile:
         self._close_file()
 
     def abandon(self) -> None:
-        """Write what waits, and not that the life has ended: it has not ended in order."""
+        """Write the waiting events, and not that the life has ended in order."""
         self.flush()
         self._close_file()
 

@@ -20,7 +20,7 @@ from zlib import crc32
 
 from magnetar_core.history.events import BROKER, COORDINATOR, Life, Server
 
-# Raised when events or their fields change in a way that a reader of before would misread.
+# Raised when events or their fields change in a way that an earlier reader would misread.
 VOCABULARY: Final = 1
 BEGUN: Final = "Begun"
 CLOSED: Final = "Closed"
@@ -34,7 +34,7 @@ _END_BYTES: Final = len(_CRC) + 11
 
 
 class LineDamaged(ValueError):
-    """A text is no line of a history, or its check does not fit; the text says which."""
+    """A text is not a line of a history, or its check does not fit; the text says which."""
 
 
 class Line(NamedTuple):
@@ -79,7 +79,7 @@ def parse_line(text: bytes) -> Line:
     """Read a line, which ends with its newline.
 
     Raises:
-        LineDamaged: it is none, or its check does not fit.
+        LineDamaged: it is not a line, or its check does not fit.
     """
     content, end = text[:-_END_BYTES], text[-_END_BYTES:]
     if end != b'%b%08x"}\n' % (_CRC, crc32(content)):
@@ -90,11 +90,11 @@ def parse_line(text: bytes) -> Line:
         life = Life(Server(kind, int(number)), members["life"])
         line = Line(members["line"], life, members["time"], members["event"], members)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise LineDamaged(f"it is no line of a history: {error!r}") from error
+        raise LineDamaged(f"it is not a line of a history: {error!r}") from error
     if kind not in (BROKER, COORDINATOR) or not isinstance(line.event, str):
-        raise LineDamaged(f"it is no line of a history: {kind!r} is no kind of server")
+        raise LineDamaged(f"it is not a line of a history: {kind!r} is not a kind of server")
     if any(type(one) is not int for one in (line.number, life.number, line.time)):
-        raise LineDamaged("it is no line of a history: a number in it is none")
+        raise LineDamaged("it is not a line of a history: a number in it is not one")
     return line
 
 
@@ -104,7 +104,7 @@ def file_name(life: Life) -> str:
 
 
 def life_of_file(name: str) -> Life | None:
-    """Return the life whose file has this name; None: it is no such file."""
+    """Return the life whose file has this name; None: it is another file."""
     server, _, number = name.removesuffix(SUFFIX).partition(".")
     kind, _, shard = server.partition("-")
     if kind not in (BROKER, COORDINATOR) or not name.endswith(SUFFIX):

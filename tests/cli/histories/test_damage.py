@@ -86,7 +86,7 @@ def test_the_command_says_so_and_exits_with_its_status(
         assert left.value.code == 0
         shown = capsys.readouterr().out
         if arguments:
-            assert json.loads(shown)["verdict"] == Verdict.ACCEPTED.value
+            assert json.loads(shown)["verdict"] == Verdict.ACCEPTED.name
         else:
             assert "the servers did what the protocol allows" in shown
     name, place = recorded.find("Finished")

@@ -24,7 +24,7 @@ _TXN_ID = re.compile(r"\b\d+:\d+:\d+\b")
 
 
 class Verdict(Enum):
-    """What is known of histories."""
+    """Verdict on histories. The value is for people."""
 
     ACCEPTED = "accepted"
     VIOLATION = "violation"
@@ -48,7 +48,7 @@ SENTENCE_OF_VERDICT = {
 
 @dataclass(slots=True)
 class ServerReport:
-    """What is known of a server.
+    """Report of a server's lines.
 
     Attributes:
         judged_count: how many of its events are in an order that the protocol allows.

@@ -48,7 +48,7 @@ class Mentions:
                 self._used.update(_partition(participant) for participant in one.participants)
 
     def missing(self) -> list[str]:
-        """Return what others mention, and of which there are no lines."""
+        """Return the servers and participants that others mention, and that have no lines."""
         known = {server.number for server in self._servers if server.kind == COORDINATOR}
         found = [f"coordinator {tcid}" for tcid in sorted(self._coordinators - known)]
         if not any(server.kind == BROKER for server in self._servers):

@@ -50,7 +50,7 @@ class Damage:
 
 @dataclass(slots=True)
 class LifeReport:
-    """What is known of a life when its file is read.
+    """Report of a life, as far as its file is read.
 
     Attributes:
         is_closed: its last line says that it ended in order.
@@ -250,7 +250,7 @@ def lines_at(places: Sequence[str]) -> list[Lines]:
             life = life_of_file(file.name)
             if life is None or not file.is_file():
                 raise InvalidConfig(
-                    f"{file} is no history of a server: servers name them as"
+                    f"{file} is not the history of a server: servers name them as"
                     f" broker-0.001764266793123{SUFFIX}"
                 )
             if found.setdefault(life, file).resolve() != file.resolve():

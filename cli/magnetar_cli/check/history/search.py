@@ -32,7 +32,7 @@ LOOK_AHEAD = 200
 
 
 class Searched(NamedTuple):
-    """What came of a search.
+    """Result of a search.
 
     Attributes:
         taken_count: events that were taken in an order that is allowed.
@@ -79,7 +79,7 @@ class _Cursor:
     def unsaid(self) -> tuple[Life, Durable] | None:
         """Return that the last group of a life is durable, if no line of the life says so.
 
-        A killed process may lack this line, and others may have heard of the group all the same.
+        A killed process may lack this line, and others may know of the group.
         """
         taken, sealed = self.taken, self._sealed
         goes_on = taken is not None and self.head is not None and self.head.life == taken.life
@@ -170,7 +170,7 @@ class _Run:
         return self.follower.refusal_of(cursor.head.life, cursor.head.event)
 
     def result(self) -> Searched:
-        """Return what came of it. It reads what is left of all lines."""
+        """Return the result. It reads the rest of all lines."""
         refused = self._refused()
         cursors = self.cursors.items()
         left = {server: cursor.count_rest() for server, cursor in cursors}
@@ -189,7 +189,7 @@ class _Run:
         entries = [head for head in heads if head is not None]
         if not entries:
             return self._half_done()
-        # Those that only wait for others come last; all are in the order of their times.
+        # Events that only wait for others come last; all are in the order of their times.
         waiting = {one for blamed in entries for one in self._allowed_after(blamed)}
         entries.sort(key=lambda one: one in waiting)
         refusals = [self.follower.refusal_of(one.life, one.event) for one in entries]
