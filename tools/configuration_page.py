@@ -13,6 +13,7 @@ from magnetar_coordinator.config import CoordinatorConfig
 from magnetar_core.config import ListenConfig
 from magnetar_core.gates.access_file import AccessConfig
 from magnetar_core.process.settings import names_of
+from magnetar_core.recording.config import HistoryConfig
 from magnetar_core.security.link_security import LinkConfig
 from magnetar_core.traces.config import TracesConfig
 from magnetar_storage.store_config import StoreConfig
@@ -56,6 +57,7 @@ def page() -> str:
         ("Links to other servers: in both sections, and for the command line", LinkConfig),
         ("Access rights: in both sections", AccessConfig),
         ("Traces: in both sections", TracesConfig),
+        ("Histories: in both sections", HistoryConfig),
         ("Where rows are kept: in both sections", StoreConfig),
         ("Shards that change their owner: in both sections", MemberConfig),
         ("How a server takes and keeps shards: in both sections", HostSettings),

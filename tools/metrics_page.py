@@ -9,6 +9,7 @@ from magnetar_broker.metrics import BrokerMetrics
 from magnetar_cli.servers.host_metrics import HOST_METRICS
 from magnetar_coordinator.metrics import CoordinatorMetrics
 from magnetar_core.config import ListenConfig
+from magnetar_core.recording.metrics import HistoryMetrics
 from magnetar_core.security.certificate_metrics import tell_expiry
 from magnetar_core.server.connection_metrics import tell_connections
 from magnetar_core.server.grpc_server import GrpcServer
@@ -80,6 +81,8 @@ def registries() -> Iterable[tuple[str, CollectorRegistry]]:
     tell_connections(coordinator, GrpcServer("TransactionCoordinator", ListenConfig()))
     TracesMetrics(broker)
     TracesMetrics(coordinator)
+    HistoryMetrics(broker)
+    HistoryMetrics(coordinator)
     ObjectStoreMetrics("magnetar_broker", broker)
     ObjectStoreMetrics("magnetar_coordinator", coordinator)
     return (("Broker", broker), ("Coordinator", coordinator))

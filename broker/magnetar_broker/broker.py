@@ -32,6 +32,7 @@ from magnetar_broker.recovery import Recovery
 from magnetar_broker.topic_directory.follower import TopicDirectoryFollower
 from magnetar_broker.topic_directory.keeper import TopicDirectoryKeeper
 from magnetar_broker.topics.accepted_losses import go_on_without
+from magnetar_broker.topics.found import note_found
 from magnetar_broker.topics.retention import trim_partition
 from magnetar_broker.topics.topics import Topics
 from magnetar_broker.transactions.issued import Issued
@@ -40,6 +41,7 @@ from magnetar_broker.transactions.recent_messages import RecentMessages
 from magnetar_broker.transactions.watermark import Watermarks
 from magnetar_core.clock import Clock
 from magnetar_core.errors import DataLoss
+from magnetar_core.history.history import History
 from magnetar_core.membership.address_book import AddressBook, FixedAddresses
 from magnetar_core.process.run_time import RunTime
 from magnetar_core.transport.transport import Transport
@@ -74,6 +76,7 @@ class Broker:
             process ends, or the broker is abandoned.
         addresses: where the cluster's servers are now; None: where the list of members has them.
         memory: shared with the other brokers of the process; None: its own, which is not watched.
+        history: notes the events of the protocol; None: there is none.
     """
 
     def __init__(
@@ -87,7 +90,9 @@ class Broker:
         registry: CollectorRegistry | None = None,
         addresses: AddressBook | None = None,
         memory: MemoryBudget | None = None,
+        history: History | None = None,
     ) -> None:
+        self._history = history
         self._on_fatal = on_fatal
         self._is_fatal = False
         self._tasks: dict[asyncio.Task[None], None] = {}
@@ -103,7 +108,7 @@ class Broker:
         self._store = store = CountedReads(store, self.metrics.reads)
         commits = self._commits_of(config, store)
         commits.before_seal(self._write_deferred_rows)
-        watermarks = Watermarks()
+        watermarks = Watermarks(history)
         issued = Issued(
             watermarks,
             clock,
@@ -131,6 +136,7 @@ class Broker:
             recent_messages=RecentMessages(self._memory_budget.tails),
             run_time=RunTime(clock, start_ms=0, jump_ms_min=CLOCK_JUMP_MS_MIN),
             ages=Ages(clock, jump_ms_min=CLOCK_JUMP_MS_MIN),
+            history=history,
         )
         self.topics = Topics(self.environment)
         self.incarnations = Incarnations(self.environment)
@@ -169,11 +175,12 @@ class Broker:
     def _commits_of(self, config: BrokerConfig, store: Store) -> GroupCommit:
         observe = self.metrics.commits.observe
         if not config.late_syncs:
-            return GroupCommit(store, on_failure=self._fail, observe=observe)
+            return GroupCommit(store, on_failure=self._fail, observe=observe, history=self._history)
         return LateSyncCommit(
             store,
             on_failure=self._fail,
             observe=observe,
+            history=self._history,
             sync_interval_ms=config.sync_interval_ms,
         )
 
@@ -229,6 +236,8 @@ class Broker:
         await recovery.run()
         await go_on_without(environment, self.topics, all_losses)
         await self.topic_directory.recover(losses)
+        if self._history is not None:
+            note_found(self._history, self.topics, environment.watermarks, losses=all_losses)
         self.metrics.recovery_seconds.set(loop.time() - began_s)
         if config.late_syncs:
             log.warning(

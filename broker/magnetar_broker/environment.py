@@ -17,6 +17,7 @@ from magnetar_broker.transactions.recent_messages import RecentMessages
 from magnetar_broker.transactions.transaction_index import TransactionIndex
 from magnetar_broker.transactions.watermark import Watermarks
 from magnetar_core.clock import Clock
+from magnetar_core.history.history import History
 from magnetar_core.ids import TxnID
 from magnetar_core.membership.address_book import AddressBook
 from magnetar_core.process.run_time import RunTime
@@ -34,6 +35,7 @@ class Environment:
         disk_reserve: asked before anything that takes room is applied.
         spawn: runs a coroutine as a task of this broker; a failure in it ends the process.
         deferred_rows: objects that add rows when the open group is sealed; insertion order.
+        history: notes the events of the protocol; None: there is none.
     """
 
     config: BrokerConfig
@@ -53,6 +55,7 @@ class Environment:
     recent_messages: RecentMessages
     run_time: RunTime
     ages: Ages
+    history: History | None = None
 
     def new_index(self, participant: Participant) -> TransactionIndex:
         """Create the transaction index of a participant."""
@@ -66,6 +69,8 @@ class Environment:
             self.issued.check,
             on_opened=on_opened,
             on_closed=lambda txn_id: self.orphan_candidates.known(txn_id, participant),
+            name=participant,
+            history=self.history,
         )
 
     def when_written(self, callback: Callable[[], None]) -> None:

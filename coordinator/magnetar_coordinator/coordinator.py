@@ -34,6 +34,7 @@ from magnetar_coordinator.transactions.shard import Shard
 from magnetar_coordinator.transactions.transactional_ids import TransactionalIds
 from magnetar_coordinator.upkeep import Upkeep
 from magnetar_core.clock import Clock
+from magnetar_core.history.history import History
 from magnetar_core.ids import TxnID
 from magnetar_core.process.run_time import RunTime
 from magnetar_core.traces.spans import ServerTraces
@@ -117,6 +118,7 @@ class Coordinator:
         random: for jitter, and for the token of a new store.
         on_fatal: called once when the coordinator cannot go on: the process must end and restart.
         traces: makes spans; None: there are none.
+        history: notes the events of the protocol; None: there is none.
     """
 
     _metadata: TransactionMetadataStore
@@ -131,7 +133,9 @@ class Coordinator:
         on_fatal: Callable[[BaseException], None],
         registry: CollectorRegistry | None = None,
         traces: ServerTraces | None = None,
+        history: History | None = None,
     ) -> None:
+        self._history = history
         self.config = config
         self.metrics = CoordinatorMetrics(registry or CollectorRegistry())
         self._store = store = CountedReads(store, self.metrics.reads)
@@ -142,7 +146,7 @@ class Coordinator:
         self._state = _State.STARTING
         self._traces = None if traces is None else TransactionTraces(traces)
         self._commits = GroupCommit(
-            store, on_failure=self.fail, observe=self.metrics.commits.observe
+            store, on_failure=self.fail, observe=self.metrics.commits.observe, history=history
         )
         self._brokers = Brokers(
             config,
@@ -153,6 +157,7 @@ class Coordinator:
             self.metrics,
             on_expelled=self._on_expelled,
             traces=self._traces,
+            history=history,
         )
         finisher = Finisher(self._brokers, clock, self.metrics, self._traces)
         self._runtime = Runtime(
@@ -165,6 +170,7 @@ class Coordinator:
             DiskReserve(store, clock, floor_bytes=config.free_space_floor_bytes),
             self.fail,
             self._traces,
+            history,
         )
         self._upkeep = Upkeep(self._runtime, finisher)
         constants = config.constants
@@ -226,7 +232,12 @@ class Coordinator:
         await self._commits.start()
         config = self.config
         provider = TransactionMetadataStoreProvider(
-            self._store, self._commits, config, self._random, self._take_incarnation
+            self._store,
+            self._commits,
+            config,
+            self._random,
+            self._take_incarnation,
+            self._history,
         )
         try:
             self._metadata = metadata = await provider.open_store(config.tcid)

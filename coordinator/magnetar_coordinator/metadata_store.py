@@ -55,6 +55,8 @@ from magnetar_coordinator.metadata.records import (
 from magnetar_coordinator.metadata.transactional_id import TransactionalIdMetadata
 from magnetar_core.config import InvalidConfig
 from magnetar_core.cuts.hybrid_clock import bound_above
+from magnetar_core.history.events import CounterReserved
+from magnetar_core.history.history import History
 from magnetar_core.ids import INCARNATION_MAX, TxnID
 from magnetar_core.invariants import BrokenInvariant
 from magnetar_core.wire.record_pb2 import TransactionMetadataEntry
@@ -102,7 +104,9 @@ class TransactionMetadataStore:
         outcome_count: int,
         stamp_bound: int = 0,
         restored: Restored | None = None,
+        history: History | None = None,
     ) -> None:
+        self._history = history
         self.restored = restored
         self.traceparents: dict[TxnID, bytes] = {}
         self.next_producer_number = next_producer_number
@@ -119,7 +123,7 @@ class TransactionMetadataStore:
         self._stored_outcome_count = outcome_count
         # No transaction with this counter or a higher counter is in the log.
         self._next_unopened = self._stored_next_unopened = next_unopened
-        self._lost = lost
+        self.lost = lost
         commits.before_seal(self._put_counts)
 
     # Appending.
@@ -155,6 +159,8 @@ class TransactionMetadataStore:
         ahead = self._counters_ahead
         if self.counter_bound < next_counter + max(1, ahead // 2):
             self.counter_bound = next_counter + ahead
+            if self._history is not None:
+                self._history.note(CounterReserved(self.counter_bound))
             self._commits.batch.put(META, META_COUNTER, u64(self.counter_bound))
 
     def reserve_stamps(self, stamp: int) -> None:
@@ -263,7 +269,7 @@ class TransactionMetadataStore:
             return decode_outcome(txn_id, value)
         if txn_id.incarnation != self.incarnation:
             return None
-        return lost_transactions.outcome_of(self._lost, txn_id)
+        return lost_transactions.outcome_of(self.lost, txn_id)
 
     async def outcomes(self, start: bytes, *, rows_max: int) -> list[tuple[bytes, TxnEnded]]:
         """Return outcomes from a key on, with their keys, in the order of their TxnIDs."""
@@ -298,6 +304,7 @@ class TransactionMetadataStoreProvider:
 
     Args:
         random: creates the token of a new store.
+        history: notes the events of the protocol; None: there is none.
     """
 
     def __init__(
@@ -307,7 +314,9 @@ class TransactionMetadataStoreProvider:
         config: CoordinatorConfig,
         random: Random,
         take_incarnation: TakeIncarnation,
+        history: History | None = None,
     ) -> None:
+        self._history = history
         self._store = store
         self._commits = commits
         self._config = config
@@ -347,6 +356,7 @@ class TransactionMetadataStoreProvider:
             stamp_bound=await self._get_u64(META_STAMP_BOUND) or 0,
             outcome_count=await self._get_u64(META_OUTCOME_COUNT) or 0,
             restored=Restored(restored) if restored else None,
+            history=self._history,
         )
 
     async def _lost_transactions(self, counter_bound: int) -> tuple[int, Sequence[LostRange]]:

@@ -26,6 +26,11 @@ from magnetar_coordinator.metadata_store import TransactionMetadataStore
 from magnetar_coordinator.metrics import CoordinatorMetrics
 from magnetar_coordinator.transactions import responses
 from magnetar_coordinator.transactions.decision import Decision, EndTxnRequest, forgotten
+from magnetar_coordinator.transactions.history_events import (
+    event_of,
+    event_of_answer,
+    recovery_event,
+)
 from magnetar_coordinator.transactions.named_sequence_table import NamedSequences
 from magnetar_coordinator.transactions.principal_quota import PrincipalQuota
 from magnetar_coordinator.transactions.session_quota import SessionQuota
@@ -34,6 +39,8 @@ from magnetar_coordinator.transactions.transaction_principal import recorded
 from magnetar_coordinator.transactions.transactional_ids import TransactionalIds
 from magnetar_core.clock import Clock
 from magnetar_core.errors import DataLoss, MagnetarError
+from magnetar_core.history.events import Event
+from magnetar_core.history.history import History
 from magnetar_core.ids import TxnID
 from magnetar_core.process.run_time import RunTime
 from magnetar_core.server.commands import Reply, internal_failure
@@ -71,6 +78,7 @@ class Runtime:
     Args:
         fail: called with an error that only a restart cures.
         traces: makes the spans of ends; None: there are none.
+        history: notes the events of the protocol; None: there is none.
     Attributes:
         is_serving: from the end of recovery until the beginning of the end.
     """
@@ -93,7 +101,9 @@ class Runtime:
         disk_reserve: DiskReserve,
         fail: Callable[[BaseException], None],
         traces: TransactionTraces | None = None,
+        history: History | None = None,
     ) -> None:
+        self.history = history
         self.config = config
         self.brokers = brokers
         self.finisher = finisher
@@ -118,6 +128,8 @@ class Runtime:
             recovered
         )
         self.principal_quota.recover(self.shard.live.values())
+        if self.history is not None:
+            self.history.note(recovery_event(self.shard, self.metadata.lost))
         self._followers = (
             self.session_quota,
             self.principal_quota,
@@ -196,6 +208,8 @@ class Runtime:
                     b"" if self._traces is None else self._traces.decided_in(record),
                 )
                 transaction = self.shard.apply(record)
+                if self.history is not None:
+                    self.history.note(event_of(record))
                 if type(record) is StatusChanged:
                     run_time_ms = self.run_time_ms()
                     for follower in self._followers:
@@ -260,9 +274,25 @@ class Runtime:
         """Call back when all records applied so far are durable."""
         self._commits.when_durable(self._commits.position(), call)
 
-    def answer(self, reply: Reply, body: Any) -> None:
-        """Send an answer when all records applied so far are durable."""
-        self.when_durable(partial(reply.send, body))
+    def answer(self, reply: Reply, body: Any, told: Event | None = None) -> None:
+        """Send an answer when all records applied so far are durable.
+
+        Args:
+            told: what the answer tells, for the history; None: the body says it, or nothing is.
+        """
+        send = reply.send
+        if self.history is not None:
+            send = partial(self._note_and_send, reply, told=told)
+        self.when_durable(partial(send, body))
+
+    def _note_and_send(
+        self, reply: Reply, body: Any, told: Event | None = None, *, is_early: bool = False
+    ) -> None:
+        if self.history is not None:
+            told = told or event_of_answer(body, is_early=is_early)
+            if told is not None:
+                self.history.note(told)
+        reply.send(body)
 
     def refuse(self, error: MagnetarError, reply: Reply) -> None:
         """Send a refusal when all records that it may depend on are durable."""
@@ -289,11 +319,11 @@ class Runtime:
         if self._commits.seconds_under_way() > _SLOW_GROUP_SECONDS:
             self.answer_opened(reply, body)
         else:
-            self.brokers.when_told(partial(self._tell, reply, body))
+            self.brokers.when_told(partial(self._tell, reply, body, is_early=True))
 
-    def _tell(self, reply: Reply, body: Any) -> None:
+    def _tell(self, reply: Reply, body: Any, *, is_early: bool = False) -> None:
         self.metrics.opened.inc()
-        reply.send(body)
+        self._note_and_send(reply, body, is_early=is_early)
 
     def look_up(self, txn_id: TxnID, reply: Reply, again: Callable[[], None]) -> None:
         """Look up how a transaction ended, and give the command again with its outcome.
@@ -384,6 +414,6 @@ class Runtime:
         waiting = self._waiting.pop(txn_id, None)
         if waiting is not None:
             for reply in waiting:
-                reply.send(self.ended(txn_id, status, stamp))
+                self._note_and_send(reply, self.ended(txn_id, status, stamp))
         for callback in self._ending.pop(txn_id, ()):
             callback()

@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from magnetar_core.history.events import Durable, Sealed
+from magnetar_core.history.history import History
 from magnetar_core.invariants import BrokenInvariant
 from magnetar_storage.ready_callbacks import ReadyCallbacks, guard
 from magnetar_storage.store import Store, StoreFailed, WriteBatch
@@ -45,6 +47,7 @@ class GroupCommit:
     Args:
         on_failure: called once with the exception of the store.
         observe: called for each written group, when it is durable.
+        history: notes each group; None: there is none.
     """
 
     def __init__(
@@ -53,8 +56,10 @@ class GroupCommit:
         *,
         on_failure: Callable[[BaseException], None],
         observe: Observe | None = None,
+        history: History | None = None,
     ) -> None:
         self._store = store
+        self._history = history
         self._on_failure = on_failure
         self._observe = observe
         self._hooks: list[Callable[[WriteBatch], None]] = []
@@ -257,11 +262,16 @@ class GroupCommit:
         self._group_began = None
         seconds = asyncio.get_running_loop().time() - started
         self.written_position = self._sealed_position
+        self._note_written()
         ready, self._parked_sealed = self._parked_sealed, []
         self._ready.run(ready)
         observe = self._observe
         if observe is not None and batch.operations:
             guard(lambda: observe(len(batch), batch.byte_count, seconds))
+
+    def _note_written(self) -> None:
+        if self._history is not None:
+            self._history.note(Durable(self.written_position))
 
     async def _write(self, batch: WriteBatch) -> None:
         await self._store.write(batch)
@@ -282,6 +292,8 @@ class GroupCommit:
         sealed, self.batch = self.batch, WriteBatch(self._before_operation)
         self._ahead_bytes = AHEAD_BYTES_MIN
         self._sealed_position += 1
+        if self._history is not None:
+            self._history.note(Sealed(self._sealed_position))
         self._parked_sealed, self._parked_open = self._parked_open, []
         # Hooks may have woken the writer for this group; rows that they defer again belong to the
         # next group.

@@ -13,6 +13,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from magnetar_core.history.events import Durable, Written
+from magnetar_core.history.history import History
 from magnetar_storage.group_commit import GroupCommit, Observe
 from magnetar_storage.ready_callbacks import ReadyCallbacks
 from magnetar_storage.store import Store, WriteBatch
@@ -24,6 +26,7 @@ class LateSyncCommit(GroupCommit):
     Args:
         on_failure: as for GroupCommit.
         observe: called for each group when it is written, not when it is synced.
+        history: as for GroupCommit.
         sync_interval_ms: how long a group waits for a sync if no caller waits for it.
     """
 
@@ -33,9 +36,10 @@ class LateSyncCommit(GroupCommit):
         *,
         on_failure: Callable[[BaseException], None],
         observe: Observe | None = None,
+        history: History | None = None,
         sync_interval_ms: int,
     ) -> None:
-        super().__init__(store, on_failure=on_failure, observe=observe)
+        super().__init__(store, on_failure=on_failure, observe=observe, history=history)
         self._sync_interval_s = sync_interval_ms / 1_000
         self._durable_position = 0
         # In the order of the calls, with their positions.
@@ -103,6 +107,10 @@ class LateSyncCommit(GroupCommit):
         if self._awaited and min(self._awaited) <= self.written_position:
             self._sync_wanted.set()
 
+    def _note_written(self) -> None:
+        if self._history is not None:
+            self._history.note(Written(self.written_position))
+
     def _finish(self) -> bool:
         if self._durable_position == self.written_position:
             return True
@@ -136,6 +144,8 @@ class LateSyncCommit(GroupCommit):
         if self._failure is not None:
             return
         self._durable_position = target
+        if self._history is not None:
+            self._history.note(Durable(target))
         # A later group was written after this sync began, at the earliest.
         self._unsynced_since = began_at if self.written_position > target else None
         self._awaited = {one for one in self._awaited if one > target}

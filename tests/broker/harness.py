@@ -19,7 +19,7 @@ from magnetar_broker.topics.partition import Partition
 from magnetar_broker.transactions.transaction_index import TransactionIndex
 from magnetar_core import batch as columnar
 from magnetar_core.errors import from_wire
-from magnetar_core.ids import TxnID
+from magnetar_core.ids import PartitionName, TxnID
 from magnetar_core.server.commands import Conversation
 from magnetar_core.transport.transport import Link, LinkClosed
 from magnetar_core.wire import broker_pb2 as wire
@@ -55,6 +55,7 @@ def new_index(
         check_issued,
         on_opened=lambda txn_id: told.append(("opened", txn_id)),
         on_closed=lambda txn_id: told.append(("closed", txn_id)),
+        name=PartitionName("t", 0, 1),
     )
 
 

@@ -14,6 +14,7 @@ from magnetar_cli.servers.open_store import Rows
 from magnetar_cli.servers.server_process import ServerProcess, World, run
 from magnetar_core.config import ListenConfig
 from magnetar_core.gates.access_file import AccessConfig
+from magnetar_core.recording.config import HistoryConfig
 from magnetar_core.security.link_security import PLAIN
 from magnetar_core.traces.config import TracesConfig
 from magnetar_storage.store import StoreFailed
@@ -58,6 +59,7 @@ if __name__ == "__main__":
             access=AccessConfig(),
             links=PLAIN,
             traces=TracesConfig(),
+            history=HistoryConfig(),
             build=lambda world: FakeComponent(world, mode),
             supervised=mode == "supervised",
             ready_file=directory / "ready.json",

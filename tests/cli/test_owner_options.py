@@ -20,6 +20,7 @@ from magnetar_cluster.host_settings import HostSettings
 from magnetar_cluster.owners_book import OwnersBook
 from magnetar_core.config import InvalidConfig, ListenConfig
 from magnetar_core.gates.access_file import AccessConfig
+from magnetar_core.recording.config import HistoryConfig
 from magnetar_core.security.link_security import PLAIN
 from magnetar_core.traces.config import TracesConfig
 from magnetar_storage.store_config import StoreConfig
@@ -181,6 +182,7 @@ def test_what_shards_know_of_the_cluster_comes_from_etcd() -> None:
             host=HostSettings(),
             listen=ListenConfig(),
             traces=TracesConfig(),
+            history=HistoryConfig(),
             store=StoreConfig(store="s3://bucket/prefix"),
             links=PLAIN,
         ),

@@ -17,15 +17,19 @@ from tests.namespaces import network, services
 from tests.namespaces.records import Record, read_records
 from tests.namespaces.world import Report
 
+from magnetar_cli.check.history.judging import Report as HistoryReport
+from magnetar_cli.check.history.judging import judge
+
 # Beyond the seconds of the faults: the start, the end, and what is read then, on a busy machine.
 MORE_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A run that came to its end."""
+    """A run that came to its end. `history`: what the servers' histories say."""
 
     report: Report
+    history: HistoryReport
     records: list[Record]
 
 
@@ -63,11 +67,12 @@ def run(directory: Path, *, seed: int, seconds: float, pause_s: float) -> Record
         process.kill()
         process.wait()
     assert status == 0, f"seed {seed}, see {directory}:\n{log.read_text()[-8_000:]}"
+    history = judge([str(directory)])
     # Hundreds of megabytes that nobody looks at after a run that came to its end.
     for volume in filter(Path.is_dir, directory.iterdir()):
         shutil.rmtree(volume)
     report = Report(**json.loads((directory / "report.json").read_text()))
-    return Recorded(report, read_records(directory.glob("*.jsonl")))
+    return Recorded(report, history, read_records(directory.glob("*.jsonl")))
 
 
 def main() -> None:
@@ -87,6 +92,7 @@ def main() -> None:
         chosen.directory, seed=chosen.seed, seconds=chosen.seconds, pause_s=chosen.pause_s
     )
     print(recorded.report)
+    print(recorded.history)
     print(check(recorded.records))
 
 

@@ -26,8 +26,14 @@ DOCKERFILE = ROOT / "deploy/docker/Dockerfile"
 VOLUME = "/var/lib/magnetar"
 SERVER, ETCD, OBJECT_SERVER = "server", "etcd", "object-server"
 # Of servers, besides what the file says. Their lease is longer than the program's default, as other
-# tests keep this machine's processors; many faults last longer than that, too.
-MORE = {SERVER: {"MAGNETAR_LEASE_DURATION_MS": "6000"}}
+# tests keep this machine's processors; many faults last longer than that, too. They write a
+# history of what they do, which is judged in the end.
+MORE = {
+    SERVER: {
+        "MAGNETAR_LEASE_DURATION_MS": "6000",
+        "MAGNETAR_HISTORY_DIR": f"{VOLUME}/history",
+    }
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

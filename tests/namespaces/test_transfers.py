@@ -21,6 +21,8 @@ from tests.namespaces.damages import DAMAGES, Damage
 from tests.namespaces.records import Record
 from tests.namespaces.run import missing, run
 
+from magnetar_cli.check.history.judging import Verdict
+
 # To repeat a run: its faults, and what each client does. Times differ a little.
 SEED_VARIABLE = "NAMESPACES_SEED"
 ENDING_S_MAX = 5.0
@@ -57,6 +59,7 @@ def test_transfers_hold_what_is_promised_while_everything_fails_in_turn(
     print(f"{SEED_VARIABLE}={seed}, records in {tmp_path}")
     recorded = run(tmp_path, seed=seed, seconds=seconds, pause_s=pause_s)
     report = recorded.report
+    assert recorded.history.verdict is Verdict.ACCEPTED, recorded.history
     summary = check(recorded.records)
     for name, figure in {**asdict(report), **asdict(summary)}.items():
         record_property(name, figure)

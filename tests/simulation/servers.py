@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.nodes import ServerNode
-from tests.simulation.raw import BROKER, COORDINATOR
+from tests.simulation.raw import BROKER as BROKER_SERVICE
+from tests.simulation.raw import COORDINATOR as COORDINATOR_SERVICE
 from tests.virtual_loop import Incarnation
 
+from magnetar_core.history.events import BROKER, COORDINATOR
 from magnetar_storage.memory.engine import MemoryStore
 
 if TYPE_CHECKING:
@@ -88,8 +90,9 @@ def make_broker(
     config = broker_config(node.name, brokers, coordinators, settings)
     random = world.environment.random(f"{node.name}/{node.life}")
     transport = world.network.transport(incarnation)
-    broker = Broker(config, store, transport, node.clock, random, node.on_fatal)
-    return broker, {BROKER: broker.server}
+    history = world.protocol.history_of(BROKER, world.broker_names.index(node.name), node.life)
+    broker = Broker(config, store, transport, node.clock, random, node.on_fatal, history=history)
+    return broker, {BROKER_SERVICE: broker.server}
 
 
 def make_coordinator(
@@ -105,9 +108,15 @@ def make_coordinator(
     config = coordinator_config(node.name, tcid, world.broker_names, settings)
     random = world.environment.random(f"{node.name}/{node.life}")
     coordinator = Coordinator(
-        config, store, world.network.transport(incarnation), node.clock, random, node.on_fatal
+        config,
+        store,
+        world.network.transport(incarnation),
+        node.clock,
+        random,
+        node.on_fatal,
+        history=world.protocol.history_of(COORDINATOR, tcid, node.life),
     )
-    return coordinator, {COORDINATOR: coordinator.server}
+    return coordinator, {COORDINATOR_SERVICE: coordinator.server}
 
 
 def _broker_families() -> tuple[str, ...]:

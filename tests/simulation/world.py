@@ -29,6 +29,7 @@ from tests.simulation.open_wiretap import OpenWiretap
 from tests.simulation.owners.of_world import owners_of
 from tests.simulation.owners.plan import OwnersPlan
 from tests.simulation.owners.seats import AnyServer
+from tests.simulation.protocol_wiretap import ProtocolWiretap
 from tests.simulation.raw_unit import raw_client
 from tests.simulation.release_wiretap import ReleaseWiretap
 from tests.simulation.sending_wiretap import SendingWiretap
@@ -113,6 +114,7 @@ class World:
         self.network.delays_between = self._delay_random
         self.environment = Environment(self.loop, self.network, self.trace, seed)
         self.history = History(self.loop.time, self.loop.fail)
+        self.protocol = ProtocolWiretap(self.history.violation, self.loop.fail)
         self.broker_names = broker_names(script.broker_count)
         self.listeners = Listeners(self)
         # By the names that clients are told of them.
@@ -402,6 +404,7 @@ class World:
         try:
             with self.key_order.watching():
                 self.loop.run_until_complete(self._main())
+            self.protocol.finish()
             self.loop.check_tasks()
             self._count_situations()
         finally:

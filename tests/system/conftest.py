@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.histories import check_history, settings_in
 from tests.system.processes import OWNERS_VARIABLE, Servers
 
 Figure = Callable[[str, str], None]
@@ -29,17 +30,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def servers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Servers]:
+    """Servers whose history is judged when they have stopped."""
     if os.environ.get(OWNERS_VARIABLE):
         if request.node.get_closest_marker("keeps_shards"):
             pytest.skip(f"{OWNERS_VARIABLE} has shards move, and this test needs them to stay")
         from tests.system.moving_servers import MovingServers
 
-        running: Servers = MovingServers(tmp_path)
+        running: Servers = MovingServers(tmp_path, settings_in(tmp_path))
     else:
-        running = Servers(tmp_path)
+        running = Servers(tmp_path, settings_in(tmp_path))
     running.start()
     yield running
     running.stop()
+    check_history(tmp_path)
 
 
 @pytest.fixture

@@ -9,11 +9,12 @@ from magnetar_broker.budgets.parked_bytes import ParkedBytes
 from magnetar_broker.commands.subscription_commands import epoch_of
 from magnetar_broker.environment import Environment
 from magnetar_broker.replies import Replies
-from magnetar_broker.topics.partition import Partition
+from magnetar_broker.topics.partition import Accepted, Partition
 from magnetar_broker.topics.topics import Topics
 from magnetar_broker.transactions.index_rows import followed_by, name
 from magnetar_core import batch as columnar
 from magnetar_core.errors import InvalidArgument, MessageTooLarge
+from magnetar_core.history.events import Event, PlainConfirmed, WriteConfirmed
 from magnetar_core.ids import TxnID
 from magnetar_core.server.commands import Handler, Reply
 from magnetar_core.transport.frames import detached
@@ -102,8 +103,17 @@ class SendCommands:
                 name(response.settled_txn_ids, [one for one in follows if one not in others])
         # Its producer then no longer names what it follows (rule k): those ends must be durable.
         is_late = not transactional and not follows
+        told: Event | None = None
+        if self._environment.history is not None:
+            told = _confirmed(partition, command, count, accepted, is_late=is_late)
         self._answer_send(
-            reply, response, count, len(batch), transactional=transactional, is_late=is_late
+            reply,
+            response,
+            count,
+            len(batch),
+            told,
+            transactional=transactional,
+            is_late=is_late,
         )
 
     def _park(
@@ -127,6 +137,7 @@ class SendCommands:
         response: wire.CommandSendResponse,
         count: int,
         size: int,
+        told: Event | None,
         *,
         transactional: bool,
         is_late: bool,
@@ -134,12 +145,15 @@ class SendCommands:
         """Answer a send.
 
         Args:
+            told: the answer, for the history; None: there is none.
             is_late: whether the answer may leave before the batch is synced.
         """
 
         def leave() -> None:
             if not response.duplicate:
                 self._environment.metrics.sent(count, size, transactional=transactional)
+            if told is not None and self._environment.history is not None:
+                self._environment.history.note(told)
             reply.send(response)
 
         if is_late:
@@ -174,6 +188,23 @@ class SendCommands:
             ),
             reply,
         )
+
+
+def _confirmed(
+    partition: Partition,
+    command: wire.CommandSend,
+    count: int,
+    accepted: Accepted,
+    *,
+    is_late: bool,
+) -> Event:
+    """Return the event of the answer to a send."""
+    producer_id, sequence_id = command.producer_id, command.sequence_id
+    if command.HasField("txn_id"):
+        txn_id = TxnID.from_wire(command.txn_id)
+        return WriteConfirmed(partition.name, txn_id, producer_id, sequence_id + count)
+    offset = -1 if accepted.message_id is None else accepted.message_id.offset
+    return PlainConfirmed(partition.name, producer_id, sequence_id, count, offset, is_late)
 
 
 def _event_time_of(message: wire.Message) -> int:

@@ -13,6 +13,7 @@ from magnetar_broker.topics.partition import Partition
 from magnetar_broker.topics.topics import Topics
 from magnetar_broker.transactions.transaction_index import NO_EPOCH
 from magnetar_core.errors import InvalidArgument, UnknownMember
+from magnetar_core.history.events import WriteConfirmed
 from magnetar_core.ids import MemberName, TxnID
 from magnetar_core.server.commands import Handler, Reply
 from magnetar_core.wire import broker_pb2 as wire
@@ -125,10 +126,20 @@ class SubscriptionCommands:
         response = wire.CommandAckResponse(
             consumer_id=command.consumer_id, txn_id=command.txn_id if transactional else None
         )
+        told: WriteConfirmed | None = None
+        if transactional and self._environment.history is not None:
+            told = WriteConfirmed(
+                subscription.name,
+                TxnID.from_wire(command.txn_id),
+                command.consumer_id,
+                command.ack_sequence + 1,
+            )
 
         def leave() -> None:
             metrics = self._environment.metrics
             (metrics.transactional_acks if transactional else metrics.plain_acks).inc()
+            if told is not None and self._environment.history is not None:
+                self._environment.history.note(told)
             reply.send(response)
 
         if transactional:

@@ -29,6 +29,7 @@ from magnetar_core.errors import (
     ResourceInUse,
     UnknownMember,
 )
+from magnetar_core.history.events import Acked, AcksPending, CursorMoved, MessagesRemoved
 from magnetar_core.ids import MemberName, SubscriptionName, TxnID
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import record_pb2 as records
@@ -107,6 +108,8 @@ class Subscription:
     def _delete(self, ranges: list[Range]) -> None:
         deleted = self.cursor.acknowledge(ranges)
         if deleted:
+            if self._environment.history is not None:
+                self._environment.history.note(Acked(self.name, tuple(deleted)))
             settling = self.dispatcher.acknowledged(deleted)
             self._environment.defer_rows(self)
             if settling:
@@ -160,6 +163,9 @@ class Subscription:
             member=member or NO_MEMBER,
         )
         self.cursor.acknowledge_in(txn_id, PendingAck(writer.ordinal, ack_sequence, tuple(ranges)))
+        if self._environment.history is not None:
+            pending = AcksPending(self.name, txn_id, consumer_id, ack_sequence, tuple(ranges))
+            self._environment.history.note(pending)
         self.dispatcher.pend(ranges, consumer_id)
         batch = self._environment.commits.batch
         row = records.PendingAckRow(
@@ -296,6 +302,8 @@ class Subscription:
         Call check_seek first.
         """
         self.cursor.move_floor(offset)
+        if self._environment.history is not None:
+            self._environment.history.note(CursorMoved(self.name, offset))
         self._environment.defer_rows(self)
         self.delivery.cursor_moved()
 
@@ -342,6 +350,8 @@ class Subscription:
 
     def trimmed(self, first_offset: int) -> None:
         """Count messages below first_offset, which retention removed, as DELETED."""
+        if self._environment.history is not None:
+            self._environment.history.note(MessagesRemoved(self.name, first_offset))
         self.cursor.skip_to(first_offset)
         self.dispatcher.skip_to(first_offset)
         self._environment.defer_rows(self)

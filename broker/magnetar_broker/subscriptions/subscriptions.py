@@ -7,7 +7,7 @@ under that name refuses the transaction's late acks (docs/protocol/rules.md, rul
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from magnetar_broker import keys
@@ -21,6 +21,7 @@ from magnetar_broker.subscriptions.subscription import Subscription
 from magnetar_broker.transactions import index_rows
 from magnetar_broker.transactions.transaction_index import End, TransactionIndex
 from magnetar_core.errors import Gone, InvalidArgument, QuotaExceeded, SubscriptionNotFound
+from magnetar_core.history.events import ParticipantCreated, ParticipantDeleted
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 from magnetar_core.wire import record_pb2 as records
 from magnetar_storage.store import end_of_prefix
@@ -72,6 +73,10 @@ class Subscriptions:
     def __iter__(self) -> Iterator[Subscription]:
         return iter(self._existing.values())
 
+    def absent(self) -> Iterable[Absent]:
+        """Return subscriptions that do not exist, of which ends are kept."""
+        return self._absent.values()
+
     def find(self, name: str) -> Subscription | None:
         """Return a subscription, or None."""
         return self._existing.get(name)
@@ -110,6 +115,8 @@ class Subscriptions:
             created.delivery.inherit_epochs(deleted)
         created.cursor.mark_new()
         self._environment.defer_rows(created)
+        if self._environment.history is not None:
+            self._environment.history.note(ParticipantCreated(created.name, offset))
         return created
 
     def refuse_late(self, name: str, consumer_id: int, attach_epoch: int) -> None:
@@ -185,6 +192,8 @@ class Subscriptions:
         if len(self._deleted) > DELETED_KNOWN_MAX:
             del self._deleted[next(iter(self._deleted))]
         self._remove_acknowledgements(doomed)
+        if self._environment.history is not None:
+            self._environment.history.note(ParticipantDeleted(doomed.name))
         if doomed.index.ended:
             self._absent[name] = Absent(doomed.subscription_id, doomed.index)
             self._put_record(name, doomed.subscription_id, absent=True)

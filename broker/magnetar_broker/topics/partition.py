@@ -32,6 +32,13 @@ from magnetar_broker.transactions.transaction_index import (
 from magnetar_broker.transactions.waiting_ends import AskedEnd, WaitingEnds
 from magnetar_core.access.grants import Rights
 from magnetar_core.errors import Gone, QuotaExceeded, ResourceInUse
+from magnetar_core.history.events import (
+    MarkerWritten,
+    ParticipantCreated,
+    ParticipantDeleted,
+    PlainSent,
+    ProducersForgotten,
+)
 from magnetar_core.ids import MessageId, PartitionName, TxnID
 from magnetar_core.server.commands import CommandSession
 from magnetar_core.wire import common_pb2 as common
@@ -127,6 +134,10 @@ class Partition:
             run_time_ms=self._environment.run_time.now_ms(),
         )
         self._append(entry)
+        history = self._environment.history
+        if history is not None:
+            sent = PlainSent(self.name, producer_id, sequence_id, count, entry.entry_id)
+            history.note(sent)
         return Accepted(self._message_id(entry.entry_id), duplicate=False)
 
     def send_in(
@@ -316,6 +327,8 @@ class Partition:
         for txn_id in self.index.ended:
             batch.delete(keys.TXNINDEX, self._index_key(txn_id))
         self._environment.deferred_rows.pop(self, None)
+        if self._environment.history is not None:
+            self._environment.history.note(ParticipantDeleted(self.name))
 
     def delete_rows(self) -> None:
         """Delete the rows that a lost partition of this name has left.
@@ -396,6 +409,8 @@ class Partition:
     def write_new_rows(self) -> None:
         """Write the rows of a partition that was just created."""
         self._environment.defer_rows(self)
+        if self._environment.history is not None:
+            self._environment.history.note(ParticipantCreated(self.name, self.log.end_offset))
 
     def write_deferred_rows(self, batch: WriteBatch) -> None:
         """Write rows that change with every batch, once per group."""
@@ -429,7 +444,10 @@ class Partition:
     def forget_idle_producers(self, before_run_time_ms: int) -> None:
         """Forget producers whose last batch is older than a run time."""
         batch = self._environment.commits.batch
-        for producer_id in self.producers.idle_since(before_run_time_ms):
+        idle = self.producers.idle_since(before_run_time_ms)
+        if idle and self._environment.history is not None:
+            self._environment.history.note(ProducersForgotten(self.name, tuple(idle)))
+        for producer_id in idle:
             self.producers.forget(producer_id)
             key = keys.in_partition(self.name.topic_id, self.name.partition, producer_id)
             batch.delete(keys.PRODUCERS, key)
@@ -441,6 +459,9 @@ class Partition:
             entry.to_bytes(),
         )
         self.log.append(entry)
+        if self._environment.history is not None and isinstance(entry, MarkerEntry):
+            marked = MarkerWritten(self.name, entry.txn_id, entry.entry_id, entry.count)
+            self._environment.history.note(marked)
         self._environment.defer_rows(self)
         end = entry.end
         self._environment.when_written(lambda: self._advance(end))

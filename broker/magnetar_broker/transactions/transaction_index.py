@@ -23,6 +23,8 @@ from magnetar_broker.budgets.open_bytes import Account
 from magnetar_broker.transactions.producers import check_sequence
 from magnetar_core.cuts.hybrid_clock import NO_STAMP
 from magnetar_core.errors import InvalidTxnState, QuotaExceeded, TxnIncomplete
+from magnetar_core.history.events import EndApplied, EndsForgotten, Participant, Wrote
+from magnetar_core.history.history import History
 from magnetar_core.ids import MemberName, TxnID
 from magnetar_core.selections import digest_of_selection
 
@@ -142,6 +144,8 @@ class TransactionIndex:
         check_issued: raises TxnNotFound or LogUnavailable unless the TxnID is issued.
         on_opened: called when a transaction begins to write here.
         on_closed: called when it ends here.
+        name: the participant's name in the history.
+        history: notes what changes; None: there is none.
     """
 
     def __init__(
@@ -152,7 +156,11 @@ class TransactionIndex:
         *,
         on_opened: Callable[[TxnID], None],
         on_closed: Callable[[TxnID], None],
+        name: Participant,
+        history: History | None = None,
     ) -> None:
+        self.name = name
+        self._history = history
         self._covers = covers
         self._is_superseded = is_superseded
         self._check_issued = check_issued
@@ -227,8 +235,13 @@ class TransactionIndex:
         if writer is None:
             writer = Writer(len(transaction.writers), writer_id, follows=follows)
             transaction.writers[writer_id] = writer
-        writer.batch_starts.append(writer.next_index)
+        first_index = writer.next_index
+        writer.batch_starts.append(first_index)
         writer.next_index += count
+        if self._history is not None:
+            named = () if first_index else writer.follows
+            wrote = Wrote(self.name, txn_id, writer_id, first_index, count, named)
+            self._history.note(wrote)
         return writer, is_new
 
     def restore_open(self, transaction: OpenTransaction) -> None:
@@ -276,8 +289,11 @@ class TransactionIndex:
         Returns:
             The ended transaction; None: nothing is remembered.
         """
-        if self.open.pop(end.txn_id, None) is not None:
+        transaction = self.open.pop(end.txn_id, None)
+        if transaction is not None:
             self._on_closed(end.txn_id)
+        if self._history is not None:
+            self._history.note(_applied(self.name, end, transaction, follows))
         if end.is_dropped:
             return None
         ended = EndedTransaction(end.outcome, end.selection_digest, follows, end.stamp)
@@ -289,6 +305,8 @@ class TransactionIndex:
         forgotten = [one for one in self.ended if self._covers(one) and one not in but]
         for txn_id in forgotten:
             del self.ended[txn_id]
+        if forgotten and self._history is not None:
+            self._history.note(EndsForgotten(self.name, tuple(forgotten)))
         return forgotten
 
     def _check_hanging(self, txn_id: TxnID, hanging: tuple[int, int]) -> None:
@@ -327,3 +345,23 @@ def _kept(end: End, writer: Writer) -> int:
     if end.counts is None:
         return writer.next_index
     return min(end.counts.get(writer.writer_id, 0), writer.next_index)
+
+
+def _applied(
+    name: Participant, end: End, transaction: OpenTransaction | None, follows: tuple[TxnID, ...]
+) -> EndApplied:
+    """Return the event of an end."""
+    writers = transaction.writers.values() if transaction is not None else ()
+    is_commit = end.outcome is Outcome.COMMITTED
+    return EndApplied(
+        name,
+        end.txn_id,
+        is_commit,
+        held=tuple((one.writer_id, one.next_index) for one in writers),
+        kept=tuple((one.writer_id, _kept(end, one)) for one in writers) if is_commit else (),
+        is_counted=end.counts is not None,
+        is_selected=end.selection is not None,
+        passes_on=follows,
+        loss_accepted=end.loss_accepted,
+        is_dropped=end.is_dropped,
+    )

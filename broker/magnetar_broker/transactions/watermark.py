@@ -11,6 +11,8 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from magnetar_core.history.events import WatermarkTaken
+from magnetar_core.history.history import History
 from magnetar_core.ids import TxnID
 
 # A range of counters: first and last, both included.
@@ -114,9 +116,14 @@ def intersected(
 
 
 class Watermarks:
-    """Watermarks of all coordinators that this broker has heard."""
+    """Watermarks of all coordinators that this broker has heard.
 
-    def __init__(self) -> None:
+    Args:
+        history: notes what is newly covered; None: there is none.
+    """
+
+    def __init__(self, history: History | None = None) -> None:
+        self._history = history
         self._by_tcid: dict[int, Watermark] = {}
 
     def of(self, tcid: int) -> Watermark:
@@ -129,6 +136,8 @@ class Watermarks:
 
     def set(self, tcid: int, watermark: Watermark) -> None:
         """Set a coordinator's watermark."""
+        if self._history is not None and self.of(tcid).coverage != watermark.coverage:
+            self._history.note(WatermarkTaken(tcid, *watermark.coverage))
         self._by_tcid[tcid] = watermark
 
     def known(self) -> list[tuple[int, Watermark]]:

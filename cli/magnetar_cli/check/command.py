@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -11,14 +11,23 @@ from magnetar_cli.types import json_option
 
 if TYPE_CHECKING:
     from magnetar_cli.check.checking import Report
+    from magnetar_cli.check.history.judging import Report as HistoryReport
 
 
 @click.command()
 @click.argument("places", nargs=-1, required=True, metavar="PLACE...")
+@click.option(
+    "--history",
+    "of_histories",
+    is_flag=True,
+    help="Check histories that servers wrote with --history-dir, and not stores.",
+)
 @etcd_options
 @json_option
-def check(places: tuple[str, ...], etcd: str | None, cluster_id: str, as_json: bool) -> None:
-    """Check the stores of stopped servers, and change nothing.
+def check(
+    places: tuple[str, ...], of_histories: bool, etcd: str | None, cluster_id: str, as_json: bool
+) -> None:
+    """Check the stores of stopped servers, or the histories of servers, and change nothing.
 
     PLACE is the data directory of a broker or coordinator, a directory with several of them, or the
     address of a store (s3://BUCKET/PREFIX), as servers got it as --store. The command reads
@@ -30,7 +39,14 @@ def check(places: tuple[str, ...], etcd: str | None, cluster_id: str, as_json: b
 
     A directory whose server runs is refused. The exit status is 0 if everything is whole, and 16 if
     something is damaged or missing. docs/check.md says what each check means and what to do.
+
+    With --history, PLACE is a file or a directory that servers got as --history-dir. Give those of
+    all servers together. The command looks for an order of all events in which the protocol allows
+    each. The exit status is 0 if there is one, 17 if servers did what the protocol forbids, 16 if
+    lines are missing or damaged, and 18 if it could not decide. docs/histories.md explains it.
     """
+    if of_histories:
+        _check_histories(places, as_json)
     from magnetar_cli.check.checking import run_check
     from magnetar_cli.check.places import stores_at
     from magnetar_cli.errors import STATUS_OF_KIND
@@ -54,6 +70,60 @@ def check(places: tuple[str, ...], etcd: str | None, cluster_id: str, as_json: b
     else:
         _print(report)
     raise click.exceptions.Exit(STATUS_OF_KIND[ErrorKind.DATA_LOST] if report.damage_count else 0)
+
+
+def _check_histories(places: tuple[str, ...], as_json: bool) -> NoReturn:
+    from magnetar_cli.check.history.judging import STATUS_OF_VERDICT, judge
+    from magnetar_cli.output import print_json
+
+    report = judge(places)
+    if as_json:
+        print_json(report)
+    else:
+        _print_history(report)
+    raise click.exceptions.Exit(STATUS_OF_VERDICT[report.verdict])
+
+
+def _print_history(report: HistoryReport) -> None:
+    from magnetar_cli.check.history.judging import SENTENCE_OF_VERDICT
+    from magnetar_cli.output import print_table
+
+    print_table(
+        ("SERVER", "NAME", "LIVES", "EVENTS", "JUDGED", "DAMAGE"),
+        [
+            (
+                *(one.server, one.name or "unknown", len(one.lives)),
+                *(one.event_count, one.judged_count, one.damage_count),
+            )
+            for one in report.servers
+        ],
+        empty="nothing was checked",
+    )
+    for one in report.servers:
+        for damage in one.damages:
+            click.echo(f"damaged: {damage.file}:{damage.line}: {damage.text}")
+        if one.damage_count > len(one.damages):
+            click.echo(f"and {one.damage_count - len(one.damages):,} more damages of {one.server}")
+    for text in report.missing:
+        click.echo(f"no lines: {text}")
+    for text in report.unjudged:
+        click.echo(f"not judged: {text}")
+    if report.refused:
+        _print_refusal(report)
+    click.echo()
+    click.echo(SENTENCE_OF_VERDICT[report.verdict])
+
+
+def _print_refusal(report: HistoryReport) -> None:
+    blamed, *others = report.refused
+    click.echo()
+    click.echo(f"{blamed.at.server}, life {blamed.at.life}, line {blamed.at.line} comes next:")
+    click.echo(f"  {blamed.at.event}")
+    click.echo(f"  {blamed.rule}: {blamed.text}")
+    for line in report.before:
+        click.echo(f"before: {line.server}, life {line.life}, line {line.line}: {line.event}")
+    for one in others:
+        click.echo(f"waits: {one.at.server}, life {one.at.life}, line {one.at.line}: {one.text}")
 
 
 def _print(report: Report) -> None:

@@ -12,6 +12,7 @@ import click
 from magnetar_cli.servers.options import (
     SECTIONS,
     access_config,
+    history_config,
     links_of,
     listen_config,
     load_membership,
@@ -137,7 +138,9 @@ def _run_one(options: dict[str, Any], membership: Membership | None, sources: So
             access=access_config(options, "broker", sources),
             links=links_of("broker", sources, listen),
             traces=traces_config(options, "broker", sources),
+            history=history_config(options, "broker", sources),
             build=build,
+            number=resolved.settings.shard,
             supervised=options["supervised"],
             ready_file=options["ready_file"],
         )
@@ -215,6 +218,7 @@ def _build(
         world.registry,
         book,
         memory,
+        history=world.history,
     )
     return component
 

@@ -12,6 +12,7 @@ import click
 from magnetar_cli.servers.options import (
     SECTIONS,
     access_config,
+    history_config,
     links_of,
     listen_config,
     load_membership,
@@ -119,7 +120,9 @@ def _run_one(options: dict[str, Any], membership: Membership | None, sources: So
             access=access_config(options, "coordinator", sources),
             links=links_of("coordinator", sources, listen),
             traces=traces_config(options, "coordinator", sources),
+            history=history_config(options, "coordinator", sources),
             build=lambda world: _build(config, world),
+            number=config.tcid,
             supervised=options["supervised"],
             ready_file=options["ready_file"],
         )
@@ -180,6 +183,7 @@ def _build(config: CoordinatorConfig, world: World) -> Component:
         world.on_fatal,
         world.registry,
         world.traces,
+        history=world.history,
     )
     return component
 

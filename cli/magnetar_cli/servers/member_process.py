@@ -176,6 +176,7 @@ async def _serve(process: MemberProcess) -> None:
             server.address,
             surroundings=ObjectStores(kind.rows, links, cluster, directory),
             traces=server_traces,
+            history=process.owning.history,
         )
         host = Host(
             directory,

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from magnetar_core.gates.access_file import AccessConfig
     from magnetar_core.membership.membership import Membership
     from magnetar_core.process.settings import Resolved, Sources
+    from magnetar_core.recording.config import HistoryConfig
     from magnetar_core.security.link_security import LinkSecurity
     from magnetar_core.traces.config import TracesConfig
     from magnetar_storage.store_config import StoreConfig
@@ -55,6 +56,11 @@ server_options = with_options(
         type=click.FloatRange(0, 1),
         metavar="RATIO",
         help="Begin traces for this part of the commands whose clients make none.  [default: 0.01]",
+    ),
+    click.option(
+        "--history-dir",
+        metavar="DIRECTORY",
+        help="Write the history of the protocol there, for `magnetar check --history`.",
     ),
     click.option("--log-level", type=LOG_LEVELS, envvar="MAGNETAR_LOG_LEVEL", default="info"),
     click.option("--log-format", type=LOG_FORMATS, envvar="MAGNETAR_LOG_FORMAT", default="auto"),
@@ -128,6 +134,7 @@ def shared_settings() -> list[type[Any]]:
     from magnetar_cluster.host_settings import HostSettings
     from magnetar_core.config import ListenConfig
     from magnetar_core.gates.access_file import AccessConfig
+    from magnetar_core.recording.config import HistoryConfig
     from magnetar_core.security.link_security import LinkConfig
     from magnetar_core.traces.config import TracesConfig
     from magnetar_storage.store_config import StoreConfig
@@ -137,6 +144,7 @@ def shared_settings() -> list[type[Any]]:
         LinkConfig,
         AccessConfig,
         TracesConfig,
+        HistoryConfig,
         StoreConfig,
         MemberConfig,
         HostSettings,
@@ -179,6 +187,14 @@ def traces_config(options: dict[str, Any], section: str, sources: Sources) -> Tr
         traces_endpoint=options["traces_endpoint"],
         traces_sample_ratio=options["traces_sample_ratio"],
     ).settings
+
+
+def history_config(options: dict[str, Any], section: str, sources: Sources) -> HistoryConfig:
+    """Return where a server writes the history of the protocol."""
+    from magnetar_core.recording.config import HistoryConfig
+
+    given = options["history_dir"]
+    return resolve_shared(HistoryConfig, section, sources, history_dir=given).settings
 
 
 def listen_config(

@@ -9,6 +9,7 @@ import click
 
 from magnetar_cli.servers.options import (
     access_config,
+    history_config,
     links_of,
     listen_config,
     resolve_shared,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from magnetar_core.membership.address_book import MemberAddress
     from magnetar_core.membership.membership import Membership
     from magnetar_core.process.settings import Sources
+    from magnetar_core.recording.config import HistoryConfig
     from magnetar_core.security.link_security import LinkSecurity
     from magnetar_core.traces.config import TracesConfig
     from magnetar_storage.store_config import StoreConfig
@@ -86,6 +88,7 @@ class Owning:
         store: where all of its shards keep their rows.
         links: how its links to other servers are secured.
         traces: which traces it makes.
+        history: where its shards write the history of the protocol.
     """
 
     config: MemberConfig
@@ -95,6 +98,7 @@ class Owning:
     access: AccessConfig
     links: LinkSecurity
     traces: TracesConfig
+    history: HistoryConfig
 
 
 def owning(
@@ -157,6 +161,7 @@ def owning(
         store=store,
         links=links,
         traces=traces,
+        history=history_config(options, section, sources),
     )
 
 

@@ -26,11 +26,16 @@ from magnetar_core.clock import Clock, SystemClock
 from magnetar_core.config import ListenConfig
 from magnetar_core.gates.access_file import AccessConfig
 from magnetar_core.gates.gates import gates_of
+from magnetar_core.history.events import Server
+from magnetar_core.history.history import History
 from magnetar_core.link.grpc_transport import GrpcTransport
 from magnetar_core.process.allocator import reuse_large_blocks
 from magnetar_core.process.descriptors import raise_limit
 from magnetar_core.process.observability import MetricsEndpoint
 from magnetar_core.process.parent_watch import watch_parent
+from magnetar_core.recording.config import HistoryConfig
+from magnetar_core.recording.history_file import HistoryFile, open_history
+from magnetar_core.recording.metrics import HistoryMetrics
 from magnetar_core.security.certificate_metrics import tell_expiry
 from magnetar_core.security.link_security import LinkSecurity
 from magnetar_core.server.commands import CommandServer
@@ -84,6 +89,7 @@ class World:
     registry: CollectorRegistry
     on_fatal: Callable[[BaseException], None]
     traces: ServerTraces | None = None
+    history: History | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +99,8 @@ class ServerProcess:
     Attributes:
         links: how its links to other servers are secured.
         traces: which traces it makes.
+        number: its shard, or TCID.
+        history: where it writes the history of the protocol.
         supervised: whether a standalone process started this process. Then it reports readiness as
             JSON, the end of standard input means that the supervisor is gone, and the supervisor
             handles Ctrl-C.
@@ -105,6 +113,8 @@ class ServerProcess:
     access: AccessConfig
     links: LinkSecurity
     traces: TracesConfig
+    history: HistoryConfig
+    number: int = 0
     supervised: bool = False
     ready_file: Path | None = None
 
@@ -158,6 +168,15 @@ async def _serve(process: ServerProcess) -> None:
         if store is None:
             return
         closing.append(store.close)
+        history_file = open_history(
+            process.history,
+            Server(kind, process.number),
+            name,
+            clock.wall_ms,
+            HistoryMetrics(registry),
+        )
+        if history_file is not None:
+            closing.append(partial(_close, history_file))
         transport = GrpcTransport(process.links)
         closing.append(transport.close)
         world = World(
@@ -169,6 +188,7 @@ async def _serve(process: ServerProcess) -> None:
             registry=registry,
             on_fatal=_die,
             traces=server_traces,
+            history=None if history_file is None else history_file.history,
         )
         component = process.build(world)
         closing.append(component.close)
@@ -190,6 +210,10 @@ async def _serve(process: ServerProcess) -> None:
         await server.close()
         for close in reversed(closing):
             await close()
+
+
+async def _close(history_file: HistoryFile) -> None:
+    history_file.close()
 
 
 async def _started(component: Component) -> Component:

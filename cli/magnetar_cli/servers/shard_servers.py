@@ -24,8 +24,12 @@ from magnetar_cluster.directory.shard_marks import ShardMarkPlace
 from magnetar_cluster.directory.view import ShardName, View
 from magnetar_cluster.hosting.shard_opener import RunningShard, ShardOwnership
 from magnetar_core.clock import Clock
+from magnetar_core.history.events import Server
 from magnetar_core.link.grpc_transport import GrpcTransport
 from magnetar_core.membership.shard_address import ShardPlace
+from magnetar_core.recording.config import HistoryConfig
+from magnetar_core.recording.history_file import HistoryFile, open_history
+from magnetar_core.recording.metrics import HistoryMetrics
 from magnetar_core.security.link_security import PLAIN, LinkSecurity
 from magnetar_core.server.doors import Doors
 from magnetar_core.server.leased import LeasedCommands, LeasedTransport
@@ -146,6 +150,7 @@ class ShardServers:
         links: how its links to other servers are secured.
         surroundings: other ones than an object store, of which nothing is known, and gRPC.
         traces: makes spans; None: there are none.
+        history: where shards write the history of the protocol; None: nowhere.
     """
 
     def __init__(
@@ -159,8 +164,10 @@ class ShardServers:
         *,
         surroundings: Surroundings | None = None,
         traces: ServerTraces | None = None,
+        history: HistoryConfig | None = None,
     ) -> None:
         self.traces = traces
+        self.history = history or HistoryConfig()
         self.kind = kind
         self.doors = doors
         self.metrics = metrics
@@ -203,6 +210,7 @@ class _ShardServer:
         self._registry = CollectorRegistry()
         self._store: ShardStore | None = None
         self._component: Component | None = None
+        self._history_file: HistoryFile | None = None
         self._is_open = self._closing = False
         self._failure: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         links = servers.surroundings.transport(ownership)
@@ -223,6 +231,14 @@ class _ShardServer:
             servers.surroundings.open_store(self._ownership, self._registry, self._end)
         )
         opened_ms = servers.clock.monotonic_ms()
+        self._history_file = open_history(
+            servers.history,
+            Server(shard.kind, shard.number),
+            str(shard),
+            servers.clock.wall_ms,
+            HistoryMetrics(self._registry),
+            life_number=self._ownership.epoch,
+        )
         self._component = component = servers.kind.build(
             shard,
             World(
@@ -234,6 +250,7 @@ class _ShardServer:
                 registry=self._registry,
                 on_fatal=self._end,
                 traces=servers.traces,
+                history=None if self._history_file is None else self._history_file.history,
             ),
         )
         await self._unless_ended(component.start())
@@ -276,6 +293,8 @@ class _ShardServer:
             # The member that has the shard now has everything that was acknowledged.
             log.info("%s has another owner already: %s", self._ownership.shard, error)
         await self.transport.close()
+        if self._history_file is not None:
+            self._history_file.close()
         await self._store.close()
         self._forget()
 
@@ -289,6 +308,8 @@ class _ShardServer:
         await self.transport.close()
         if self._component is not None:
             self._component.abandon()
+        if self._history_file is not None:
+            self._history_file.abandon()
         if self._store is not None:
             await self._store.abandon()
         self._forget()

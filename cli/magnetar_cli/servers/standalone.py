@@ -102,7 +102,7 @@ def standalone(**options: Any) -> None:
         common += ["--config", str(options["config_file"])]
     if options["access_file"]:
         common += ["--access-file", options["access_file"]]
-    for name in ("traces_endpoint", "traces_sample_ratio"):
+    for name in ("traces_endpoint", "traces_sample_ratio", "history_dir"):
         if options[name] is not None:
             common += ["--" + name.replace("_", "-"), str(options[name])]
     store: str | None = options["store"] or None

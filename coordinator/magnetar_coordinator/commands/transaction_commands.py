@@ -24,6 +24,7 @@ from magnetar_coordinator.transactions.transaction_principal import (
     may_use_name,
 )
 from magnetar_core.errors import AuthorizationFailed
+from magnetar_core.history.events import ParticipantsConfirmed
 from magnetar_core.ids import TxnID
 from magnetar_core.server.commands import Handler, Reply
 from magnetar_core.wire import transaction_pb2 as pb
@@ -91,7 +92,10 @@ class TransactionCommands:
         runtime.carry_out(
             runtime.shard.add_participants(txn_id, participants, time_ms=runtime.time_ms())
         )
-        runtime.answer(reply, body)
+        told: ParticipantsConfirmed | None = None
+        if runtime.history is not None:
+            told = ParticipantsConfirmed(txn_id, tuple(participants))
+        runtime.answer(reply, body, told)
 
     def _end_txn(self, request: pb.CommandEndTxn, reply: Reply) -> None:
         """Handle CommandEndTxn (PIP-31)."""

@@ -24,6 +24,8 @@ from magnetar_coordinator.metrics import CoordinatorMetrics
 from magnetar_coordinator.transactions.orphans import OrphanVerdict, judge
 from magnetar_coordinator.transactions.shard import Shard
 from magnetar_core.clock import Clock
+from magnetar_core.history.events import WatermarkAnnounced
+from magnetar_core.history.history import History
 from magnetar_core.ids import TxnID
 from magnetar_core.link.link_questions import OnAnswer
 from magnetar_core.process.run_time import RunTime
@@ -40,6 +42,7 @@ class Brokers:
     Args:
         on_expelled: called when a broker asks to abort transactions of expelled group members.
         traces: makes the spans of ends; None: there are none.
+        history: notes the watermarks that leave; None: there is none.
     Attributes:
         placement: the broker of each participant.
         is_stopped: nothing is sent any longer.
@@ -60,7 +63,9 @@ class Brokers:
         *,
         on_expelled: Callable[[list[TxnID]], None],
         traces: TransactionTraces | None = None,
+        history: History | None = None,
     ) -> None:
+        self._history = history
         self._config = config
         self._commits = commits
         self._transport = transport
@@ -151,6 +156,10 @@ class Brokers:
 
     def _tell_watermark(self, command: pb.CommandLowWatermark) -> None:
         self._durable_bound = max(self._durable_bound, command.counter_bound)
+        if self._history is not None:
+            live = tuple((one.first, one.last) for one in command.live)
+            announced = command.incarnation, command.low_watermark, live, command.next_counter
+            self._history.note(WatermarkAnnounced(*announced))
         self._words.watermark = command
         for peer in self._peers.values():
             peer.watermarks.tell(command)

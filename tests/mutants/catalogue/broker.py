@@ -7,6 +7,12 @@ from tests.mutants.operations import Compare, Insert, LeaveOut, Put, ReturnEarly
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
+        "ack-answered-before-durable",
+        "magnetar_broker.commands.subscription_commands:SubscriptionCommands._ack",
+        Put("leave()", "self._environment.when_durable(...)"),
+        "An ack of a transaction is answered before it is durable (rule a).",
+    ),
+    Mutant(
         "anybody-speaks-for-a-coordinator",
         "magnetar_broker.coordinators.transaction_commands:TransactionCommands._low_watermark",
         LeaveOut("self._admit_store(...)"),

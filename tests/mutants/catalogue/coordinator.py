@@ -15,7 +15,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "decision-told-before-durable",
         "magnetar_coordinator.runtime:Runtime.answer",
-        Put("reply.send(body)", "self.when_durable(...)"),
+        Put("send(body)", "self.when_durable(...)"),
         "The coordinator answers when it has decided, before that is durable (rule a).",
     ),
     Mutant(

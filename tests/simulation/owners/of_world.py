@@ -73,6 +73,7 @@ def _make_broker(world: World, seat: Seat, made: ShardWorld, opening: Opening) -
         world.environment.random(f"{seat.name}/{opening.epoch}"),
         lambda error: opening.on_fatal(error, made.on_fatal),
         addresses=OwnersBook(opening.node.view),
+        history=world.protocol.history_of(BROKER, seat.shard.number, opening.epoch),
     )
 
 
@@ -92,4 +93,5 @@ def _make_coordinator(world: World, seat: Seat, made: ShardWorld, opening: Openi
         made.clock,
         world.environment.random(f"{seat.name}/{opening.epoch}"),
         lambda error: opening.on_fatal(error, made.on_fatal),
+        history=world.protocol.history_of(COORDINATOR, seat.shard.number, opening.epoch),
     )

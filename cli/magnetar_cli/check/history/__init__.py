@@ -1,0 +1,1 @@
+"""`magnetar check --history`: whether servers did what the protocol allows."""

@@ -1,0 +1,1 @@
+"""Histories of servers, checked against the rules of the protocol. Pure."""

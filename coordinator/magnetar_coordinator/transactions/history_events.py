@@ -1,0 +1,82 @@
+"""Events of the protocol's history that a coordinator's records and answers stand for. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from magnetar_coordinator.metadata.records import (
+    LossAccepted,
+    ParticipantsAdded,
+    Record,
+    StatusChanged,
+    TxnEnded,
+    TxnOpened,
+)
+from magnetar_coordinator.metadata.transaction import ACTION_OF, Counts, TxnAction, TxnStatus
+from magnetar_coordinator.transactions.transaction_table import TransactionTable
+from magnetar_core.history import events
+from magnetar_core.ids import TxnID
+from magnetar_core.wire import common_pb2 as common
+from magnetar_core.wire import transaction_pb2 as pb
+
+
+def event_of(record: Record) -> events.Event:
+    """Return the event of a record that was applied."""
+    txn_id = record.txn_id
+    if isinstance(record, TxnOpened):
+        return events.Opened(txn_id, record.participants)
+    if isinstance(record, ParticipantsAdded):
+        return events.ParticipantsAdded(txn_id, record.participants)
+    if isinstance(record, StatusChanged):
+        is_commit = _is_commit(record.new)
+        return events.Decided(txn_id, is_commit, _counts(record.counts), record.selection)
+    if isinstance(record, TxnEnded):
+        return events.Finished(txn_id, _is_commit(record.status))
+    assert isinstance(record, LossAccepted)
+    return events.LossAccepted(txn_id)
+
+
+def event_of_answer(body: Any, *, is_early: bool) -> events.Event | None:
+    """Return the event of an answer about a transaction; None: it is not noted.
+
+    Args:
+        is_early: it may leave before the records of a new transaction are durable.
+    """
+    if isinstance(body, pb.CommandNewTxnResponse):
+        return events.TxnTold(TxnID.from_wire(body.txn_id), is_early)
+    if isinstance(body, pb.CommandEndTxnResponse) and body.HasField("txn_id"):
+        is_commit = body.status in (common.COMMITTING, common.COMMITTED)
+        return events.OutcomeTold(TxnID.from_wire(body.txn_id), is_commit)
+    return None
+
+
+def recovery_event(
+    table: TransactionTable, lost: Sequence[tuple[int, int]]
+) -> events.CoordinatorRecovered:
+    """Return the event of a recovery: the findings of a coordinator in its store.
+
+    Args:
+        lost: ranges of counters, each with the first one behind it.
+    """
+    live = tuple(
+        events.LiveTransaction(
+            one.txn_id,
+            tuple(one.participants),
+            None if one.status is TxnStatus.OPEN else _is_commit(one.status),
+            _counts(one.counts),
+            one.selection,
+            one.loss_accepted,
+        )
+        for one in table.live.values()
+    )
+    ranges = tuple((first, end - 1) for first, end in lost)
+    return events.CoordinatorRecovered(table.incarnation, table.next_counter, live, ranges)
+
+
+def _is_commit(status: TxnStatus) -> bool:
+    return ACTION_OF[status] is TxnAction.COMMIT
+
+
+def _counts(counts: Counts | None) -> events.Counts | None:
+    return None if counts is None else tuple(counts.items())

@@ -1,0 +1,1 @@
+"""History of the protocol: what servers do, as events that can be checked against its rules."""
