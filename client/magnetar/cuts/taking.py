@@ -73,6 +73,9 @@ class CutTaker:
 
         The order of the steps makes the cut consistent.
         """
+        # A store that is lost from here on is seen in the end. Otherwise neither partitions nor
+        # clocks might tell the stamp of a commit whose markers come after the first look.
+        met = await self._ask_all(partial(self._close, stamp=0))
         begun = await self._offsets()
         clocks = await self._ask_all(partial(self._close, stamp=0))
         stamp = max(
@@ -82,7 +85,7 @@ class CutTaker:
         await self._ask_all(partial(self._close_all_of, stamp=stamp))
         ends = await self._offsets()
         again = await self._ask_all(partial(self._close, stamp=stamp))
-        if _incarnations(clocks) != _incarnations(again):
+        if not _incarnations(met) == _incarnations(clocks) == _incarnations(again):
             log.info("a coordinator has lost its store, or joined, while a cut was taken")
             return None
         if not self._runtime.has_latest_members:

@@ -453,6 +453,47 @@ def test_a_coordinator_that_lost_its_disk_and_its_clock_hides_no_commit() -> Non
     run(scenario)
 
 
+def test_a_store_that_is_lost_before_the_clocks_are_asked_makes_the_cut_void(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The partitions were looked at before the markers, and the clock knows nothing of its stamps.
+
+    The model of cuts found this: a commit that had been answered was not in the cut.
+    """
+
+    async def scenario(cluster: Cluster, client: Client) -> None:
+        places = await at_each_broker(client, "t")
+        producer = await client.create_producer("t")
+        node = cluster.coordinators[0]
+        node.clock.wall_offset_ms += 3_600_000
+        txn = await sent(client, producer, places, b"x")
+        while txn.txn_id.tcid != 0:
+            await txn.abort()
+            txn = await sent(client, producer, places, b"x")
+        for broker in BROKERS:
+            cluster.network.hold_up(COORDINATORS[0], broker, 3.0)
+        await txn.commit()
+
+        offsets = CutTaker._offsets
+        looks: list[int] = []
+
+        async def look(self: CutTaker) -> Any:
+            found = await offsets(self)
+            looks.append(len(looks))
+            if len(looks) == 1:
+                assert all(one.highest_stamp == 0 for _, some in found.values() for one in some)
+                await cluster.until(lambda: not cluster.coordinators[0].server._runtime.shard.live)
+                node.clock.wall_offset_ms -= 2 * 3_600_000
+                await cluster.replace_disk(node)
+            return found
+
+        monkeypatch.setattr(CutTaker, "_offsets", look)
+        cut = await client.cut("t")
+        assert await read_all(client, cut) == [b"x", b"x"]
+
+    run(scenario)
+
+
 def test_a_list_of_members_that_is_not_the_latest_makes_the_cut_void(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
