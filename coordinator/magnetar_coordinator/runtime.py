@@ -189,12 +189,10 @@ class Runtime:
         transaction: Transaction | None = None
         try:
             for record in decision.records:
+                if self._traces is not None:
+                    record = self._traces.marked(record)
                 before = self.shard.live.get(record.txn_id)
-                self.metadata.append(
-                    record,
-                    0 if before is None else before.record_count,
-                    b"" if self._traces is None else self._traces.decided_in(record),
-                )
+                self.metadata.append(record, 0 if before is None else before.record_count)
                 transaction = self.shard.apply(record)
                 if type(record) is StatusChanged:
                     run_time_ms = self.run_time_ms()

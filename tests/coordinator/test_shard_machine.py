@@ -20,12 +20,14 @@ from tests.coordinator.fakes import P0, P1, S0
 
 from magnetar_coordinator.metadata.records import (
     TxnEnded,
+)
+from magnetar_coordinator.metadata.transaction import Participant, TxnAction, TxnStatus
+from magnetar_coordinator.metadata.transaction_rows import (
     decode_metadata,
     decode_outcome,
     encode_metadata,
     encode_outcome,
 )
-from magnetar_coordinator.metadata.transaction import Participant, TxnAction, TxnStatus
 from magnetar_coordinator.transactions.decision import (
     Decision,
     EndTxnRequest,
@@ -169,7 +171,7 @@ class ShardMachine(RuleBasedStateMachine):
         shard = Shard(CONFIG, tcid=0, incarnation=1, next_counter=self.shard.next_counter)
         for txn_id in sorted(self.metadata):
             for row in self.metadata[txn_id]:
-                shard.apply(decode_metadata(row))
+                shard.apply(decode_metadata(txn_id, row))
         return shard
 
     @invariant()
