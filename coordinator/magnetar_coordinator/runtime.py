@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable
-from contextlib import nullcontext
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -20,7 +20,7 @@ from magnetar_coordinator.ending.brokers import Brokers
 from magnetar_coordinator.ending.cut_closings import CutClosings
 from magnetar_coordinator.ending.finisher import Finisher
 from magnetar_coordinator.ending.transaction_traces import TransactionTraces
-from magnetar_coordinator.metadata.records import StatusChanged, TxnEnded, TxnOpened
+from magnetar_coordinator.metadata.records import Record, StatusChanged, TxnEnded, TxnOpened
 from magnetar_coordinator.metadata.transaction import Participant, Transaction, TxnOwner, TxnStatus
 from magnetar_coordinator.metadata_store import TransactionMetadataStore
 from magnetar_coordinator.metrics import CoordinatorMetrics
@@ -111,6 +111,10 @@ class Runtime:
         # Replies that wait until a transaction has ended everywhere.
         self._waiting: dict[TxnID, list[Reply]] = {}
         self._ending: dict[TxnID, list[Callable[[], None]]] = {}
+        # Waits for the records of the present run; None: there is no run. Whether anything of it
+        # hurries.
+        self._gathered: list[Callable[[], None]] | None = None
+        self._gathered_hurries = False
 
     def serve(self, recovered: Recovered) -> None:
         """Begin to take commands: the store is read."""
@@ -174,7 +178,7 @@ class Runtime:
         """
         self.hear(end.seen_stamp)
         decision = self.shard.end(end, time_ms=self.time_ms())
-        if self._traces is not None and decision.fixed:
+        if self._traces is not None and decision.record is not None:
             self._traces.note(end.txn_id, reply.span)
         # Before it is carried out: without participants it ends on the spot.
         if until_ended and end.txn_id in self.shard.live:
@@ -184,33 +188,44 @@ class Runtime:
             self.carry_out(decision)
             self.answer(reply, self.ended(end.txn_id, decision.status, decision.stamp))
 
-    def carry_out(self, decision: Decision) -> None:
-        """Append and apply a decision's records; participants are told when they are durable."""
-        transaction: Transaction | None = None
+    def carry_out(self, decision: Decision) -> Transaction | None:
+        """Append and apply a decision's record; participants are told when it is durable.
+
+        Returns:
+            The transaction that the record left behind; None: there is no record, or it has ended.
+        """
+        record = decision.record
+        if record is None:
+            return None
+        if self._traces is not None:
+            record = self._traces.marked(record)
         try:
-            for record in decision.records:
-                if self._traces is not None:
-                    record = self._traces.marked(record)
-                before = self.shard.live.get(record.txn_id)
-                self.metadata.append(record, 0 if before is None else before.record_count)
-                transaction = self.shard.apply(record)
-                if type(record) is StatusChanged:
-                    run_time_ms = self.run_time_ms()
-                    for follower in self._followers:
-                        follower.fixed(record, run_time_ms=run_time_ms)
-                elif type(record) is TxnOpened:
-                    self.brokers.tell_issued_soon()
-                elif type(record) is TxnEnded:
-                    self.transactional_ids.completed(record.txn_id)
+            transaction = self._apply(record)
         except Exception as error:
             self.fail(error)
             raise
-        if decision.fixed and transaction is not None:
+        if transaction is not None and type(record) is StatusChanged:
             if transaction.unfinished:
                 self.when_durable(partial(self.finisher.finish, transaction, self.on_finished))
             else:
                 # Without participants the transaction ends in the same group.
                 self._on_participants_ended(transaction.txn_id)
+        return transaction
+
+    def _apply(self, record: Record) -> Transaction | None:
+        """Put a record into the open group, and change memory by it in the same step."""
+        before = self.shard.live.get(record.txn_id)
+        self.metadata.append(record, 0 if before is None else before.record_count)
+        transaction = self.shard.apply(record)
+        if isinstance(record, StatusChanged):
+            run_time_ms = self.run_time_ms()
+            for follower in self._followers:
+                follower.fixed(record, run_time_ms=run_time_ms)
+        elif isinstance(record, TxnOpened):
+            self.brokers.tell_issued_soon()
+        elif isinstance(record, TxnEnded):
+            self.transactional_ids.completed(record.txn_id)
+        return transaction
 
     def open(
         self,
@@ -244,11 +259,11 @@ class Runtime:
             expires=expires,
         )
         with nullcontext() if hurried else self._commits.unhurried():
-            self.carry_out(decision)
+            transaction = self.carry_out(decision)
+        assert transaction is not None
         if self._traces is not None:
-            self._traces.note(decision.txn_id, reply.span)
-        self.session_quota.begun(reply, decision.txn_id)
-        transaction = self.shard.live[decision.txn_id]
+            self._traces.note(transaction.txn_id, reply.span)
+        self.session_quota.begun(reply, transaction.txn_id)
         self.principal_quota.begun(transaction)
         return transaction
 
@@ -256,7 +271,28 @@ class Runtime:
 
     def when_durable(self, call: Callable[[], None]) -> None:
         """Call back when all records applied so far are durable."""
-        self._commits.when_durable(self._commits.position(), call)
+        if self._gathered is None:
+            self._commits.when_durable(self._commits.position(), call)
+        else:
+            self._gathered.append(call)
+            self._gathered_hurries |= self._commits.hurries
+
+    @contextmanager
+    def gathering(self) -> Iterator[None]:
+        """Park all that a run of commands, or of answers, lets wait for its records, as one."""
+        if self._gathered is not None:
+            yield
+            return
+        gathered: list[Callable[[], None]] = []
+        self._gathered = gathered
+        self._gathered_hurries = False
+        try:
+            yield
+        finally:
+            self._gathered = None
+            if gathered:
+                with nullcontext() if self._gathered_hurries else self._commits.unhurried():
+                    self._commits.when_durable(self._commits.position(), *gathered)
 
     def answer(self, reply: Reply, body: Any) -> None:
         """Send an answer when all records applied so far are durable."""

@@ -8,6 +8,7 @@ from contextlib import suppress
 from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.coordinator.fakes import counted
 
 from magnetar_coordinator.metadata.records import (
     LossAccepted,
@@ -36,8 +37,8 @@ txn_ids = st.builds(TxnID.of, st.integers(0, 0xFFFF), st.integers(0, 2**48 - 1),
 partitions = st.builds(PartitionName, st.text(min_size=1), u32, u64)
 subscriptions = st.builds(SubscriptionName, st.text(min_size=1), u32, u64, st.text(min_size=1))
 counts = st.none() | st.dictionaries(
-    partitions | subscriptions, st.lists(st.tuples(u64, u64), max_size=3).map(tuple), max_size=3
-)
+    partitions | subscriptions, st.lists(st.tuples(u64, u64), max_size=3), max_size=3
+).map(lambda found: {name: counted(name, *writers) for name, writers in found.items()})
 owners = st.builds(
     TxnOwner,
     st.text(min_size=1),

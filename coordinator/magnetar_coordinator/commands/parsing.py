@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from magnetar_coordinator.metadata.named_sequences import NamedSequence
-from magnetar_coordinator.metadata.records import writer_counts
-from magnetar_coordinator.metadata.transaction import Counts, Participant, TxnAction, WriterCounts
+from magnetar_coordinator.metadata.transaction import Counts, Participant, TxnAction
 from magnetar_coordinator.metadata.transactional_id import InitCall, Pair
 from magnetar_coordinator.transactions.decision import EndTxnRequest
 from magnetar_core.errors import InvalidArgument
@@ -95,13 +94,11 @@ def end_of(request: pb.CommandEndTxn, txn_id: TxnID | None = None) -> EndTxnRequ
 
 
 def _counts(request: pb.CommandEndTxn) -> Counts:
-    counts: dict[Participant, WriterCounts] = {}
-    for partition in request.partition_counts:
-        name = PartitionName.from_wire(partition.partition)
-        counts[name] = writer_counts(partition.producers)
-    for subscription in request.subscription_counts:
-        cursor = SubscriptionName.from_wire(subscription.subscription)
-        counts[cursor] = writer_counts(subscription.consumers)
+    counts: dict[Participant, bytes] = {}
+    for produced in request.partition_counts:
+        counts[PartitionName.from_wire(produced.partition)] = produced.SerializeToString()
+    for acked in request.subscription_counts:
+        counts[SubscriptionName.from_wire(acked.subscription)] = acked.SerializeToString()
     if len(counts) != len(request.partition_counts) + len(request.subscription_counts):
         raise InvalidArgument("a participant is counted twice")
     return counts

@@ -97,18 +97,14 @@ class Finisher:
         self._begin(transaction, finishing, commands)
 
     def _portions(
-        self, transaction: Transaction, participants: Iterable[Participant]
+        self, transaction: Transaction, participants: Collection[Participant]
     ) -> list[tuple[BrokerPeer, Sequence[Participant]]]:
         """Divide participants into those that share an end command."""
-        by_address: dict[str, list[Participant]] = {}
-        for participant in participants:
-            address = self._brokers.placement.address_of(participant)
-            by_address.setdefault(address, []).append(participant)
-        found: list[tuple[BrokerPeer, Sequence[Participant]]] = []
-        for address, some in by_address.items():
-            broker = self._brokers[address]
-            found += [(broker, one) for one in portions(transaction, some)]
-        return found
+        return [
+            (self._brokers[address], portion)
+            for address, some in self._brokers.placement.divide(participants).items()
+            for portion in portions(transaction, some)
+        ]
 
     def _begin(
         self,

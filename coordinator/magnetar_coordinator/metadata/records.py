@@ -14,7 +14,6 @@ Source: PIP-31, Transaction Log.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
 from enum import IntEnum
 from typing import Final, NamedTuple, TypeAlias
 
@@ -24,7 +23,6 @@ from magnetar_coordinator.metadata.transaction import (
     Participant,
     TxnOwner,
     TxnStatus,
-    WriterCounts,
 )
 from magnetar_coordinator.metadata.transactional_id import (
     InitCall,
@@ -251,8 +249,3 @@ def decode_name(name: str, value: bytes) -> NamedSequenceState:
     return NamedSequenceState(
         name, committed, opened, TxnID.from_wire(row.open_txn_id), fingerprint
     )
-
-
-def writer_counts(counts: Iterable[txn_pb.WriterCount]) -> WriterCounts:
-    """Convert the wire's counts to pairs."""
-    return tuple((count.writer_id, count.count) for count in counts)

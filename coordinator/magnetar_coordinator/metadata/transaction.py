@@ -68,9 +68,9 @@ ACTION_OF: Mapping[TxnStatus, TxnAction] = {
 
 Participant: TypeAlias = PartitionName | SubscriptionName
 
-# Confirmed writes of a participant: pairs of writer id and count.
-WriterCounts: TypeAlias = tuple[tuple[int, int], ...]
-Counts: TypeAlias = Mapping[Participant, WriterCounts]
+# Confirmed writes of participants. A coordinator only passes them on: each value is the client's
+# message PartitionCounts or SubscriptionCounts, serialized.
+Counts: TypeAlias = Mapping[Participant, bytes]
 
 
 class TxnOwner(NamedTuple):

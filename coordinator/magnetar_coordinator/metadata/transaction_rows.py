@@ -9,11 +9,11 @@ Source: PIP-31, Transaction Log, TransactionMetadataEntry.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from enum import IntEnum
 from functools import lru_cache
 from typing import Final
 
+from magnetar_coordinator.metadata.participant_counts import participant_of
 from magnetar_coordinator.metadata.records import (
     LossAccepted,
     MetadataRecord,
@@ -23,11 +23,9 @@ from magnetar_coordinator.metadata.records import (
     TxnOpened,
 )
 from magnetar_coordinator.metadata.transaction import (
-    Counts,
     Participant,
     TxnOwner,
     TxnStatus,
-    WriterCounts,
 )
 from magnetar_coordinator.metadata.transactional_id import Pair
 from magnetar_coordinator.metadata.wire import put_identity
@@ -57,14 +55,14 @@ _LOSS_ACCEPTED = struct.Struct(">Bq")
 _OUTCOME = struct.Struct(">BQqqQH")
 # Topic id, partition, whether it is a subscription, sizes of the topic's and its name.
 _PARTICIPANT = struct.Struct(">QI?HH")
-_WRITER_COUNT = struct.Struct(">I")
-_WRITER = struct.Struct(">QQ")
+# Whether it is a subscription, size of its counts.
+_COUNTS = struct.Struct(">?I")
 
 
 def encode_metadata(record: MetadataRecord) -> bytes:
     """Encode a record of a live transaction."""
     if isinstance(record, StatusChanged):
-        counts = {} if record.counts is None else record.counts
+        counts = record.counts or {}
         head = _CHANGED.pack(
             _Kind.STATUS_CHANGED,
             record.expected,
@@ -74,7 +72,11 @@ def encode_metadata(record: MetadataRecord) -> bytes:
             record.counts is not None,
             len(counts),
         )
-        return b"".join((head, *_packed_counts(counts), _details_of_change(record)))
+        parts = [head]
+        for participant, packed in counts.items():
+            is_subscription = isinstance(participant, SubscriptionName)
+            parts += _COUNTS.pack(is_subscription, len(packed)), packed
+        return b"".join(parts) + _details_of_change(record)
     if isinstance(record, TxnOpened):
         head = _OPENED.pack(
             _Kind.OPENED,
@@ -101,7 +103,7 @@ def decode_metadata(txn_id: TxnID, row: bytes) -> MetadataRecord:
     kind = _Kind(row[0])
     if kind is _Kind.STATUS_CHANGED:
         _, expected, new, time_ms, stamp, counts_given, count = rest.take(_CHANGED)
-        counts = {rest.participant(): rest.writers() for _ in range(count)}
+        counts = dict([rest.counts() for _ in range(count)])
         details = rest.details()
         return StatusChanged(
             txn_id,
@@ -148,7 +150,7 @@ def decode_outcome(txn_id: TxnID, row: bytes) -> TxnEnded:
     """
     rest = _Rest(row)
     status, run_time_ms, time_ms, start_time_ms, stamp, digest_bytes = rest.take(_OUTCOME)
-    digest = rest.bytes(digest_bytes)
+    digest = rest.cut(digest_bytes)
     owner, principal = _client_of(rest.details())
     return TxnEnded(
         txn_id,
@@ -172,14 +174,6 @@ def _packed(participant: Participant) -> bytes:
         participant.topic_id, participant.partition, is_subscription, len(topic), len(name)
     )
     return head + topic + name
-
-
-def _packed_counts(counts: Counts) -> Iterator[bytes]:
-    for participant, writers in counts.items():
-        yield _packed(participant)
-        yield _WRITER_COUNT.pack(len(writers))
-        for writer in writers:
-            yield _WRITER.pack(*writer)
 
 
 def _details_of_client(owner: TxnOwner | None, principal: str) -> bytes:
@@ -222,7 +216,7 @@ class _Rest:
         self._at += layout.size
         return values
 
-    def bytes(self, size: int) -> bytes:
+    def cut(self, size: int) -> bytes:
         start, self._at = self._at, self._at + size
         if self._at > len(self._row):
             raise ValueError("its end is missing")
@@ -230,15 +224,15 @@ class _Rest:
 
     def participant(self) -> Participant:
         topic_id, partition, is_subscription, topic_size, name_size = self.take(_PARTICIPANT)
-        topic, name = self.bytes(topic_size).decode(), self.bytes(name_size).decode()
+        topic, name = self.cut(topic_size).decode(), self.cut(name_size).decode()
         if is_subscription:
             return SubscriptionName(topic, partition, topic_id, name)
         return PartitionName(topic, partition, topic_id)
 
-    def writers(self) -> WriterCounts:
-        (count,) = self.take(_WRITER_COUNT)
-        found = list(_WRITER.iter_unpack(self.bytes(count * _WRITER.size)))
-        return tuple([(writer_id, messages) for writer_id, messages in found])
+    def counts(self) -> tuple[Participant, bytes]:
+        is_subscription, size = self.take(_COUNTS)
+        packed = self.cut(size)
+        return participant_of(packed, is_subscription=bool(is_subscription)), packed
 
     def details(self) -> RecordDetails:
         return RecordDetails.FromString(self._row[self._at :])
