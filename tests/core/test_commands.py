@@ -166,8 +166,7 @@ class Runs:
             one_by_one(run)
 
         handlers = {"lookup": handle, "describe_topic": handle}
-        write = parsed(lambda frame: [self._take(one) for one in frame.commands])
-        self.session = CommandSession(handlers, Conversation(write=write), refuse)
+        self.session = CommandSession(handlers, Conversation(write=parsed(self._take)), refuse)
 
     def _handle(self, command: Any, reply: Reply) -> None:
         if command.topic == self.fails_on:
@@ -175,9 +174,10 @@ class Runs:
             raise error
         reply.send(topic_pb2.CommandLookupResponse(topic_id=reply.request_id))
 
-    def _take(self, one: service.Command) -> None:
-        assert one.request_id not in self.answers
-        self.answers[one.request_id] = getattr(one, one.WhichOneof("body"))
+    def _take(self, frame: service.Frame) -> None:
+        for one in frame.commands:
+            assert one.request_id not in self.answers
+            self.answers[one.request_id] = getattr(one, one.WhichOneof("body"))
 
     def ask(self, *bodies: Any) -> None:
         async def told() -> None:
