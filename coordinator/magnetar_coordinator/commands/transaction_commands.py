@@ -25,7 +25,7 @@ from magnetar_coordinator.transactions.transaction_principal import (
 )
 from magnetar_core.errors import AuthorizationFailed
 from magnetar_core.ids import TxnID
-from magnetar_core.server.commands import Handler, Reply
+from magnetar_core.server.commands import Handler, Reply, each_of
 from magnetar_core.wire import transaction_pb2 as pb
 
 
@@ -37,12 +37,14 @@ class TransactionCommands:
     ) -> None:
         self._runtime = runtime
         self._transactional_id_commands = transactional_id_commands
-        self.handlers: Mapping[str, Handler] = {
-            "new_txn": self._new_txn,
-            "add_partition_to_txn": self._add_partitions,
-            "add_subscription_to_txn": self._add_subscriptions,
-            "end_txn": self._end_txn,
-        }
+        self.handlers: Mapping[str, Handler] = each_of(
+            {
+                "new_txn": self._new_txn,
+                "add_partition_to_txn": self._add_partitions,
+                "add_subscription_to_txn": self._add_subscriptions,
+                "end_txn": self._end_txn,
+            }
+        )
 
     def _new_txn(self, request: pb.CommandNewTxn, reply: Reply) -> None:
         """Handle CommandNewTxn (PIP-31)."""
