@@ -146,9 +146,10 @@ class TransactionMetadataStore:
 
     def _reserve_counter(self, txn_id: TxnID) -> None:
         """Keep the bounds above a TxnID, which the shard has chosen."""
-        if txn_id.counter >= self.counter_bound:
-            self.reserve(txn_id.counter)
-        self._next_unopened = txn_id.counter + 1
+        counter = txn_id.counter
+        if counter >= self.counter_bound:
+            self.reserve(counter)
+        self._next_unopened = counter + 1
 
     def reserve(self, next_counter: int) -> None:
         """Keep the bound well ahead of the counter."""

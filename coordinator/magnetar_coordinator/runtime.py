@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Coroutine, Iterable
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -24,6 +24,7 @@ from magnetar_coordinator.metadata.records import Record, StatusChanged, TxnEnde
 from magnetar_coordinator.metadata.transaction import Participant, Transaction, TxnOwner, TxnStatus
 from magnetar_coordinator.metadata_store import TransactionMetadataStore
 from magnetar_coordinator.metrics import CoordinatorMetrics
+from magnetar_coordinator.parking import Parking
 from magnetar_coordinator.transactions import responses
 from magnetar_coordinator.transactions.decision import Decision, EndTxnRequest, forgotten
 from magnetar_coordinator.transactions.named_sequence_table import NamedSequences
@@ -33,7 +34,7 @@ from magnetar_coordinator.transactions.shard import Shard
 from magnetar_coordinator.transactions.transaction_principal import recorded
 from magnetar_coordinator.transactions.transactional_ids import TransactionalIds
 from magnetar_core.clock import Clock
-from magnetar_core.errors import DataLoss, MagnetarError
+from magnetar_core.errors import DataLoss, LogUnavailable, MagnetarError
 from magnetar_core.ids import TxnID
 from magnetar_core.process.run_time import RunTime
 from magnetar_core.server.commands import Reply, internal_failure
@@ -86,6 +87,7 @@ class Runtime:
         self,
         config: CoordinatorConfig,
         commits: GroupCommit,
+        parking: Parking,
         brokers: Brokers,
         finisher: Finisher,
         clock: Clock,
@@ -95,6 +97,7 @@ class Runtime:
         traces: TransactionTraces | None = None,
     ) -> None:
         self.config = config
+        self.parking = parking
         self.brokers = brokers
         self.finisher = finisher
         self.metrics = metrics
@@ -111,10 +114,6 @@ class Runtime:
         # Replies that wait until a transaction has ended everywhere.
         self._waiting: dict[TxnID, list[Reply]] = {}
         self._ending: dict[TxnID, list[Callable[[], None]]] = {}
-        # Waits for the records of the present run; None: there is no run. Whether anything of it
-        # hurries.
-        self._gathered: list[Callable[[], None]] | None = None
-        self._gathered_hurries = False
 
     def serve(self, recovered: Recovered) -> None:
         """Begin to take commands: the store is read."""
@@ -193,10 +192,15 @@ class Runtime:
 
         Returns:
             The transaction that the record left behind; None: there is no record, or it has ended.
+        Raises:
+            LogUnavailable: the coordinator is stopping. No effect.
         """
         record = decision.record
         if record is None:
             return None
+        if not self.is_serving:
+            # A command before this one, of the same run, has failed half-way.
+            raise LogUnavailable("the coordinator is stopping; ask again")
         if self._traces is not None:
             record = self._traces.marked(record)
         try:
@@ -271,28 +275,7 @@ class Runtime:
 
     def when_durable(self, call: Callable[[], None]) -> None:
         """Call back when all records applied so far are durable."""
-        if self._gathered is None:
-            self._commits.when_durable(self._commits.position(), call)
-        else:
-            self._gathered.append(call)
-            self._gathered_hurries |= self._commits.hurries
-
-    @contextmanager
-    def gathering(self) -> Iterator[None]:
-        """Park all that a run of commands, or of answers, lets wait for its records, as one."""
-        if self._gathered is not None:
-            yield
-            return
-        gathered: list[Callable[[], None]] = []
-        self._gathered = gathered
-        self._gathered_hurries = False
-        try:
-            yield
-        finally:
-            self._gathered = None
-            if gathered:
-                with nullcontext() if self._gathered_hurries else self._commits.unhurried():
-                    self._commits.when_durable(self._commits.position(), *gathered)
+        self.parking.when_durable(call)
 
     def answer(self, reply: Reply, body: Any) -> None:
         """Send an answer when all records applied so far are durable."""

@@ -15,8 +15,8 @@ run is repeated exactly.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Final
 
 from magnetar_core.invariants import BrokenInvariant
@@ -31,6 +31,22 @@ Observe = Callable[[int, int, float], None]
 UNHURRIED_SECONDS: Final = 0.2
 # While a group is synced, the store is told of the open one each time that it has grown by so much.
 AHEAD_BYTES_MIN: Final = 64 << 10
+
+
+class _Unhurried:
+    """Block of `GroupCommit.unhurried`. A generator would cost three times as much."""
+
+    __slots__ = ("_commits", "_hurried")
+
+    def __init__(self, commits: GroupCommit) -> None:
+        self._commits = commits
+        self._hurried = commits.hurries
+
+    def __enter__(self) -> None:
+        self._commits.hurries = False
+
+    def __exit__(self, *_: object) -> None:
+        self._commits.hurries = self._hurried
 
 
 class GroupCommit:
@@ -133,18 +149,13 @@ class GroupCommit:
         """Call back when position is durable; else like when_written()."""
         self.when_written(position, *callbacks)
 
-    @contextmanager
-    def unhurried(self) -> Iterator[None]:
+    def unhurried(self) -> AbstractContextManager[None]:
         """Let rows and callbacks that are added in this block wait for another group.
 
         They become durable with the next group that something else begins, or 0.2 s later. Whatever
         is parked on them outside of such a block begins the group at once.
         """
-        hurried, self.hurries = self.hurries, False
-        try:
-            yield
-        finally:
-            self.hurries = hurried
+        return _Unhurried(self)
 
     async def durable(self, position: int | None = None) -> None:
         """Wait until position is durable; without a position, everything applied so far.

@@ -13,7 +13,7 @@ class ReadyCallbacks:
         self._running: list[Callable[[], None]] | None = None
 
     def call(self, *callbacks: Callable[[], None]) -> None:
-        """Run callbacks that are ready when they are registered: at once, or after those that run."""
+        """Run callbacks that are ready already: at once, or after those that run."""
         if self._running is not None:
             self._running += callbacks
         else:

@@ -94,7 +94,8 @@ class CoordinatorServer:
                 else:
                     run.failed(error, request, reply)
 
-            handler(Run(run.items, failed))
+            with runtime.parking.together():
+                handler(Run(run.items, failed))
 
         return handle
 

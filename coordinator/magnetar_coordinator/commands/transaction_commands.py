@@ -101,8 +101,9 @@ class TransactionCommands:
             self._check_principal_of_id(request.identity.transactional_id, reply)
             self._transactional_id_commands.end_txn(request, reply)
         else:
-            self._check_principal(txn_id_of(request), reply, ending=True)
-            self._runtime.end(end_of(request), reply, until_ended=request.wait_finished)
+            end = end_of(request)
+            self._check_principal(end.txn_id, reply, ending=True)
+            self._runtime.end(end, reply, until_ended=request.wait_finished)
 
     def _check_principal(self, txn_id: TxnID, reply: Reply, *, ending: bool) -> None:
         """Check that a client may add to a transaction, or end it.
