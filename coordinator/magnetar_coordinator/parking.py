@@ -32,15 +32,15 @@ class Parking:
     @contextmanager
     def together(self) -> Iterator[None]:
         """Park all that this block parks with one call, at its end."""
-        outer, self._together = self._together, []
+        if self._together is not None:
+            yield
+            return
+        calls: list[Callable[[], None]] = []
+        self._together, self._hurries = calls, False
         try:
             yield
         finally:
-            calls, self._together = self._together, outer
+            self._together = None
             if calls:
-                self._park(calls)
-
-    def _park(self, calls: list[Callable[[], None]]) -> None:
-        hurries, self._hurries = self._hurries, False
-        with nullcontext() if hurries else self._commits.unhurried():
-            self._commits.when_durable(self._commits.position(), *calls)
+                with nullcontext() if self._hurries else self._commits.unhurried():
+                    self._commits.when_durable(self._commits.position(), *calls)

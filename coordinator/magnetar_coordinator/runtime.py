@@ -74,6 +74,9 @@ class Runtime:
         traces: makes the spans of ends; None: there are none.
     Attributes:
         is_serving: from the end of recovery until the beginning of the end.
+        when_durable: calls back when all records applied so far are durable.
+        time_ms: returns the wall clock, in milliseconds since the Unix epoch.
+        run_time_ms: returns the coordinator's run time, in milliseconds.
     """
 
     metadata: TransactionMetadataStore
@@ -81,6 +84,7 @@ class Runtime:
     transactional_ids: TransactionalIds
     named_sequences: NamedSequences
     run_time: RunTime
+    run_time_ms: Callable[[], int]
     _followers: tuple[OutcomeFollower, ...]
 
     def __init__(
@@ -108,7 +112,8 @@ class Runtime:
         self.cut_closings = CutClosings()
         self.is_serving = False
         self._commits = commits
-        self._clock = clock
+        self.when_durable = parking.when_durable
+        self.time_ms = clock.wall_ms
         self._traces = traces
         self._tasks: dict[asyncio.Task[None], None] = {}
         # Replies that wait until a transaction has ended everywhere.
@@ -120,6 +125,7 @@ class Runtime:
         self.metadata, self.shard, self.transactional_ids, self.named_sequences, self.run_time = (
             recovered
         )
+        self.run_time_ms = self.run_time.now_ms
         self.principal_quota.recover(self.shard.live.values())
         self._followers = (
             self.session_quota,
@@ -140,14 +146,6 @@ class Runtime:
         """Wait until all stopped tasks have ended."""
         if self._tasks:
             await asyncio.wait(list(self._tasks))
-
-    def run_time_ms(self) -> int:
-        """The coordinator's run time, in milliseconds."""
-        return self.run_time.now_ms()
-
-    def time_ms(self) -> int:
-        """The wall clock, in milliseconds since the Unix epoch."""
-        return self._clock.wall_ms()
 
     # Deciding.
 
@@ -272,10 +270,6 @@ class Runtime:
         return transaction
 
     # Answering.
-
-    def when_durable(self, call: Callable[[], None]) -> None:
-        """Call back when all records applied so far are durable."""
-        self.parking.when_durable(call)
 
     def answer(self, reply: Reply, body: Any) -> None:
         """Send an answer when all records applied so far are durable."""

@@ -15,6 +15,7 @@ from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import transaction_pb2 as pb
 
 FINGERPRINT_CHARACTERS_MAX = 255
+_ACTIONS = {action.value: action for action in TxnAction}
 
 
 def txn_id_of(request: Any) -> TxnID:
@@ -60,10 +61,10 @@ def action_of(request: pb.CommandEndTxn) -> TxnAction:
     Raises:
         InvalidArgument: the action is unknown.
     """
-    try:
-        return TxnAction(request.txn_action)
-    except ValueError as error:
-        raise InvalidArgument(f"unknown action {request.txn_action}") from error
+    action = _ACTIONS.get(request.txn_action)
+    if action is None:
+        raise InvalidArgument(f"unknown action {request.txn_action}")
+    return action
 
 
 def end_of(request: pb.CommandEndTxn, txn_id: TxnID | None = None) -> EndTxnRequest:
@@ -81,13 +82,15 @@ def end_of(request: pb.CommandEndTxn, txn_id: TxnID | None = None) -> EndTxnRequ
         txn_id = txn_id_of(request)
     counts = _counts(request) if request.counts_given else None
     selection = tuple(request.selected_writer_ids) if request.selection_given else None
-    _check_fingerprint(request.fingerprint)
+    fingerprint = request.fingerprint
+    if fingerprint:
+        _check_fingerprint(fingerprint)
     return EndTxnRequest(
         txn_id,
         action,
         counts,
         selection,
-        request.fingerprint,
+        fingerprint,
         identity_shown,
         request.seen_stamp,
     )

@@ -106,7 +106,7 @@ class Shard(TransactionTable):
             )
         distinct = tuple(dict.fromkeys(participants))
         self._check_participants(len(distinct))
-        txn_id = TxnID.of(self._tcid, self._incarnation, self.next_counter)
+        txn_id = TxnID(self._most_bits, self.next_counter)
         timeout_ms = (timeout_ms or config.txn_timeout_ms_default) if expires else 0
         record = TxnOpened(txn_id, timeout_ms, run_time_ms, time_ms, distinct, txn_owner, principal)
         return Decision(record, TxnStatus.OPEN)

@@ -105,6 +105,7 @@ class TransactionTable:
         self._config = config
         self._tcid = tcid
         self._incarnation = incarnation
+        self._most_bits = tcid << 48 | incarnation
         self.next_counter = next_counter
         self.live: dict[TxnID, Transaction] = {}
         # How many live transactions are in each status.
