@@ -8,7 +8,7 @@ from typing import Any
 
 from magnetar_broker.environment import Environment
 from magnetar_core.errors import ERROR_OF_CODE, DataLoss, MagnetarError
-from magnetar_core.server.commands import Handler, Reply, internal_failure
+from magnetar_core.server.commands import Handler, Reply, Run, internal_failure
 from magnetar_storage.store import RowsUnreadable, StoreFailed
 
 log = logging.getLogger(__name__)
@@ -55,10 +55,7 @@ class Replies:
 
     def handle(self, handler: Handler, command: Any, reply: Reply) -> None:
         """Call the handler of a command that was parked."""
-        try:
-            handler(command, reply)
-        except Exception as error:
-            self.fail(error, reply)
+        handler(Run([(command, reply)], lambda error, _, to: self.fail(error, to)))
 
     def fail(self, error: Exception, reply: Reply) -> None:
         """Fail a command that had waited, for a reason of the client's or by a bug."""

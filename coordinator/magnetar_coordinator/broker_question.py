@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from random import Random
 from typing import Any
 
 from magnetar_coordinator.config import CoordinatorConfig
-from magnetar_core.link.broker_link import BrokerLink
+from magnetar_core.link.broker_link import Answer, BrokerLink
 from magnetar_core.transport.transport import Transport
 
 log = logging.getLogger(__name__)
@@ -27,7 +28,7 @@ class BrokerQuestion:
             config.link_settings(),
             random,
             on_up=self._ask,
-            on_answer=self._on_answer,
+            on_answers=self._on_answers,
             on_down=self._wait,
         )
         self._request: Any = None
@@ -66,7 +67,11 @@ class BrokerQuestion:
             self._timer.cancel()
             self._timer = None
 
-    def _on_answer(self, request_id: int, name: str, body: Any) -> None:
+    def _on_answers(self, answers: Sequence[Answer]) -> None:
+        for _, name, body in answers:
+            self._on_answer(name, body)
+
+    def _on_answer(self, name: str, body: Any) -> None:
         if self._answer is None or self._answer.done():
             return
         if name == self._answer_name:

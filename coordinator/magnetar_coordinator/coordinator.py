@@ -28,6 +28,7 @@ from magnetar_coordinator.metadata_store import (
     TransactionMetadataStoreProvider,
 )
 from magnetar_coordinator.metrics import CoordinatorMetrics
+from magnetar_coordinator.parking import Parking
 from magnetar_coordinator.runtime import Recovered, Runtime
 from magnetar_coordinator.transactions.named_sequence_table import NamedSequences
 from magnetar_coordinator.transactions.shard import Shard
@@ -148,9 +149,10 @@ class Coordinator:
         self._commits = GroupCommit(
             store, on_failure=self.fail, observe=self.metrics.commits.observe, history=history
         )
+        parking = Parking(self._commits)
         self._brokers = Brokers(
             config,
-            self._commits,
+            parking,
             transport,
             clock,
             random,
@@ -163,6 +165,7 @@ class Coordinator:
         self._runtime = Runtime(
             config,
             self._commits,
+            parking,
             self._brokers,
             finisher,
             clock,

@@ -41,16 +41,18 @@ from magnetar_coordinator.metadata.records import (
     TxnOpened,
     decode_identity,
     decode_name,
-    decode_outcome,
     encode_identity,
-    encode_metadata,
     encode_name,
-    encode_outcome,
     metadata_key,
     read_u64,
-    record_of,
     txn_id_of_key,
     u64,
+)
+from magnetar_coordinator.metadata.transaction_rows import (
+    decode_metadata,
+    decode_outcome,
+    encode_metadata,
+    encode_outcome,
 )
 from magnetar_coordinator.metadata.transactional_id import TransactionalIdMetadata
 from magnetar_core.config import InvalidConfig
@@ -59,7 +61,6 @@ from magnetar_core.history.events import CounterReserved
 from magnetar_core.history.history import History
 from magnetar_core.ids import INCARNATION_MAX, TxnID
 from magnetar_core.invariants import BrokenInvariant
-from magnetar_core.wire.record_pb2 import TransactionMetadataEntry
 from magnetar_storage import store_identity
 from magnetar_storage.group_commit import GroupCommit
 from magnetar_storage.store import KEY_END, Store, WriteBatch, end_of_prefix, scan_readable
@@ -128,7 +129,7 @@ class TransactionMetadataStore:
 
     # Appending.
 
-    def append(self, record: Record, sequence: int, traceparent: bytes = b"") -> None:
+    def append(self, record: Record, sequence: int) -> None:
         """Add a record to the open group.
 
         These are PIP-31's newTransaction, addProducedPartitionToTxn, addAckedPartitionToTxn and
@@ -136,7 +137,6 @@ class TransactionMetadataStore:
 
         Args:
             sequence: how many records the transaction has in the log already.
-            traceparent: the span that changes the transaction's status; empty: there is none.
         """
         if isinstance(record, TxnEnded):
             self._remember_outcome(record, sequence)
@@ -146,13 +146,14 @@ class TransactionMetadataStore:
         elif isinstance(record, StatusChanged):
             self.reserve_stamps(record.stamp)
         key = metadata_key(record.txn_id, sequence)
-        self._commits.batch.put(METADATA, key, encode_metadata(record, traceparent))
+        self._commits.batch.put(METADATA, key, encode_metadata(record))
 
     def _reserve_counter(self, txn_id: TxnID) -> None:
         """Keep the bounds above a TxnID, which the shard has chosen."""
-        if txn_id.counter >= self.counter_bound:
-            self.reserve(txn_id.counter)
-        self._next_unopened = txn_id.counter + 1
+        counter = txn_id.counter
+        if counter >= self.counter_bound:
+            self.reserve(counter)
+        self._next_unopened = counter + 1
 
     def reserve(self, next_counter: int) -> None:
         """Keep the bound well ahead of the counter."""
@@ -233,11 +234,10 @@ class TransactionMetadataStore:
 
         The amount that is read depends on what is open, not on how much was ever open.
         """
-        async for _, value in self._rows(METADATA):
-            entry = TransactionMetadataEntry.FromString(value)
-            record = record_of(entry)
-            if entry.traceparent:
-                self.traceparents[record.txn_id] = entry.traceparent
+        async for key, value in self._rows(METADATA):
+            record = decode_metadata(txn_id_of_key(key), value)
+            if isinstance(record, StatusChanged) and record.traceparent:
+                self.traceparents[record.txn_id] = record.traceparent
             yield record
 
     async def identities(self) -> AsyncIterator[TransactionalIdMetadata]:

@@ -20,10 +20,11 @@ from magnetar_coordinator.ending.brokers import Brokers
 from magnetar_coordinator.ending.cut_closings import CutClosings
 from magnetar_coordinator.ending.finisher import Finisher
 from magnetar_coordinator.ending.transaction_traces import TransactionTraces
-from magnetar_coordinator.metadata.records import StatusChanged, TxnEnded, TxnOpened
+from magnetar_coordinator.metadata.records import Record, StatusChanged, TxnEnded, TxnOpened
 from magnetar_coordinator.metadata.transaction import Participant, Transaction, TxnOwner, TxnStatus
 from magnetar_coordinator.metadata_store import TransactionMetadataStore
 from magnetar_coordinator.metrics import CoordinatorMetrics
+from magnetar_coordinator.parking import Parking
 from magnetar_coordinator.transactions import responses
 from magnetar_coordinator.transactions.decision import Decision, EndTxnRequest, forgotten
 from magnetar_coordinator.transactions.history_events import (
@@ -38,7 +39,7 @@ from magnetar_coordinator.transactions.shard import Shard
 from magnetar_coordinator.transactions.transaction_principal import recorded
 from magnetar_coordinator.transactions.transactional_ids import TransactionalIds
 from magnetar_core.clock import Clock
-from magnetar_core.errors import DataLoss, MagnetarError
+from magnetar_core.errors import DataLoss, LogUnavailable, MagnetarError
 from magnetar_core.history.events import Event
 from magnetar_core.history.history import History
 from magnetar_core.ids import TxnID
@@ -81,6 +82,9 @@ class Runtime:
         history: notes the events of the protocol; None: there is none.
     Attributes:
         is_serving: from the end of recovery until the beginning of the end.
+        when_durable: calls back when all records applied so far are durable.
+        time_ms: returns the wall clock, in milliseconds since the Unix epoch.
+        run_time_ms: returns the coordinator's run time, in milliseconds.
     """
 
     metadata: TransactionMetadataStore
@@ -88,12 +92,14 @@ class Runtime:
     transactional_ids: TransactionalIds
     named_sequences: NamedSequences
     run_time: RunTime
+    run_time_ms: Callable[[], int]
     _followers: tuple[OutcomeFollower, ...]
 
     def __init__(
         self,
         config: CoordinatorConfig,
         commits: GroupCommit,
+        parking: Parking,
         brokers: Brokers,
         finisher: Finisher,
         clock: Clock,
@@ -105,6 +111,7 @@ class Runtime:
     ) -> None:
         self.history = history
         self.config = config
+        self.parking = parking
         self.brokers = brokers
         self.finisher = finisher
         self.metrics = metrics
@@ -115,7 +122,8 @@ class Runtime:
         self.cut_closings = CutClosings()
         self.is_serving = False
         self._commits = commits
-        self._clock = clock
+        self.when_durable = parking.when_durable
+        self.time_ms = clock.wall_ms
         self._traces = traces
         self._tasks: dict[asyncio.Task[None], None] = {}
         # Replies that wait until a transaction has ended everywhere.
@@ -127,6 +135,7 @@ class Runtime:
         self.metadata, self.shard, self.transactional_ids, self.named_sequences, self.run_time = (
             recovered
         )
+        self.run_time_ms = self.run_time.now_ms
         self.principal_quota.recover(self.shard.live.values())
         if self.history is not None:
             self.history.note(recovery_event(self.shard, self.metadata.lost))
@@ -149,14 +158,6 @@ class Runtime:
         """Wait until all stopped tasks have ended."""
         if self._tasks:
             await asyncio.wait(list(self._tasks))
-
-    def run_time_ms(self) -> int:
-        """The coordinator's run time, in milliseconds."""
-        return self.run_time.now_ms()
-
-    def time_ms(self) -> int:
-        """The wall clock, in milliseconds since the Unix epoch."""
-        return self._clock.wall_ms()
 
     # Deciding.
 
@@ -186,7 +187,7 @@ class Runtime:
         """
         self.hear(end.seen_stamp)
         decision = self.shard.end(end, time_ms=self.time_ms())
-        if self._traces is not None and decision.fixed:
+        if self._traces is not None and decision.record is not None:
             self._traces.note(end.txn_id, reply.span)
         # Before it is carried out: without participants it ends on the spot.
         if until_ended and end.txn_id in self.shard.live:
@@ -196,37 +197,51 @@ class Runtime:
             self.carry_out(decision)
             self.answer(reply, self.ended(end.txn_id, decision.status, decision.stamp))
 
-    def carry_out(self, decision: Decision) -> None:
-        """Append and apply a decision's records; participants are told when they are durable."""
-        transaction: Transaction | None = None
+    def carry_out(self, decision: Decision) -> Transaction | None:
+        """Append and apply a decision's record; participants are told when it is durable.
+
+        Returns:
+            The transaction that the record left behind; None: there is no record, or it has ended.
+        Raises:
+            LogUnavailable: the coordinator is stopping. No effect.
+        """
+        record = decision.record
+        if record is None:
+            return None
+        if not self.is_serving:
+            # A command before this one, of the same run, has failed half-way.
+            raise LogUnavailable("the coordinator is stopping; ask again")
+        if self._traces is not None:
+            record = self._traces.marked(record)
         try:
-            for record in decision.records:
-                before = self.shard.live.get(record.txn_id)
-                self.metadata.append(
-                    record,
-                    0 if before is None else before.record_count,
-                    b"" if self._traces is None else self._traces.decided_in(record),
-                )
-                transaction = self.shard.apply(record)
-                if self.history is not None:
-                    self.history.note(event_of(record))
-                if type(record) is StatusChanged:
-                    run_time_ms = self.run_time_ms()
-                    for follower in self._followers:
-                        follower.fixed(record, run_time_ms=run_time_ms)
-                elif type(record) is TxnOpened:
-                    self.brokers.tell_issued_soon()
-                elif type(record) is TxnEnded:
-                    self.transactional_ids.completed(record.txn_id)
+            transaction = self._apply(record)
         except Exception as error:
             self.fail(error)
             raise
-        if decision.fixed and transaction is not None:
+        if transaction is not None and type(record) is StatusChanged:
             if transaction.unfinished:
                 self.when_durable(partial(self.finisher.finish, transaction, self.on_finished))
             else:
                 # Without participants the transaction ends in the same group.
                 self._on_participants_ended(transaction.txn_id)
+        return transaction
+
+    def _apply(self, record: Record) -> Transaction | None:
+        """Put a record into the open group, and change memory by it in the same step."""
+        before = self.shard.live.get(record.txn_id)
+        self.metadata.append(record, 0 if before is None else before.record_count)
+        transaction = self.shard.apply(record)
+        if self.history is not None:
+            self.history.note(event_of(record))
+        if isinstance(record, StatusChanged):
+            run_time_ms = self.run_time_ms()
+            for follower in self._followers:
+                follower.fixed(record, run_time_ms=run_time_ms)
+        elif isinstance(record, TxnOpened):
+            self.brokers.tell_issued_soon()
+        elif isinstance(record, TxnEnded):
+            self.transactional_ids.completed(record.txn_id)
+        return transaction
 
     def open(
         self,
@@ -260,19 +275,15 @@ class Runtime:
             expires=expires,
         )
         with nullcontext() if hurried else self._commits.unhurried():
-            self.carry_out(decision)
+            transaction = self.carry_out(decision)
+        assert transaction is not None
         if self._traces is not None:
-            self._traces.note(decision.txn_id, reply.span)
-        self.session_quota.begun(reply, decision.txn_id)
-        transaction = self.shard.live[decision.txn_id]
+            self._traces.note(transaction.txn_id, reply.span)
+        self.session_quota.begun(reply, transaction.txn_id)
         self.principal_quota.begun(transaction)
         return transaction
 
     # Answering.
-
-    def when_durable(self, call: Callable[[], None]) -> None:
-        """Call back when all records applied so far are durable."""
-        self._commits.when_durable(self._commits.position(), call)
 
     def answer(self, reply: Reply, body: Any, told: Event | None = None) -> None:
         """Send an answer when all records applied so far are durable.

@@ -1,6 +1,7 @@
 """Identifiers: transactions, partitions, subscriptions, messages. Pure.
 
-All are plain tuples: they hash and compare fast, and sort as their stored keys do.
+All are plain tuples: they hash and compare fast, and sort as their stored keys do. The constructor
+of a NamedTuple is a Python function, so what each command has is made without it.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class TxnID(NamedTuple):
     @classmethod
     def from_wire(cls, wire: pb.TxnId) -> Self:
         """Convert from the wire's message."""
-        return cls(wire.most_bits, wire.least_bits)
+        return tuple.__new__(cls, (wire.most_bits, wire.least_bits))
 
     def __str__(self) -> str:
         return f"{self.tcid}:{self.incarnation}:{self.counter}"
@@ -108,7 +109,7 @@ class PartitionName(NamedTuple):
     @classmethod
     def from_wire(cls, wire: pb.Partition) -> Self:
         """Convert from the wire's message."""
-        return cls(wire.topic, wire.partition, wire.topic_id)
+        return tuple.__new__(cls, (wire.topic, wire.partition, wire.topic_id))
 
     def __str__(self) -> str:
         return f"{self.topic}-partition-{self.partition}"
@@ -139,7 +140,7 @@ class SubscriptionName(NamedTuple):
     @classmethod
     def from_wire(cls, wire: pb.Subscription) -> Self:
         """Convert from the wire's message."""
-        return cls(wire.topic, wire.partition, wire.topic_id, wire.subscription)
+        return tuple.__new__(cls, (wire.topic, wire.partition, wire.topic_id, wire.subscription))
 
     def __str__(self) -> str:
         return f"{self.topic}-partition-{self.partition}/{self.subscription}"

@@ -24,23 +24,20 @@ class Machine(Generic[State, Event]):
         self._transitions = transitions
         self._subject = subject
 
-    def next(self, state: State, event: Event, named: object = None, **details: object) -> State:
+    def next(self, state: State, event: Event, named: object = None) -> State:
         """Return the state to which an event leads.
 
         Args:
             state: the present state.
             event: the event.
             named: what an error calls it; None: the subject. Only an error asks for its text.
-            details: facts for programs, which the error carries.
         Raises:
             InvalidTxnState: the event is not possible in this state. No effect.
         """
         target = self._transitions.get((state, event))
         if target is None:
             subject = self._subject if named is None else named
-            raise InvalidTxnState(
-                f"{subject} is {state.name}: {event.name} is not possible", **details
-            )
+            raise InvalidTxnState(f"{subject} is {state.name}: {event.name} is not possible")
         return target
 
     def can(self, state: State, event: Event) -> bool:

@@ -11,7 +11,13 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
 from magnetar_core.errors import DataLoss, LogUnavailable, MagnetarError
-from magnetar_core.server.commands import AnswerSizes, Handler, Reply, internal_failure
+from magnetar_core.server.commands import (
+    AnswerSizes,
+    Handler,
+    Reply,
+    each_of,
+    internal_failure,
+)
 from magnetar_core.wire import common_pb2 as wire
 from magnetar_storage.backup_source import READ_BYTES_MAX, BackupSource, pack_rows
 from magnetar_storage.store import RowsUnreadable, StoreFailed
@@ -45,12 +51,16 @@ class BackupCommands:
     @property
     def handlers(self) -> Mapping[str, Handler]:
         """The handler of each command field."""
-        return {
-            "hold_backup": lambda command, reply: self._answer(reply, self._hold(command, reply)),
-            "release_backup": self._release,
-            "read_backup": lambda command, reply: self._answer(reply, self._read(command)),
-            "end_backup": lambda command, reply: self._answer(reply, self._end(command)),
-        }
+        return each_of(
+            {
+                "hold_backup": lambda command, reply: self._answer(
+                    reply, self._hold(command, reply)
+                ),
+                "release_backup": self._release,
+                "read_backup": lambda command, reply: self._answer(reply, self._read(command)),
+                "end_backup": lambda command, reply: self._answer(reply, self._end(command)),
+            }
+        )
 
     async def _hold(
         self, command: wire.CommandHoldBackup, reply: Reply

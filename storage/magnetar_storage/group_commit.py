@@ -15,8 +15,8 @@ run is repeated exactly.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Final
 
 from magnetar_core.history.events import Durable, Sealed
@@ -33,6 +33,22 @@ Observe = Callable[[int, int, float], None]
 UNHURRIED_SECONDS: Final = 0.2
 # While a group is synced, the store is told of the open one each time that it has grown by so much.
 AHEAD_BYTES_MIN: Final = 64 << 10
+
+
+class _Unhurried:
+    """Block of `GroupCommit.unhurried`. A generator would cost three times as much."""
+
+    __slots__ = ("_commits", "_hurried")
+
+    def __init__(self, commits: GroupCommit) -> None:
+        self._commits = commits
+        self._hurried = commits.hurries
+
+    def __enter__(self) -> None:
+        self._commits.hurries = False
+
+    def __exit__(self, *_: object) -> None:
+        self._commits.hurries = self._hurried
 
 
 class GroupCommit:
@@ -64,7 +80,8 @@ class GroupCommit:
         self._observe = observe
         self._hooks: list[Callable[[WriteBatch], None]] = []
         self._deferred = False
-        self._hurries = True
+        # Whether rows and callbacks are added now for which a caller waits; see unhurried().
+        self.hurries = True
         # When the write of the present group began, on the event loop's clock.
         self._group_began: float | None = None
         self._unhurried_timer: asyncio.TimerHandle | None = None
@@ -111,7 +128,7 @@ class GroupCommit:
         """Return how long the oldest written group has waited for a sync; 0 without one."""
         return 0.0
 
-    def when_written(self, position: int, callback: Callable[[], None]) -> None:
+    def when_written(self, position: int, *callbacks: Callable[[], None]) -> None:
         """Call back at once if position outlives the process, else when it does, in this order.
 
         Here that is when it is durable. A callback must not block or raise: an exception goes to
@@ -119,36 +136,31 @@ class GroupCommit:
         failure, callbacks of groups that are not written never run.
         """
         if position <= self.written_position:
-            self._ready.call(callback)
+            self._ready.call(*callbacks)
             return
         if not self._may_park(position):
             return
         if position <= self._sealed_position:
-            self._parked_sealed.append(callback)
+            self._parked_sealed += callbacks
         else:
-            self._parked_open.append(callback)
-            if self._hurries:
+            self._parked_open += callbacks
+            if self.hurries:
                 self._wake.set()
             if self._group_began is not None and self.batch.byte_count >= self._ahead_bytes:
                 self._ahead_bytes = self.batch.byte_count + AHEAD_BYTES_MIN
                 self._store.write_ahead(self.batch)
 
-    def when_durable(self, position: int, callback: Callable[[], None]) -> None:
+    def when_durable(self, position: int, *callbacks: Callable[[], None]) -> None:
         """Call back when position is durable; else like when_written()."""
-        self.when_written(position, callback)
+        self.when_written(position, *callbacks)
 
-    @contextmanager
-    def unhurried(self) -> Iterator[None]:
+    def unhurried(self) -> AbstractContextManager[None]:
         """Let rows and callbacks that are added in this block wait for another group.
 
         They become durable with the next group that something else begins, or 0.2 s later. Whatever
         is parked on them outside of such a block begins the group at once.
         """
-        hurried, self._hurries = self._hurries, False
-        try:
-            yield
-        finally:
-            self._hurries = hurried
+        return _Unhurried(self)
 
     async def durable(self, position: int | None = None) -> None:
         """Wait until position is durable; without a position, everything applied so far.
@@ -284,9 +296,7 @@ class GroupCommit:
     def _seal(self) -> WriteBatch:
         """Close the open group, with its deferred rows, and open the next group."""
         self._deferred = False
-        if self._unhurried_timer is not None:
-            self._unhurried_timer.cancel()
-            self._unhurried_timer = None
+        self._stop_unhurried_timer()
         for hook in self._hooks:
             hook(self.batch)
         sealed, self.batch = self.batch, WriteBatch(self._before_operation)
@@ -304,14 +314,22 @@ class GroupCommit:
 
     def _before_operation(self) -> bool:
         """Begin a group for an operation; return whether the group is sure to be written soon."""
+        if self._unhurried_timer is not None and not self.hurries:
+            # Nothing has failed, since the timer runs.
+            return False
         self._check_open()
-        if self._hurries:
+        if self.hurries:
             self._wake.set()
             return True
         if self._unhurried_timer is None:
             loop = asyncio.get_running_loop()
             self._unhurried_timer = loop.call_later(UNHURRIED_SECONDS, self._wake.set)
         return False
+
+    def _stop_unhurried_timer(self) -> None:
+        if self._unhurried_timer is not None:
+            self._unhurried_timer.cancel()
+            self._unhurried_timer = None
 
     def _check_open(self) -> None:
         self._raise_failure()
@@ -335,6 +353,7 @@ class GroupCommit:
     def _fail(self, error: BaseException) -> None:
         # The first one says why.
         self._failure = self._failure or error
+        self._stop_unhurried_timer()
         self._parked_open.clear()
         self._parked_sealed.clear()
         for future in self._waiters:

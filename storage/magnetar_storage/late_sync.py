@@ -64,15 +64,15 @@ class LateSyncCommit(GroupCommit):
             return 0.0
         return asyncio.get_running_loop().time() - self._unsynced_since
 
-    def when_durable(self, position: int, callback: Callable[[], None]) -> None:
+    def when_durable(self, position: int, *callbacks: Callable[[], None]) -> None:
         """Call back at once if position is durable, else after a sync; see when_written()."""
         if position <= self._durable_position:
-            self._synced.call(callback)
+            self._synced.call(*callbacks)
             return
         if not self._may_park(position):
             return
-        self._unsynced_callbacks.append((position, callback))
-        if self._hurries:
+        self._unsynced_callbacks += [(position, callback) for callback in callbacks]
+        if self.hurries:
             self._awaited.add(position)
             if position > self._sealed_position:
                 self._wake.set()

@@ -12,12 +12,12 @@ class ReadyCallbacks:
     def __init__(self) -> None:
         self._running: list[Callable[[], None]] | None = None
 
-    def call(self, callback: Callable[[], None]) -> None:
-        """Run a callback that is ready when it is registered: at once, or after those that run."""
+    def call(self, *callbacks: Callable[[], None]) -> None:
+        """Run callbacks that are ready already: at once, or after those that run."""
         if self._running is not None:
-            self._running.append(callback)
+            self._running += callbacks
         else:
-            callback()
+            self.run(list(callbacks))
 
     def run(self, callbacks: list[Callable[[], None]]) -> None:
         """Run callbacks that have become ready. The list may grow meanwhile."""

@@ -15,7 +15,7 @@ from magnetar_core.access.rules import RULES
 from magnetar_core.errors import AuthorizationFailed, MagnetarError
 from magnetar_core.gates.audit import AuditLog
 from magnetar_core.gates.gate import AccessGate
-from magnetar_core.server.commands import CommandSession, Complaint, Conversation, Reply
+from magnetar_core.server.commands import CommandSession, Complaint, Conversation, Reply, each
 from magnetar_core.wire import broker_pb2 as wire
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import group_pb2, service_pb2
@@ -62,7 +62,7 @@ class Scene:
 
     def converse(self) -> CommandSession:
         session = CommandSession(
-            dict.fromkeys(RULES, self._handle),
+            dict.fromkeys(RULES, each(self._handle)),
             Conversation(write=lambda _: None, principal=Principal("alice"), gate=self.gate),
             lambda _, __: None,
         )

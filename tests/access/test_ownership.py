@@ -20,12 +20,14 @@ from tests.access.world import (
 from magnetar_coordinator.metadata.records import (
     TxnEnded,
     TxnOpened,
+)
+from magnetar_coordinator.metadata.transaction import TxnStatus
+from magnetar_coordinator.metadata.transaction_rows import (
     decode_metadata,
     decode_outcome,
     encode_metadata,
     encode_outcome,
 )
-from magnetar_coordinator.metadata.transaction import TxnStatus
 from magnetar_core.ids import TxnID
 from magnetar_core.security.watched_file import LOOK_INTERVAL_MS
 from magnetar_core.wire import common_pb2 as common
@@ -202,6 +204,6 @@ def test_a_transactional_id_is_of_all_who_may_use_it(tmp_path: Path) -> None:
 def test_a_record_keeps_whose_it_is() -> None:
     txn_id = TxnID.of(0, 1, 2)
     opened = TxnOpened(txn_id, 1, 2, 3, principal="alice")
-    assert decode_metadata(encode_metadata(opened)) == opened
+    assert decode_metadata(txn_id, encode_metadata(opened)) == opened
     ended = TxnEnded(txn_id, TxnStatus.COMMITTED, 1, 2, b"", principal="alice")
     assert decode_outcome(txn_id, encode_outcome(ended)) == ended

@@ -33,7 +33,6 @@ from magnetar_core.membership.address_book import MemberAddress
 from magnetar_core.server.commands import Reply, run_handler
 from magnetar_core.wire import broker_pb2 as wire
 from magnetar_core.wire import common_pb2 as common
-from magnetar_core.wire import service_pb2 as service
 from magnetar_core.wire import topic_pb2 as topic_wire
 
 
@@ -308,10 +307,10 @@ def test_bytes_that_unary_calls_leave_open_count_together() -> None:
     async def scenario(world: World) -> None:
         async def call(number: int) -> Any:
             answers: list[Any] = []
-            request = service.Command(send=send(b"x" * 100, in_txn=txn(number)))
             server = world.broker.server
             reply = Reply(answers.append, None, "there")
-            run_handler(server.handlers, "send", request, reply, server.refuse)
+            items = [(send(b"x" * 100, in_txn=txn(number)), reply)]
+            run_handler(server.handlers, "send", items, server.refuse)
             await world.settle()
             return answers[0]
 

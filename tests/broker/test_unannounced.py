@@ -26,9 +26,9 @@ from magnetar_broker.budgets.parked_bytes import PARKED_OVERHEAD_BYTES
 from magnetar_broker.coordinators import unannounced as unannounced_module
 from magnetar_broker.coordinators.unannounced import WAIT_SECONDS
 from magnetar_broker.transactions.issued import HEARD_MS_MAX
-from magnetar_core.errors import InvalidTxnState, LogUnavailable, MagnetarError
+from magnetar_core.errors import InvalidTxnState, LogUnavailable, MagnetarError, from_wire
 from magnetar_core.ids import TxnID
-from magnetar_core.server.commands import Reply
+from magnetar_core.server.commands import Reply, run_handler
 from magnetar_core.wire import broker_pb2 as wire
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import transaction_pb2 as txn_wire
@@ -198,9 +198,13 @@ def test_a_unary_call_is_refused_at_once() -> None:
         publish = wire.CommandPublish(
             partition=partition(), messages=[wire.Message(value=b"x")], txn_id=FIRST.to_wire()
         )
-        reply = Reply(answers.append, None)
-        with pytest.raises(LogUnavailable):
-            world.broker.server.handlers["publish"](publish, reply)
+        server = world.broker.server
+        run_handler(
+            server.handlers, "publish", [(publish, Reply(answers.append, None))], server.refuse
+        )
+        await world.settle()
+        (answer,) = answers
+        assert isinstance(from_wire(answer), LogUnavailable)
         assert not count(world)
 
     run(scenario)

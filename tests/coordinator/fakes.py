@@ -35,6 +35,16 @@ Answer = Callable[[str, Any], Any]
 SILENCE = object()
 
 
+def counted(participant: Any, *writers: tuple[int, int]) -> bytes:
+    """What a client says of the writes that it had confirmed at a participant, as on the wire."""
+    counts = [pb.WriterCount(writer_id=writer, count=count) for writer, count in writers]
+    if isinstance(participant, SubscriptionName):
+        acked = pb.SubscriptionCounts(subscription=participant.to_wire(), consumers=counts)
+        return acked.SerializeToString()
+    produced = pb.PartitionCounts(partition=participant.to_wire(), producers=counts)
+    return produced.SerializeToString()
+
+
 class FakeBroker:
     """Ends transactions as a broker does, as far as a coordinator sees it.
 

@@ -338,7 +338,7 @@ def test_many_participants_are_told_in_portions_and_in_order() -> None:
         assert [
             (len(one.partitions), len(one.subscriptions)) for one in world.broker.ended_together
         ] == [(64, 0), (64, 0), (2, 0), (0, 2)]
-        many = [pb.WriterCount(writer_id=one, count=1) for one in range(600)]
+        many = [pb.WriterCount(writer_id=one, count=1) for one in range(1_000)]
         crowded = await world.client.new(P0, P1)
         await world.client.end(
             crowded,

@@ -10,12 +10,9 @@ from tests.coordinator.producers import Hand
 from tests.virtual_time import run
 
 from magnetar_coordinator.commands import listing
-from magnetar_coordinator.metadata.records import TxnEnded, decode_outcome
-from magnetar_coordinator.metadata.transaction import TxnStatus
 from magnetar_core.ids import TxnID
 from magnetar_core.protocol_version import PROTOCOL_VERSION
 from magnetar_core.wire import common_pb2 as common
-from magnetar_core.wire import record_pb2
 from magnetar_core.wire import transaction_pb2 as pb
 
 ENDED = (common.COMMITTED, common.ABORTED)
@@ -165,15 +162,6 @@ def test_the_age_of_what_has_ended_counts_from_its_end() -> None:
         await world.close()
 
     run(scenario())
-
-
-def test_outcomes_of_earlier_versions_are_read() -> None:
-    row = record_pb2.TransactionOutcome(
-        status=common.COMMITTED, end_run_time_ms=5, end_time_ms=6, selection_digest=b"d"
-    )
-    txn_id = TxnID.of(1, 1, 1)
-    found = decode_outcome(txn_id, row.SerializeToString())
-    assert found == TxnEnded(txn_id, TxnStatus.COMMITTED, 5, 6, b"d")
 
 
 def test_an_open_transaction_tells_whose_it_is() -> None:

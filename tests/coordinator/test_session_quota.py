@@ -10,7 +10,6 @@ from tests.virtual_time import run
 from magnetar_core.errors import QuotaExceeded
 from magnetar_core.server.commands import Reply, run_handler
 from magnetar_core.wire import common_pb2 as common
-from magnetar_core.wire import service_pb2
 from magnetar_core.wire import transaction_pb2 as pb
 
 
@@ -71,10 +70,10 @@ def test_unary_calls_of_a_machine_share_a_quota() -> None:
 
         async def call(origin: str) -> Any:
             answers: list[Any] = []
-            request = service_pb2.Command(new_txn=pb.CommandNewTxn())
             server = world.coordinator.server
             reply = Reply(answers.append, None, origin)
-            run_handler(server.handlers, "new_txn", request, reply, server.refuse)
+            items = [(pb.CommandNewTxn(), reply)]
+            run_handler(server.handlers, "new_txn", items, server.refuse)
             await world.settle()
             (answer,) = answers
             return answer

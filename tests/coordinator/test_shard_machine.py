@@ -20,12 +20,14 @@ from tests.coordinator.fakes import P0, P1, S0
 
 from magnetar_coordinator.metadata.records import (
     TxnEnded,
+)
+from magnetar_coordinator.metadata.transaction import Participant, TxnAction, TxnStatus
+from magnetar_coordinator.metadata.transaction_rows import (
     decode_metadata,
     decode_outcome,
     encode_metadata,
     encode_outcome,
 )
-from magnetar_coordinator.metadata.transaction import Participant, TxnAction, TxnStatus
 from magnetar_coordinator.transactions.decision import (
     Decision,
     EndTxnRequest,
@@ -71,14 +73,16 @@ class ShardMachine(RuleBasedStateMachine):
         self.run_time_ms = 0
 
     def carry_out(self, decision: Decision) -> None:
-        for record in decision.records:
-            if isinstance(record, TxnEnded):
-                del self.metadata[record.txn_id]
-                self.outcomes[record.txn_id] = encode_outcome(record)
-                self.undurable.append(record.txn_id)
-            else:
-                self.metadata.setdefault(record.txn_id, []).append(encode_metadata(record))
-            self.shard.apply(record)
+        record = decision.record
+        if record is None:
+            return
+        if isinstance(record, TxnEnded):
+            del self.metadata[record.txn_id]
+            self.outcomes[record.txn_id] = encode_outcome(record)
+            self.undurable.append(record.txn_id)
+        else:
+            self.metadata.setdefault(record.txn_id, []).append(encode_metadata(record))
+        self.shard.apply(record)
 
     def _end(self, end: EndTxnRequest) -> Decision:
         try:
@@ -90,10 +94,12 @@ class ShardMachine(RuleBasedStateMachine):
     @rule(target=txns, participants=st.lists(st.sampled_from([P0, P1, S0]), max_size=3))
     def open(self, participants: list[Participant]) -> TxnID:
         decision = self.shard.new_txn(1_000, participants, run_time_ms=self.run_time_ms, time_ms=0)
-        assert decision.txn_id not in self.model
+        assert decision.record is not None
+        txn_id = decision.record.txn_id
+        assert txn_id not in self.model
         self.carry_out(decision)
-        self.model[decision.txn_id] = Expected()
-        return decision.txn_id
+        self.model[txn_id] = Expected()
+        return txn_id
 
     @rule(txn_id=txns, participant=st.sampled_from([P0, P1, S0]))
     def add(self, txn_id: TxnID, participant: Participant) -> None:
@@ -119,8 +125,7 @@ class ShardMachine(RuleBasedStateMachine):
                 self._end(end)
             return
         decision = self._end(end)
-        assert decision.fixed is not fixed
-        assert bool(decision.records) is not fixed
+        assert (decision.record is None) is fixed
         self.carry_out(decision)
         if not fixed:
             expected.status = ENDS[action][0]
@@ -169,7 +174,7 @@ class ShardMachine(RuleBasedStateMachine):
         shard = Shard(CONFIG, tcid=0, incarnation=1, next_counter=self.shard.next_counter)
         for txn_id in sorted(self.metadata):
             for row in self.metadata[txn_id]:
-                shard.apply(decode_metadata(row))
+                shard.apply(decode_metadata(txn_id, row))
         return shard
 
     @invariant()

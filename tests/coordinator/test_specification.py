@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.configs import coordinator_config
-from tests.coordinator.fakes import P0, P1, S0
+from tests.coordinator.fakes import P0, P1, S0, counted
 
 from magnetar_coordinator.metadata.records import (
     LossAccepted,
@@ -72,8 +72,9 @@ class Playbook:
         except (MagnetarError, OutcomeMissing) as error:
             self._error = error
         else:
-            self._left = list(self._decision.records)
-            for record in self._decision.records:
+            record = self._decision.record
+            self._left = [] if record is None else [record]
+            if record is not None:
                 self.shard.apply(record)
         self.shard.check()
         return self
@@ -339,14 +340,14 @@ def test_a_selection_in_a_repeat_differs_from_none(play: Playbook) -> None:
 
 def test_an_abort_knows_no_selection(play: Playbook) -> None:
     play >> new() << OPENED
-    play >> end(ABORT, {P1: ((1, 1),)}, (1,)) << changed(OPEN, ABORTING)
+    play >> end(ABORT, {P1: counted(P1, (1, 1))}, (1,)) << changed(OPEN, ABORTING)
     play >> end(ABORT, selection=(2,)) << ABORTING
     play.done()
 
 
 def test_committing_keeps_what_the_client_had_confirmed(play: Playbook) -> None:
     """Rule g: COMMIT carries counts, and the COMMITTING record keeps them."""
-    counts = {P0: ((1, 5), (2, 0)), S0: ((8, 3),)}
+    counts = {P0: counted(P0, (1, 5), (2, 0)), S0: counted(S0, (8, 3))}
     play >> new(0, P0, S0) << TxnOpened(FIRST, 60_000, NOW_MS, WALL_MS, (P0, S0))
     play >> end(COMMIT, counts) << changed(OPEN, COMMITTING, counts=counts)
     assert play.shard.live[FIRST].counts == counts
@@ -357,8 +358,9 @@ def test_committing_keeps_what_the_client_had_confirmed(play: Playbook) -> None:
 def test_nothing_may_be_confirmed_at_what_is_no_participant(play: Playbook) -> None:
     """Rule g: to commit without it would lose it silently."""
     play >> new(0, P0) << TxnOpened(FIRST, 60_000, NOW_MS, WALL_MS, (P0,))
-    play >> end(COMMIT, {P1: ((1, 1),)}) << InvalidArgument
-    play >> end(COMMIT, {P1: ((1, 0),)}) << changed(OPEN, COMMITTING, counts={P1: ((1, 0),)})
+    play >> end(COMMIT, {P1: counted(P1, (1, 1))}) << InvalidArgument
+    counts = {P1: counted(P1, (1, 0))}
+    play >> end(COMMIT, counts) << changed(OPEN, COMMITTING, counts=counts)
     play.done()
 
 
@@ -408,8 +410,8 @@ def _ignore(command: Command) -> Command:
 
     def apply(shard: Shard) -> Decision:
         decision = command(shard)
-        for record in decision.records:
-            shard.apply(record)
-        return decision._replace(records=())
+        if decision.record is not None:
+            shard.apply(decision.record)
+        return decision._replace(record=None)
 
     return apply

@@ -15,14 +15,20 @@ from tests.coordinator.test_named_sequences import asked
 from tests.coordinator.test_past_ends import lose_the_end
 from tests.virtual_time import run
 
-from magnetar_coordinator.metadata.records import META, META_STAMP_BOUND, decode_metadata, u64
+from magnetar_coordinator.metadata.records import (
+    META,
+    META_STAMP_BOUND,
+    StatusChanged,
+    txn_id_of_key,
+    u64,
+)
+from magnetar_coordinator.metadata.transaction_rows import decode_metadata, encode_metadata
 from magnetar_core.cuts.hybrid_clock import stamp_at, time_ms_of
 from magnetar_core.errors import InvalidArgument, SequenceCommitted
 from magnetar_core.ids import TxnID
 from magnetar_core.selections import digest_of_selection
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import transaction_pb2 as pb
-from magnetar_core.wire.record_pb2 import TransactionMetadataEntry
 from magnetar_storage.memory.engine import MemoryStore
 from magnetar_storage.store import WriteBatch
 
@@ -274,8 +280,8 @@ def test_the_bound_is_stored_with_the_first_stamp_beyond_it() -> None:
             world.crash(random)
             store = MemoryStore(world.disk, ("meta", "metadata"))
             stamps = [
-                getattr(decode_metadata(value), "stamp", 0)
-                for _, value in await store.scan("metadata", b"", b"\xff" * 64, rows_max=1_000)
+                getattr(decode_metadata(txn_id_of_key(key), value), "stamp", 0)
+                for key, value in await store.scan("metadata", b"", b"\xff" * 64, rows_max=1_000)
             ]
             bound = await store.get(META, META_STAMP_BOUND)
             assert u64(max(stamps)) < (bound or u64(1))
@@ -299,9 +305,9 @@ def test_a_store_of_an_earlier_version_has_no_stamps() -> None:
         batch = WriteBatch()
         batch.delete(META, META_STAMP_BOUND)
         for key, value in await store.scan("metadata", b"", b"\xff" * 64, rows_max=10):
-            entry = TransactionMetadataEntry.FromString(value)
-            entry.stamp = 0
-            batch.put("metadata", key, entry.SerializeToString())
+            record = decode_metadata(txn_id_of_key(key), value)
+            if isinstance(record, StatusChanged):
+                batch.put("metadata", key, encode_metadata(record._replace(stamp=0)))
         await store.write(batch)
         await store.sync()
         await store.close()

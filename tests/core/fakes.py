@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from magnetar_core.errors import MagnetarError, TopicNotFound
-from magnetar_core.server.commands import AnswerSizes, CommandSession, Conversation, Handler, Reply
+from magnetar_core.server.commands import (
+    AnswerSizes,
+    CommandSession,
+    Conversation,
+    Handler,
+    Reply,
+    each_of,
+)
 from magnetar_core.wire import broker_pb2, common_pb2, topic_pb2
 
 
@@ -23,14 +30,16 @@ class FakeServer:
         self.details: dict[str, str] = {}
         # Of reads, whether their answers have left or not.
         self.made_bytes = 0
-        self.handlers: Mapping[str, Handler] = {
-            "hello": self.hello,
-            "send": self.send,
-            "flow": self.flow,
-            "read": self.read,
-            "lookup": self.lookup,
-            "list_topics": self.list_topics,
-        }
+        self.handlers: Mapping[str, Handler] = each_of(
+            {
+                "hello": self.hello,
+                "send": self.send,
+                "flow": self.flow,
+                "read": self.read,
+                "lookup": self.lookup,
+                "list_topics": self.list_topics,
+            }
+        )
 
     def accept(self, conversation: Conversation) -> CommandSession:
         session = CommandSession(self.handlers, conversation, self.refuse, self.answer_sizes)

@@ -25,7 +25,7 @@ from magnetar_core.errors import AuthenticationFailed, from_wire
 from magnetar_core.link.grpc_transport import GrpcLink, GrpcTransport
 from magnetar_core.security.authentication import Authenticator
 from magnetar_core.security.link_security import LinkSecurity, TlsFiles
-from magnetar_core.server.commands import Reply
+from magnetar_core.server.commands import Run
 from magnetar_core.server.grpc_server import GrpcServer
 from magnetar_core.transport.frames import Carried
 from magnetar_core.transport.transport import LinkClosed, LinkRefused
@@ -45,9 +45,9 @@ class Noting(FakeServer):
         self.askers: list[str] = []
         known = self.handlers["list_topics"]
 
-        def noted(body: object, reply: Reply) -> None:
-            self.askers.append(reply.principal.name)
-            known(body, reply)
+        def noted(run: Run) -> None:
+            self.askers += [reply.principal.name for _, reply in run.items]
+            known(run)
 
         self.handlers = {**self.handlers, "list_topics": noted}
 

@@ -17,7 +17,7 @@ from magnetar_core.errors import (
     Unimplemented,
     from_wire,
 )
-from magnetar_core.server.commands import CommandSession, Conversation, Reply
+from magnetar_core.server.commands import CommandSession, Conversation, Reply, Run, each
 from magnetar_core.wire import common_pb2, topic_pb2
 from magnetar_core.wire import service_pb2 as service
 
@@ -39,7 +39,9 @@ def answers_of(handler: Any, asked: service.Command = LOOKUP) -> list[Any]:
             answers.append(getattr(one, one.WhichOneof("body")))
 
     async def ask() -> None:
-        session = CommandSession({"lookup": handler}, Conversation(write=parsed(write)), refuse)
+        session = CommandSession(
+            {"lookup": each(handler)}, Conversation(write=parsed(write)), refuse
+        )
         session.on_frame(service.Frame(commands=[asked]))
         await turns()
 
@@ -135,7 +137,7 @@ def test_an_answer_that_no_client_takes_is_a_refusal() -> None:
         answers: list[service.Command] = []
         huge = topic_pb2.CommandLookupResponse(broker_addresses=["x" * FRAME_BYTES_MAX])
         session = CommandSession(
-            {"lookup": lambda _, reply: reply.send(huge)},
+            {"lookup": each(lambda _, reply: reply.send(huge))},
             Conversation(write=parsed(lambda frame: answers.extend(frame.commands))),
             refuse,
             {"lookup": lambda _: 1},
@@ -148,3 +150,65 @@ def test_an_answer_that_no_client_takes_is_a_refusal() -> None:
     (answer,) = asyncio.run(ask())
     assert answer.request_id == 7
     assert isinstance(from_wire(answer.error), QuotaExceeded)
+
+
+class Runs:
+    """A server that notes the runs that it gets, and fails on what it is told to."""
+
+    def __init__(self, fails_on: str = "") -> None:
+        self.runs: list[list[str]] = []
+        self.answers: dict[int, Any] = {}
+        self.fails_on = fails_on
+        one_by_one = each(self._handle)
+
+        def handle(run: Run) -> None:
+            self.runs.append([command.topic for command, _ in run.items])
+            one_by_one(run)
+
+        handlers = {"lookup": handle, "describe_topic": handle}
+        self.session = CommandSession(handlers, Conversation(write=parsed(self._take)), refuse)
+
+    def _handle(self, command: Any, reply: Reply) -> None:
+        if command.topic == self.fails_on:
+            error: MagnetarError = InvalidArgument(command.topic)
+            raise error
+        reply.send(topic_pb2.CommandLookupResponse(topic_id=reply.request_id))
+
+    def _take(self, frame: service.Frame) -> None:
+        for one in frame.commands:
+            assert one.request_id not in self.answers
+            self.answers[one.request_id] = getattr(one, one.WhichOneof("body"))
+
+    def ask(self, *bodies: Any) -> None:
+        async def told() -> None:
+            commands = [command(body, number) for number, body in enumerate(bodies)]
+            self.session.on_frame(service.Frame(commands=commands))
+            await turns()
+
+        asyncio.run(told())
+
+
+def lookups(*topics: str) -> list[topic_pb2.CommandLookup]:
+    return [topic_pb2.CommandLookup(topic=topic) for topic in topics]
+
+
+def test_neighbours_of_a_kind_are_a_run() -> None:
+    server = Runs()
+    describe = topic_pb2.CommandDescribeTopic(topic="c")
+    server.ask(*lookups("a", "b"), describe, *lookups("d"))
+    assert server.runs == [["a", "b"], ["c"], ["d"]]
+    assert [server.answers[number].topic_id for number in range(4)] == [0, 1, 2, 3]
+
+
+def test_a_command_that_fails_is_refused_alone() -> None:
+    server = Runs(fails_on="b")
+    server.ask(*lookups("a", "b", "c"))
+    assert isinstance(from_wire(server.answers[1]), InvalidArgument)
+    assert [server.answers[number].topic_id for number in (0, 2)] == [0, 2]
+
+
+def test_what_a_check_refuses_is_not_in_the_run() -> None:
+    server = Runs()
+    server.ask(*lookups("a", "x" * 2_000, "c"))
+    assert server.runs == [["a", "c"]]
+    assert isinstance(from_wire(server.answers[1]), InvalidArgument)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from magnetar_core.errors import InvalidArgument
-from magnetar_core.server.commands import Reply
+from magnetar_core.server.commands import Reply, run_handler
 from magnetar_core.server.log_levels import LOG_LEVEL_HANDLERS, set_log_level
 from magnetar_core.wire import common_pb2
 
@@ -63,10 +63,12 @@ def test_whoever_asks_makes_no_loggers() -> None:
 
 def test_a_change_is_logged_with_its_origin(caplog: pytest.LogCaptureFixture) -> None:
     answers: list[common_pb2.CommandSetLogLevelResponse] = []
-    handler = LOG_LEVEL_HANDLERS["set_log_level"]
-    handler(
-        common_pb2.CommandSetLogLevel(level="debug", logger=LOGGER),
-        Reply(answers.append, None, "ipv4:10.0.0.7"),
+    command = common_pb2.CommandSetLogLevel(level="debug", logger=LOGGER)
+    run_handler(
+        LOG_LEVEL_HANDLERS,
+        "set_log_level",
+        [(command, Reply(answers.append, None, "ipv4:10.0.0.7"))],
+        lambda error, reply: reply.fail(error),
     )
     assert (
         "ipv4:10.0.0.7 set the log level of magnetar_core.server.log_levels to debug" in caplog.text

@@ -9,7 +9,14 @@ import pytest
 from tests.core.envelope import command
 
 from magnetar_core.access.principal import ANONYMOUS, Principal
-from magnetar_core.server.commands import CommandServer, CommandSession, Conversation, Reply
+from magnetar_core.server.commands import (
+    CommandServer,
+    CommandSession,
+    Conversation,
+    Reply,
+    each_of,
+    run_handler,
+)
 from magnetar_core.server.leased import LeasedCommands
 from magnetar_core.wire import service_pb2, topic_pb2
 
@@ -22,7 +29,7 @@ class Server:
 
     def __init__(self) -> None:
         self.askers: list[Principal] = []
-        self.handlers = {"lookup": self.lookup}
+        self.handlers = each_of({"lookup": self.lookup})
         self.answer_sizes: dict[str, Any] = {}
 
     def lookup(self, _: object, reply: Reply) -> None:
@@ -55,7 +62,8 @@ def test_a_handler_sees_who_the_transport_says_the_client_is(leased: bool) -> No
 def test_a_unary_call_to_a_leased_shard_keeps_its_sender() -> None:
     server = Server()
     reply = Reply(lambda _: None, None, principal=ALICE)
-    LeasedCommands(server, lambda: True).handlers["lookup"](topic_pb2.CommandLookup(), reply)
+    leased = LeasedCommands(server, lambda: True)
+    run_handler(leased.handlers, "lookup", [(topic_pb2.CommandLookup(), reply)], leased.refuse)
     assert server.askers == [ALICE]
 
 

@@ -26,7 +26,14 @@ from magnetar_core.gates.proof_gate import (
 from magnetar_core.ids import TxnID
 from magnetar_core.security.txn_proofs import ProofKeys
 from magnetar_core.security.watched_file import LOOK_INTERVAL_MS
-from magnetar_core.server.commands import CommandSession, Conversation, Gate, Reply, run_handler
+from magnetar_core.server.commands import (
+    CommandSession,
+    Conversation,
+    Gate,
+    Reply,
+    each,
+    run_handler,
+)
 from magnetar_core.server.grpc_unary import Sender, answer_to
 from magnetar_core.transport.frames import FIELD_OF_BODY
 from magnetar_core.wire import broker_pb2 as wire
@@ -54,8 +61,8 @@ class Scene:
         self.gate = ProofGate(None, self.keys)
         self.handled: list[Any] = []
         self.told: list[service_pb2.Command] = []
-        self.handlers: dict[str, Any] = dict.fromkeys(RULES, self._handle)
-        self.handlers["new_txn"] = self._new_txn
+        self.handlers: dict[str, Any] = dict.fromkeys(RULES, each(self._handle))
+        self.handlers["new_txn"] = each(self._new_txn)
         self.answer_sizes: dict[str, Any] = {}
 
     def converse(self, name: str = "alice", gate: Gate | None = None) -> CommandSession:
@@ -362,8 +369,8 @@ def test_nothing_is_handled_after_a_refusal(tmp_path: Path) -> None:
     def test(scene: Scene) -> None:
         told: list[Any] = []
         reply = Reply(told.append, None, principal=Principal("bob"))
-        body = command(wire.CommandSend(txn_id=T1.to_wire()))
-        run_handler(scene.handlers, "send", body, reply, scene.refuse, scene.gate)
+        items = [(wire.CommandSend(txn_id=T1.to_wire()), reply)]
+        run_handler(scene.handlers, "send", items, scene.refuse, scene.gate)
         assert [one.code for one in told] == [common_pb2.AUTHORIZATION_FAILED]
         assert not scene.handled
 

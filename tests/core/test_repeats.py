@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from magnetar_core.errors import LogUnavailable, MagnetarError, TopicExists
-from magnetar_core.server.commands import Handler, Reply, run_handler
+from magnetar_core.server.commands import Handler, Reply, each, run_handler
 from magnetar_core.server.repeats import Repeats
-from magnetar_core.wire import common_pb2, service_pb2
+from magnetar_core.wire import common_pb2
 from magnetar_core.wire import topic_pb2 as pb
 
 
@@ -21,8 +21,8 @@ class Server:
         self.created = 0
         once = (repeats or Repeats()).once
         self._handlers: dict[str, Handler] = {
-            "create_topic": once(self._create),
-            "delete_topic": once(self._delete),
+            "create_topic": once(each(self._create)),
+            "delete_topic": once(each(self._delete)),
         }
 
     def _create(self, command: Any, reply: Reply) -> None:
@@ -40,9 +40,8 @@ class Server:
     def ask(self, body: Any, name: str = "create_topic") -> list[Any]:
         """What is answered, now or later."""
         answers: list[Any] = []
-        envelope = service_pb2.Command(**{name: body})
-        reply = Reply(answers.append, None)
-        run_handler(self._handlers, name, envelope, reply, lambda error, to: to.fail(error))
+        items = [(body, Reply(answers.append, None))]
+        run_handler(self._handlers, name, items, lambda error, to: to.fail(error))
         return answers
 
 

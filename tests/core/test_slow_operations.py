@@ -14,7 +14,7 @@ from magnetar_core.config import ListenConfig
 from magnetar_core.errors import InvalidArgument, MagnetarError
 from magnetar_core.link.grpc_transport import GrpcTransport
 from magnetar_core.process.observability import JsonLines
-from magnetar_core.server.commands import CommandSession, Conversation, Reply
+from magnetar_core.server.commands import CommandSession, Conversation, Reply, each
 from magnetar_core.server.grpc_server import GrpcServer
 from magnetar_core.transport.slow_operations import SlowOperations
 from magnetar_core.wire import service_pb2, topic_pb2
@@ -98,7 +98,7 @@ def test_a_conversation_tells_when_it_is_answered(
             origin="ipv4:10.0.0.7",
             slow_operations=SlowOperations(100, time),
         )
-        session = CommandSession({"lookup": handler}, conversation, refuse)
+        session = CommandSession({"lookup": each(handler)}, conversation, refuse)
         lookup = command(topic_pb2.CommandLookup(topic="t"), 7)
         session.on_frame(service_pb2.Frame(commands=[lookup]))
         time.now_ms += 300
@@ -127,7 +127,7 @@ def test_a_server_logs_in_both_forms(form: str, caplog: pytest.LogCaptureFixture
         def late(_: object, reply: Reply) -> None:
             loop.call_later(0.02, reply.send, topic_pb2.CommandLookupResponse())
 
-        fake.handlers = {**fake.handlers, "lookup": late}
+        fake.handlers = {**fake.handlers, "lookup": each(late)}
         server = GrpcServer("Broker", ListenConfig(stop_grace_ms=100, slow_operation_ms=10))
         await server.open()
         await server.serve(fake)

@@ -14,7 +14,14 @@ from tests.simulation.asked import Unanswered
 from tests.simulation.wiretaps import Named
 
 from magnetar_broker import keys
-from magnetar_core.ids import TxnID
+from magnetar_coordinator.metadata.records import (
+    MetadataRecord,
+    ParticipantsAdded,
+    StatusChanged,
+    TxnOpened,
+)
+from magnetar_coordinator.metadata.transaction_rows import decode_metadata, decode_outcome
+from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 from magnetar_core.wire import broker_pb2, common_pb2, record_pb2, transaction_pb2
 from magnetar_core.wire import service_pb2 as pb
 from magnetar_storage.memory.engine import MemoryDisk
@@ -145,12 +152,13 @@ class DurableWiretap:
         if disk.durable("outcomes", txn_id.to_bytes()) is not None:
             return
         known: list[Any] = []
-        for entry in _entries(disk, txn_id):
-            known += [*entry.partitions, *entry.subscriptions]
+        for record in _records(disk, txn_id):
+            if isinstance(record, TxnOpened | ParticipantsAdded):
+                known += record.participants
         if isinstance(asked, transaction_pb2.CommandAddPartitionToTxn):
-            told: list[Any] = [*asked.partitions]
+            told: list[Any] = [PartitionName.from_wire(one) for one in asked.partitions]
         else:
-            told = [*asked.subscriptions]
+            told = [SubscriptionName.from_wire(one) for one in asked.subscriptions]
         if not known or any(one not in known for one in told):
             self._violation("a", f"participants of {txn_id} are confirmed, and no disk has them")
         self._kept.add(txn_id)
@@ -256,20 +264,22 @@ def _status(disk: MemoryDisk, txn_id: TxnID) -> int | None:
     """What a transaction's rows say of it; None: there are none."""
     outcome = disk.durable("outcomes", txn_id.to_bytes())
     if outcome is not None:
-        return record_pb2.TransactionOutcome.FromString(outcome).status
+        return decode_outcome(txn_id, outcome).status
     status: int | None = None
-    for entry in _entries(disk, txn_id):
-        if entry.metadata_op in (record_pb2.NEW, record_pb2.UPDATE):
-            status = entry.new_status
+    for record in _records(disk, txn_id):
+        if isinstance(record, TxnOpened):
+            status = common_pb2.OPEN
+        elif isinstance(record, StatusChanged):
+            status = record.new
     return status
 
 
-def _entries(disk: MemoryDisk, txn_id: TxnID) -> Iterator[record_pb2.TransactionMetadataEntry]:
+def _records(disk: MemoryDisk, txn_id: TxnID) -> Iterator[MetadataRecord]:
     """The records of a live transaction."""
     prefix = txn_id.to_bytes()
     sequence = 0
     while (row := disk.durable("metadata", prefix + sequence.to_bytes(4, "big"))) is not None:
-        yield record_pb2.TransactionMetadataEntry.FromString(row)
+        yield decode_metadata(txn_id, row)
         sequence += 1
 
 

@@ -28,7 +28,7 @@ from tests.virtual_loop import (
 )
 
 import magnetar
-from magnetar_core.server.commands import CommandSession, Conversation, Reply
+from magnetar_core.server.commands import CommandSession, Conversation, Reply, each
 from magnetar_core.wire import common_pb2
 from magnetar_storage.memory.engine import MemoryStore
 from magnetar_storage.store import WriteBatch
@@ -48,7 +48,9 @@ class EchoServer:
         self.names = [value for _, value in await self.store.scan("t", b"", b"z", rows_max=1000)]
 
     def accept(self, conversation: Conversation) -> CommandSession:
-        session = CommandSession({"hello": self._hello}, conversation, lambda error, reply: None)
+        session = CommandSession(
+            {"hello": each(self._hello)}, conversation, lambda error, reply: None
+        )
         self.sessions.append(session)
         return session
 

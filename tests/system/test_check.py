@@ -23,6 +23,8 @@ from magnetar import Client
 from magnetar_broker import keys
 from magnetar_broker.log.entries import TXN_COMMIT
 from magnetar_coordinator.metadata import records
+from magnetar_coordinator.metadata.transaction import TxnStatus
+from magnetar_coordinator.metadata.transaction_rows import decode_outcome, encode_outcome
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import record_pb2 as pb
 from magnetar_storage import store_identity
@@ -238,10 +240,10 @@ def turn_outcome_around(directory: Path) -> None:
 
     def change(rows: dict[str, dict[bytes, bytes]], batch: WriteBatch) -> None:
         for key, value in rows[records.OUTCOMES].items():
-            outcome = pb.TransactionOutcome.FromString(value)
-            if outcome.status == common.COMMITTED:
-                outcome.status = common.ABORTED
-                batch.put(records.OUTCOMES, key, outcome.SerializeToString())
+            outcome = decode_outcome(records.txn_id_of_key(key), value)
+            if outcome.status is TxnStatus.COMMITTED:
+                aborted = outcome._replace(status=TxnStatus.ABORTED)
+                batch.put(records.OUTCOMES, key, encode_outcome(aborted))
 
     changed(directory / "coordinator", change)
 

@@ -15,7 +15,7 @@ from tests.traces.world import Spans
 
 from magnetar_core.config import ListenConfig
 from magnetar_core.errors import MagnetarError, TopicNotFound
-from magnetar_core.server.commands import CommandSession, Conversation, Reply
+from magnetar_core.server.commands import CommandSession, Conversation, Reply, each, each_of
 from magnetar_core.server.grpc_server import GrpcServer
 from magnetar_core.traces.descriptions import TEXT_LENGTH_MAX, describe
 from magnetar_core.traces.spans import ServerTraces
@@ -39,7 +39,7 @@ class Talk:
     ) -> None:
         self.replies: list[Reply] = []
         self.session = CommandSession(
-            dict.fromkeys(("send", "ack", "lookup"), self._handle),
+            dict.fromkeys(("send", "ack", "lookup"), each(self._handle)),
             Conversation(write=lambda frame: None, slow_operations=slow_operations, traces=traces),
             lambda error, reply: reply.fail(error),
         )
@@ -253,7 +253,7 @@ def test_a_unary_call_has_the_header_among_its_metadata() -> None:
 class _Refusing(FakeServer):
     def __init__(self) -> None:
         super().__init__()
-        self.handlers = {"send": self._refuse}
+        self.handlers = each_of({"send": self._refuse})
 
     def _refuse(self, command: Any, reply: Reply) -> None:
         error: MagnetarError = TopicNotFound("no such topic")

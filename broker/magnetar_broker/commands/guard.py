@@ -6,7 +6,8 @@ from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Any, Protocol
 
-from magnetar_core.server.commands import Handler, Reply
+from magnetar_core.errors import MagnetarError
+from magnetar_core.server.commands import Handler, Item, Run
 
 
 class Guard(Protocol):
@@ -38,6 +39,14 @@ def guarded(guard: Guard, handlers: Mapping[str, Handler]) -> Mapping[str, Handl
     }
 
 
-def _handle(guard: Guard, name: str, handler: Handler, command: Any, reply: Reply) -> None:
-    guard.check(name, command)
-    handler(command, reply)
+def _handle(guard: Guard, name: str, handler: Handler, run: Run) -> None:
+    served: list[Item] = []
+    for command, reply in run.items:
+        try:
+            guard.check(name, command)
+        except MagnetarError as error:
+            run.failed(error, command, reply)
+        else:
+            served.append((command, reply))
+    if served:
+        handler(Run(served, run.failed))

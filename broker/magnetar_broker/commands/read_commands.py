@@ -23,7 +23,7 @@ from magnetar_broker.topics.topics import Topics
 from magnetar_core.config import FRAME_BYTES_MAX
 from magnetar_core.errors import DataLoss, Gone
 from magnetar_core.ids import TxnID
-from magnetar_core.server.commands import AnswerSizes, Handler, Reply
+from magnetar_core.server.commands import AnswerSizes, Handler, Reply, each_of
 from magnetar_core.transport.spliced import Body, with_messages
 from magnetar_core.wire import broker_pb2 as wire
 from magnetar_storage.store import Store
@@ -68,14 +68,16 @@ class ReadCommands:
         self._store = store
         self._topics = topics
         self._replies = replies
-        self.handlers: Mapping[str, Handler] = {
-            "read": self._read,
-            "peek": self._peek,
-            "describe_producers": self._describe_producers,
-            "list_offsets": self._list_offsets,
-            "list_stored_txns": self._list_stored_txns,
-            "skip_damaged": self._skip_damaged,
-        }
+        self.handlers: Mapping[str, Handler] = each_of(
+            {
+                "read": self._read,
+                "peek": self._peek,
+                "describe_producers": self._describe_producers,
+                "list_offsets": self._list_offsets,
+                "list_stored_txns": self._list_stored_txns,
+                "skip_damaged": self._skip_damaged,
+            }
+        )
 
     def _read(self, command: wire.CommandRead, reply: Reply) -> None:
         partition = self._topics.named(command.partition)

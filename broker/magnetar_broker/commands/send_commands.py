@@ -16,7 +16,7 @@ from magnetar_core import batch as columnar
 from magnetar_core.errors import InvalidArgument, MessageTooLarge
 from magnetar_core.history.events import Event, PlainConfirmed, WriteConfirmed
 from magnetar_core.ids import TxnID
-from magnetar_core.server.commands import Handler, Reply
+from magnetar_core.server.commands import Handler, Reply, each, each_of
 from magnetar_core.transport.frames import detached
 from magnetar_core.wire import broker_pb2 as wire
 
@@ -40,7 +40,9 @@ class SendCommands:
         self._replies = replies
         self._random = random
         self._parked_bytes = parked_bytes
-        self.handlers: Mapping[str, Handler] = {"send": self._send, "publish": self._publish}
+        self.handlers: Mapping[str, Handler] = each_of(
+            {"send": self._send, "publish": self._publish}
+        )
 
     def _send(self, command: wire.CommandSend, reply: Reply) -> None:
         """Handle CommandSend. Source: PIP-31, Broker Request Processing, CommandSend."""
@@ -127,7 +129,7 @@ class SendCommands:
 
         def go_on() -> None:
             give_back()
-            self._replies.handle(self._send, parked, reply)
+            self._replies.handle(each(self._send), parked, reply)
 
         partition.order.park(follows, go_on)
 

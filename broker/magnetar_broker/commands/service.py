@@ -28,7 +28,14 @@ from magnetar_broker.replies import Replies
 from magnetar_broker.topics.topics import Topics
 from magnetar_core.errors import MagnetarError
 from magnetar_core.membership.placement import shard_of
-from magnetar_core.server.commands import AnswerSizes, CommandSession, Conversation, Handler, Reply
+from magnetar_core.server.commands import (
+    AnswerSizes,
+    CommandSession,
+    Conversation,
+    Handler,
+    Reply,
+    each_of,
+)
 from magnetar_core.server.log_levels import LOG_LEVEL_HANDLERS
 from magnetar_core.server.repeats import Repeats
 from magnetar_core.wire import common_pb2 as common
@@ -87,11 +94,15 @@ class BrokerServer:
         parked_bytes = ParkedBytes(environment.config)
         unannounced = Unannounced(environment, self._replies, parked_bytes)
         handlers: dict[str, Handler] = {
-            "hello": self._hello,
-            "get_cluster_info": self._get_cluster_info,
-            "list_topics": self._list_topics,
-            "describe_topic": self._describe_topic,
-            "lookup": self._lookup,
+            **each_of(
+                {
+                    "hello": self._hello,
+                    "get_cluster_info": self._get_cluster_info,
+                    "list_topics": self._list_topics,
+                    "describe_topic": self._describe_topic,
+                    "lookup": self._lookup,
+                }
+            ),
             **directory.handlers,
             **SendCommands(environment, topics, self._replies, random, parked_bytes).handlers,
             **ReadCommands(environment.store, topics, self._replies).handlers,

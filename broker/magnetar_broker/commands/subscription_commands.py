@@ -15,7 +15,7 @@ from magnetar_broker.transactions.transaction_index import NO_EPOCH
 from magnetar_core.errors import InvalidArgument, UnknownMember
 from magnetar_core.history.events import WriteConfirmed
 from magnetar_core.ids import MemberName, TxnID
-from magnetar_core.server.commands import Handler, Reply
+from magnetar_core.server.commands import Handler, Reply, each_of
 from magnetar_core.wire import broker_pb2 as wire
 from magnetar_core.wire import common_pb2 as common
 
@@ -30,15 +30,17 @@ class SubscriptionCommands:
         self._environment = environment
         self._topics = topics
         self._replies = replies
-        self.handlers: Mapping[str, Handler] = {
-            "subscribe": self._subscribe,
-            "flow": self._flow,
-            "ack": self._ack,
-            "nack": self._nack,
-            "seek": self._seek,
-            "close_consumer": self._close_consumer,
-            "unsubscribe": self._unsubscribe,
-        }
+        self.handlers: Mapping[str, Handler] = each_of(
+            {
+                "subscribe": self._subscribe,
+                "flow": self._flow,
+                "ack": self._ack,
+                "nack": self._nack,
+                "seek": self._seek,
+                "close_consumer": self._close_consumer,
+                "unsubscribe": self._unsubscribe,
+            }
+        )
 
     def _subscription(self, name: common.Subscription) -> Subscription:
         return self._topics.named(name).subscriptions.get(name.subscription)

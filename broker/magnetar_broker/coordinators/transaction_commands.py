@@ -27,7 +27,7 @@ from magnetar_core.ids import (
     SubscriptionName,
     TxnID,
 )
-from magnetar_core.server.commands import Handler, Reply
+from magnetar_core.server.commands import Handler, Reply, each_of
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import record_pb2 as records
 from magnetar_core.wire import transaction_pb2 as txn_wire
@@ -72,14 +72,16 @@ class TransactionCommands:
         self._ends = {outcome: ends.labels(outcome.value) for outcome in Outcome}
         # As its row says, since this life began.
         self._stored: dict[int, Watermark] = {}
-        self.handlers: Mapping[str, Handler] = {
-            "end_txn_on_partition": self._end_txn_on_partition,
-            "end_txn_on_subscription": self._end_txn_on_subscription,
-            "end_txn_on_participants": self._end_txn_on_participants,
-            "low_watermark": self._low_watermark,
-            "txns_issued": self._txns_issued,
-            "describe_ends": self._describe_ends,
-        }
+        self.handlers: Mapping[str, Handler] = each_of(
+            {
+                "end_txn_on_partition": self._end_txn_on_partition,
+                "end_txn_on_subscription": self._end_txn_on_subscription,
+                "end_txn_on_participants": self._end_txn_on_participants,
+                "low_watermark": self._low_watermark,
+                "txns_issued": self._txns_issued,
+                "describe_ends": self._describe_ends,
+            }
+        )
 
     def _end_txn_on_partition(
         self, command: txn_wire.CommandEndTxnOnPartition, reply: Reply

@@ -20,8 +20,9 @@ from magnetar_broker.environment import Environment
 from magnetar_broker.replies import Replies
 from magnetar_broker.transactions.issued import TxnUnannounced
 from magnetar_broker.transactions.watermark import Watermark
+from magnetar_core.errors import MagnetarError
 from magnetar_core.ids import TxnID
-from magnetar_core.server.commands import CommandSession, Handler, Reply
+from magnetar_core.server.commands import CommandSession, Handler, Reply, Run
 from magnetar_core.transport.frames import detached
 
 # How long a TxnID waits. The announcement has left already: it waits in a socket until the event
@@ -79,14 +80,22 @@ class Unannounced:
     def waiting_for_announcement(self, handler: Handler) -> Handler:
         """Return a handler whose commands wait until their TxnID is announced."""
 
-        def handle(command: Any, reply: Reply) -> None:
-            try:
-                handler(command, reply)
-            except TxnUnannounced as error:
+        def handle(run: Run) -> None:
+            def failed(error: Exception, command: Any, reply: Reply) -> None:
                 # The broker is not told when the caller of a unary form is gone.
-                if reply.session is None or not self._has_room(reply.session):
-                    raise
-                self._park(error.txn_id, handler, detached(command), reply)
+                if (
+                    not isinstance(error, TxnUnannounced)
+                    or reply.session is None
+                    or not self._has_room(reply.session)
+                ):
+                    run.failed(error, command, reply)
+                    return
+                try:
+                    self._park(error.txn_id, handler, detached(command), reply)
+                except MagnetarError as refusal:
+                    run.failed(refusal, command, reply)
+
+            handler(Run(run.items, failed))
 
         return handle
 

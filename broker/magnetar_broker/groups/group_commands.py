@@ -14,7 +14,7 @@ from magnetar_broker.groups.groups import Groups
 from magnetar_broker.replies import Replies
 from magnetar_core.errors import InvalidArgument
 from magnetar_core.ids import MemberName, PartitionName
-from magnetar_core.server.commands import Handler, Reply
+from magnetar_core.server.commands import Handler, Reply, each_of
 from magnetar_core.wire import group_pb2 as wire
 
 MEMBER_NAME_CHARACTERS_MAX = 200
@@ -28,14 +28,16 @@ class GroupCommands:
         self._config = config
         self._groups = groups
         self._replies = replies
-        self.handlers: Mapping[str, Handler] = {
-            "join_group": self._join,
-            "group_heartbeat": self._heartbeat,
-            "leave_group": self._leave,
-            "list_groups": self._list,
-            "describe_group": self._describe,
-            "delete_group": self._delete,
-        }
+        self.handlers: Mapping[str, Handler] = each_of(
+            {
+                "join_group": self._join,
+                "group_heartbeat": self._heartbeat,
+                "leave_group": self._leave,
+                "list_groups": self._list,
+                "describe_group": self._describe,
+                "delete_group": self._delete,
+            }
+        )
 
     def _join(self, command: wire.CommandJoinGroup, reply: Reply) -> None:
         newcomer = self._newcomer(command)

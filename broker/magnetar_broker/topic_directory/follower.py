@@ -41,7 +41,7 @@ from magnetar_core.errors import (
     from_wire,
 )
 from magnetar_core.link.link_questions import OnAnswer
-from magnetar_core.server.commands import Handler, Reply
+from magnetar_core.server.commands import Handler, Reply, Run, each_of
 from magnetar_core.transport.frames import detached
 from magnetar_core.transport.transport import Transport
 from magnetar_core.wire import record_pb2 as records
@@ -343,12 +343,14 @@ class _PassedOn:
         self._follower = follower
         self._replies = Replies(environment)
         self._waiting_count = 0
-        self.handlers: Mapping[str, Handler] = {
-            "create_topic": self._pass_on,
-            "delete_topic": self._pass_on,
-            "take_incarnation": self._pass_on,
-            "follow_directory": self._refuse_follower,
-        }
+        self.handlers: Mapping[str, Handler] = each_of(
+            {
+                "create_topic": self._pass_on,
+                "delete_topic": self._pass_on,
+                "take_incarnation": self._pass_on,
+                "follow_directory": self._refuse_follower,
+            }
+        )
 
     def _refuse_follower(self, command: wire.CommandFollowDirectory, reply: Reply) -> None:
         raise InvalidArgument("this is not the first broker: it keeps no directory to follow")
@@ -383,30 +385,35 @@ class _PassedOn:
     def _hurrying(self, handler: Handler) -> Handler:
         """Return a handler that refuses what is unheard of, and asks what is new meanwhile."""
 
-        def handle(command: Any, reply: Reply) -> None:
-            try:
-                handler(command, reply)
-            except Unheard as error:
-                self._follower.hurry()
-                if not isinstance(error, UnheardName) or not self._follower.is_current:
-                    raise
-                # A send by name alone would come again for ever: it is denied without asking.
-                self._handle_told(handler, command, reply)
+        def handle(run: Run) -> None:
+            def failed(error: Exception, command: Any, reply: Reply) -> None:
+                if isinstance(error, Unheard):
+                    self._follower.hurry()
+                    if isinstance(error, UnheardName) and self._follower.is_current:
+                        # A send by name alone would come again for ever: it is denied without
+                        # asking.
+                        self._handle_told(handler, Run([(command, reply)], run.failed))
+                        return
+                run.failed(error, command, reply)
+
+            handler(Run(run.items, failed))
 
         return handle
 
     def _waiting(self, handler: Handler) -> Handler:
         """Return a handler whose commands wait, if they name what is unheard of."""
 
-        def handle(command: Any, reply: Reply) -> None:
-            try:
-                handler(command, reply)
-            except Unheard:
-                is_full = self._waiting_count >= WAITING_MAX
-                if is_full or command.ByteSize() > WAITING_BYTES_MAX:
+        def handle(run: Run) -> None:
+            def failed(error: Exception, command: Any, reply: Reply) -> None:
+                if isinstance(error, Unheard):
+                    is_full = self._waiting_count >= WAITING_MAX
+                    if not is_full and command.ByteSize() <= WAITING_BYTES_MAX:
+                        self._wait(handler, command, reply)
+                        return
                     self._follower.hurry()
-                    raise
-                self._wait(handler, command, reply)
+                run.failed(error, command, reply)
+
+            handler(Run(run.items, failed))
 
         return handle
 
@@ -423,7 +430,7 @@ class _PassedOn:
 
         self._follower.catch_up(on_current)
 
-    def _handle_told(self, handler: Handler, command: Any, reply: Reply) -> None:
-        """Handle a command, and deny what is not known here."""
+    def _handle_told(self, handler: Handler, run: Run) -> None:
+        """Handle commands, and deny what is not known here."""
         with self._topics.complete():
-            handler(command, reply)
+            handler(run)

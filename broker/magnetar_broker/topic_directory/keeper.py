@@ -34,7 +34,7 @@ from magnetar_core.errors import (
     from_wire,
 )
 from magnetar_core.membership.placement import shard_of
-from magnetar_core.server.commands import CommandSession, Handler, Reply
+from magnetar_core.server.commands import CommandSession, Handler, Reply, each_of
 from magnetar_core.transport.transport import Transport
 from magnetar_core.wire import record_pb2 as records
 from magnetar_core.wire import topic_pb2 as wire
@@ -123,12 +123,14 @@ class TopicDirectoryKeeper:
         self._peers = {shard: BrokerPeer(one, config, transport, random) for shard, one in others}
         self._waits: dict[_Wait, None] = {}
         self._past_calls = PastCalls(environment)
-        self.handlers: Mapping[str, Handler] = {
-            "create_topic": self._create_topic,
-            "delete_topic": self._delete_topic,
-            "take_incarnation": self._take_incarnation,
-            "follow_directory": self._follow_directory,
-        }
+        self.handlers: Mapping[str, Handler] = each_of(
+            {
+                "create_topic": self._create_topic,
+                "delete_topic": self._delete_topic,
+                "take_incarnation": self._take_incarnation,
+                "follow_directory": self._follow_directory,
+            }
+        )
 
     async def recover(self, losses: int) -> None:
         """Read the rows, and begin a life of the directory; the topics are recovered already.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
 from magnetar_broker.config import BrokerConfig
-from magnetar_core.link.broker_link import BrokerLink
+from magnetar_core.link.broker_link import Answer, BrokerLink
 from magnetar_core.link.link_questions import LinkQuestions, OnAnswer
 from magnetar_core.link.link_settings import LinkSettings
 from magnetar_core.membership.address_book import MemberAddress
@@ -48,7 +48,7 @@ class BrokerPeer:
             ),
             random,
             on_up=on_up,
-            on_answer=self._on_answer,
+            on_answers=self._on_answers,
             on_down=self._on_down,
         )
         self._questions = LinkQuestions(self._link, member.name)
@@ -80,8 +80,9 @@ class BrokerPeer:
         """Ignore the answer to a question."""
         self._questions.forget(request_id)
 
-    def _on_answer(self, request_id: int, name: str, body: Any) -> None:
-        self._questions.on_answer(request_id, name, body)
+    def _on_answers(self, answers: Sequence[Answer]) -> None:
+        for answer in answers:
+            self._questions.on_answer(*answer)
 
     def _on_down(self) -> None:
         self._tell_down()

@@ -6,7 +6,15 @@ from collections.abc import Mapping
 
 from magnetar_broker.commands.cluster_responses import ClusterResponses
 from magnetar_core.errors import LogUnavailable, MagnetarError
-from magnetar_core.server.commands import AnswerSizes, CommandSession, Conversation, Handler, Reply
+from magnetar_core.server.commands import (
+    AnswerSizes,
+    CommandSession,
+    Conversation,
+    Handler,
+    Reply,
+    each,
+    each_of,
+)
 from magnetar_core.server.log_levels import LOG_LEVEL_HANDLERS
 from magnetar_core.transport.frames import FIELD_OF_BODY
 from magnetar_core.wire import common_pb2, topic_pb2
@@ -19,9 +27,8 @@ class MemberCommands:
         self._cluster = cluster
         self.answer_sizes: AnswerSizes = {}
         self.handlers: Mapping[str, Handler] = {
-            **dict.fromkeys(FIELD_OF_BODY.values(), _elsewhere),
-            "hello": self._hello,
-            "get_cluster_info": self._get_cluster_info,
+            **dict.fromkeys(FIELD_OF_BODY.values(), each(_elsewhere)),
+            **each_of({"hello": self._hello, "get_cluster_info": self._get_cluster_info}),
             **LOG_LEVEL_HANDLERS,
         }
 

@@ -18,7 +18,7 @@ from magnetar_coordinator.metadata.wire import put_txn_id
 from magnetar_coordinator.runtime import Runtime
 from magnetar_core.errors import from_wire
 from magnetar_core.ids import SubscriptionName
-from magnetar_core.server.commands import Handler, Reply
+from magnetar_core.server.commands import Handler, Reply, each_of
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import transaction_pb2 as pb
 
@@ -30,11 +30,13 @@ class AdminCommands:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self.handlers: Mapping[str, Handler] = {
-            "describe_txn": self._describe_txn,
-            "accept_txn_loss": self._accept_txn_loss,
-            "abort_hanging_txn": self._abort_hanging_txn,
-        }
+        self.handlers: Mapping[str, Handler] = each_of(
+            {
+                "describe_txn": self._describe_txn,
+                "accept_txn_loss": self._accept_txn_loss,
+                "abort_hanging_txn": self._abort_hanging_txn,
+            }
+        )
 
     def _describe_txn(self, request: pb.CommandDescribeTxn, reply: Reply) -> None:
         runtime = self._runtime

@@ -13,7 +13,7 @@ from magnetar_coordinator.ending.cut_closings import CutClosing
 from magnetar_coordinator.metadata.wire import put_txn_id
 from magnetar_coordinator.runtime import Runtime
 from magnetar_core.ids import TxnID
-from magnetar_core.server.commands import Handler, Reply
+from magnetar_core.server.commands import Handler, Reply, each_of
 from magnetar_core.wire import transaction_pb2 as pb
 
 WAIT_MS_MAX = 60_000
@@ -25,7 +25,7 @@ class CutCommands:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self.handlers: Mapping[str, Handler] = {"close_cut": self._close_cut}
+        self.handlers: Mapping[str, Handler] = each_of({"close_cut": self._close_cut})
 
     def _close_cut(self, request: pb.CommandCloseCut, reply: Reply) -> None:
         """Handle CloseCut. A copy does the same again, which changes nothing."""

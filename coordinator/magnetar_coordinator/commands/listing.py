@@ -14,7 +14,7 @@ from magnetar_coordinator.runtime import Runtime
 from magnetar_core.errors import InvalidArgument
 from magnetar_core.ids import TxnID
 from magnetar_core.list_limits import rows_of
-from magnetar_core.server.commands import Handler, Reply
+from magnetar_core.server.commands import Handler, Reply, each_of
 from magnetar_core.wildcards import matcher
 from magnetar_core.wire import transaction_pb2 as pb
 
@@ -30,7 +30,7 @@ class TxnListing:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self.handlers: Mapping[str, Handler] = {"list_txns": self._list_txns}
+        self.handlers: Mapping[str, Handler] = each_of({"list_txns": self._list_txns})
 
     def _list_txns(self, request: pb.CommandListTxns, reply: Reply) -> None:
         runtime = self._runtime

@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from magnetar_coordinator.metadata.named_sequences import NamedSequence
-from magnetar_coordinator.metadata.records import writer_counts
-from magnetar_coordinator.metadata.transaction import Counts, Participant, TxnAction, WriterCounts
+from magnetar_coordinator.metadata.transaction import Counts, Participant, TxnAction
 from magnetar_coordinator.metadata.transactional_id import InitCall, Pair
 from magnetar_coordinator.transactions.decision import EndTxnRequest
 from magnetar_core.errors import InvalidArgument
@@ -16,6 +15,7 @@ from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import transaction_pb2 as pb
 
 FINGERPRINT_CHARACTERS_MAX = 255
+_ACTIONS = {action.value: action for action in TxnAction}
 
 
 def txn_id_of(request: Any) -> TxnID:
@@ -61,10 +61,10 @@ def action_of(request: pb.CommandEndTxn) -> TxnAction:
     Raises:
         InvalidArgument: the action is unknown.
     """
-    try:
-        return TxnAction(request.txn_action)
-    except ValueError as error:
-        raise InvalidArgument(f"unknown action {request.txn_action}") from error
+    action = _ACTIONS.get(request.txn_action)
+    if action is None:
+        raise InvalidArgument(f"unknown action {request.txn_action}")
+    return action
 
 
 def end_of(request: pb.CommandEndTxn, txn_id: TxnID | None = None) -> EndTxnRequest:
@@ -82,26 +82,26 @@ def end_of(request: pb.CommandEndTxn, txn_id: TxnID | None = None) -> EndTxnRequ
         txn_id = txn_id_of(request)
     counts = _counts(request) if request.counts_given else None
     selection = tuple(request.selected_writer_ids) if request.selection_given else None
-    _check_fingerprint(request.fingerprint)
+    fingerprint = request.fingerprint
+    if fingerprint:
+        _check_fingerprint(fingerprint)
     return EndTxnRequest(
         txn_id,
         action,
         counts,
         selection,
-        request.fingerprint,
+        fingerprint,
         identity_shown,
         request.seen_stamp,
     )
 
 
 def _counts(request: pb.CommandEndTxn) -> Counts:
-    counts: dict[Participant, WriterCounts] = {}
-    for partition in request.partition_counts:
-        name = PartitionName.from_wire(partition.partition)
-        counts[name] = writer_counts(partition.producers)
-    for subscription in request.subscription_counts:
-        cursor = SubscriptionName.from_wire(subscription.subscription)
-        counts[cursor] = writer_counts(subscription.consumers)
+    counts: dict[Participant, bytes] = {}
+    for produced in request.partition_counts:
+        counts[PartitionName.from_wire(produced.partition)] = produced.SerializeToString()
+    for acked in request.subscription_counts:
+        counts[SubscriptionName.from_wire(acked.subscription)] = acked.SerializeToString()
     if len(counts) != len(request.partition_counts) + len(request.subscription_counts):
         raise InvalidArgument("a participant is counted twice")
     return counts

@@ -19,7 +19,15 @@ from magnetar_core.config import FRAME_BYTES_MAX
 from magnetar_core.errors import LogUnavailable, MagnetarError
 from magnetar_core.membership.cluster_identity import ClusterIdentity
 from magnetar_core.protocol_version import PROTOCOL_VERSION, check_client
-from magnetar_core.server.commands import AnswerSizes, CommandSession, Conversation, Handler, Reply
+from magnetar_core.server.commands import (
+    AnswerSizes,
+    CommandSession,
+    Conversation,
+    Handler,
+    Reply,
+    Run,
+    each,
+)
 from magnetar_core.server.log_levels import LOG_LEVEL_HANDLERS
 from magnetar_core.server.repeats import Repeats
 from magnetar_core.wire import common_pb2 as common
@@ -45,7 +53,7 @@ class CoordinatorServer:
         self._runtime = runtime
         self.answer_sizes: AnswerSizes = {**ANSWER_SIZES, **BACKUP_ANSWER_SIZES}
         transactional_id_commands = TransactionalIdCommands(runtime)
-        self.handlers: dict[str, Handler] = {"hello": self._hello, **LOG_LEVEL_HANDLERS}
+        self.handlers: dict[str, Handler] = {"hello": each(self._hello), **LOG_LEVEL_HANDLERS}
         for commands in (
             TransactionCommands(runtime, transactional_id_commands),
             transactional_id_commands,
@@ -72,15 +80,22 @@ class CoordinatorServer:
     def _serving(self, handler: Handler) -> Handler:
         runtime = self._runtime
 
-        def handle(request: Any, reply: Reply) -> None:
+        def handle(run: Run) -> None:
             if not runtime.is_serving:
                 # At once: nothing becomes durable after a failed write.
-                reply.fail(LogUnavailable("the coordinator is starting or stopping; ask again"))
+                for _, reply in run.items:
+                    reply.fail(LogUnavailable("the coordinator is starting or stopping; ask again"))
                 return
-            try:
-                handler(request, reply)
-            except OutcomeMissing as missing:
-                runtime.look_up(missing.txn_id, reply, partial(handle, request, reply))
+
+            def failed(error: Exception, request: Any, reply: Reply) -> None:
+                if isinstance(error, OutcomeMissing):
+                    again = Run([(request, reply)], run.failed)
+                    runtime.look_up(error.txn_id, reply, partial(handle, again))
+                else:
+                    run.failed(error, request, reply)
+
+            with runtime.parking.together():
+                handler(Run(run.items, failed))
 
         return handle
 

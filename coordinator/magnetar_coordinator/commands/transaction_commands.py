@@ -26,7 +26,7 @@ from magnetar_coordinator.transactions.transaction_principal import (
 from magnetar_core.errors import AuthorizationFailed
 from magnetar_core.history.events import ParticipantsConfirmed
 from magnetar_core.ids import TxnID
-from magnetar_core.server.commands import Handler, Reply
+from magnetar_core.server.commands import Handler, Reply, each_of
 from magnetar_core.wire import transaction_pb2 as pb
 
 
@@ -38,12 +38,14 @@ class TransactionCommands:
     ) -> None:
         self._runtime = runtime
         self._transactional_id_commands = transactional_id_commands
-        self.handlers: Mapping[str, Handler] = {
-            "new_txn": self._new_txn,
-            "add_partition_to_txn": self._add_partitions,
-            "add_subscription_to_txn": self._add_subscriptions,
-            "end_txn": self._end_txn,
-        }
+        self.handlers: Mapping[str, Handler] = each_of(
+            {
+                "new_txn": self._new_txn,
+                "add_partition_to_txn": self._add_partitions,
+                "add_subscription_to_txn": self._add_subscriptions,
+                "end_txn": self._end_txn,
+            }
+        )
 
     def _new_txn(self, request: pb.CommandNewTxn, reply: Reply) -> None:
         """Handle CommandNewTxn (PIP-31)."""
@@ -103,8 +105,9 @@ class TransactionCommands:
             self._check_principal_of_id(request.identity.transactional_id, reply)
             self._transactional_id_commands.end_txn(request, reply)
         else:
-            self._check_principal(txn_id_of(request), reply, ending=True)
-            self._runtime.end(end_of(request), reply, until_ended=request.wait_finished)
+            end = end_of(request)
+            self._check_principal(end.txn_id, reply, ending=True)
+            self._runtime.end(end, reply, until_ended=request.wait_finished)
 
     def _check_principal(self, txn_id: TxnID, reply: Reply, *, ending: bool) -> None:
         """Check that a client may add to a transaction, or end it.

@@ -38,7 +38,7 @@ from magnetar_core.errors import (
 )
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 from magnetar_core.list_limits import rows_of
-from magnetar_core.server.commands import Handler, Reply
+from magnetar_core.server.commands import Handler, Reply, each_of
 from magnetar_core.wire import transaction_pb2 as pb
 
 
@@ -47,13 +47,15 @@ class TransactionalIdCommands:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self.handlers: Mapping[str, Handler] = {
-            "init_producer": self._init_producer,
-            "describe_transactional_id": self._describe,
-            "list_transactional_ids": self._list,
-            "remove_name": self._remove_name,
-            "describe_name": self._describe_name,
-        }
+        self.handlers: Mapping[str, Handler] = each_of(
+            {
+                "init_producer": self._init_producer,
+                "describe_transactional_id": self._describe,
+                "list_transactional_ids": self._list,
+                "remove_name": self._remove_name,
+                "describe_name": self._describe_name,
+            }
+        )
 
     # Taking over.
 

@@ -19,9 +19,10 @@ from magnetar_coordinator.ending.transaction_traces import TransactionTraces
 from magnetar_coordinator.ending.watermark_sender import WatermarkSender
 from magnetar_coordinator.metadata.transaction import Participant, TxnAction
 from magnetar_coordinator.metrics import CoordinatorMetrics
+from magnetar_coordinator.parking import Parking
 from magnetar_core.clock import Clock
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
-from magnetar_core.link.broker_link import BrokerLink
+from magnetar_core.link.broker_link import Answer, BrokerLink
 from magnetar_core.link.link_questions import LinkQuestions
 from magnetar_core.transport.transport import Transport
 from magnetar_core.wire import transaction_pb2 as pb
@@ -52,6 +53,7 @@ class BrokerPeer:
         self,
         address: str,
         words: Words,
+        parking: Parking,
         config: CoordinatorConfig,
         transport: Transport,
         clock: Clock,
@@ -63,6 +65,7 @@ class BrokerPeer:
         on_expelled: Callable[[list[TxnID]], None],
     ) -> None:
         self._words = words
+        self._parking = parking
         self._on_expelled = on_expelled
         self.link = BrokerLink(
             address,
@@ -70,7 +73,7 @@ class BrokerPeer:
             config.link_settings(),
             random,
             on_up=self._on_up,
-            on_answer=self._on_answer,
+            on_answers=self._on_answers,
             on_down=self._on_down,
         )
         self.ends = EndCommandSender(self.link, config, clock, random, metrics, traces)
@@ -97,6 +100,13 @@ class BrokerPeer:
         self._orphan_ids.clear()
         self.questions.link_is_down()
         self.ends.link_is_down()
+
+    def _on_answers(self, answers: Iterable[Answer]) -> None:
+        with self._parking.together():
+            for answer in answers:
+                # One before it may have stopped the coordinator.
+                if self.link.is_up:
+                    self._on_answer(*answer)
 
     def _on_answer(self, request_id: int, name: str, body: Any) -> None:
         if self.ends.on_answer(request_id, name, body):

@@ -7,7 +7,7 @@ Source: docs/design/0008-cluster.md, Placement.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from magnetar_coordinator.metadata.transaction import Participant
 from magnetar_core.errors import InvalidArgument
@@ -32,6 +32,15 @@ class BrokerPlacement:
         """
         shard = shard_of(participant.topic_id, participant.partition)
         return self._addresses[shard if shard < len(self._addresses) else 0]
+
+    def divide(self, participants: Collection[Participant]) -> dict[str, Collection[Participant]]:
+        """Return the participants of each broker, by its address, in their order."""
+        if len(self._addresses) == 1:
+            return {self._addresses[0]: participants}
+        found: dict[str, list[Participant]] = {}
+        for participant in participants:
+            found.setdefault(self.address_of(participant), []).append(participant)
+        return dict(found)
 
     def require_placed(self, participants: Iterable[Participant]) -> None:
         """Check that the participants' names say on which broker they are.

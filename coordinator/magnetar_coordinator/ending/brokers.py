@@ -21,6 +21,7 @@ from magnetar_coordinator.ending.transaction_traces import TransactionTraces
 from magnetar_coordinator.metadata.transaction import Participant
 from magnetar_coordinator.metadata_store import TransactionMetadataStore
 from magnetar_coordinator.metrics import CoordinatorMetrics
+from magnetar_coordinator.parking import Parking
 from magnetar_coordinator.transactions.orphans import OrphanVerdict, judge
 from magnetar_coordinator.transactions.shard import Shard
 from magnetar_core.clock import Clock
@@ -31,7 +32,6 @@ from magnetar_core.link.link_questions import OnAnswer
 from magnetar_core.process.run_time import RunTime
 from magnetar_core.transport.transport import Transport
 from magnetar_core.wire import transaction_pb2 as pb
-from magnetar_storage.group_commit import GroupCommit
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class Brokers:
     def __init__(
         self,
         config: CoordinatorConfig,
-        commits: GroupCommit,
+        parking: Parking,
         transport: Transport,
         clock: Clock,
         random: Random,
@@ -67,7 +67,7 @@ class Brokers:
     ) -> None:
         self._history = history
         self._config = config
-        self._commits = commits
+        self._parking = parking
         self._transport = transport
         self._clock = clock
         self._random = random
@@ -91,6 +91,7 @@ class Brokers:
             peer = BrokerPeer(
                 address,
                 self._words,
+                self._parking,
                 self._config,
                 self._transport,
                 self._clock,
@@ -152,7 +153,7 @@ class Brokers:
             store_token=metadata.store_token,
         )
         tell = partial(self._tell_watermark, command)
-        self._commits.when_durable(self._commits.position(), tell)
+        self._parking.when_durable(tell)
 
     def _tell_watermark(self, command: pb.CommandLowWatermark) -> None:
         self._durable_bound = max(self._durable_bound, command.counter_bound)
@@ -194,7 +195,7 @@ class Brokers:
         else:
             # A bound that is lost before it is durable would be issued again.
             announce = partial(self._announce, next_counter, counter_bound, answers)
-            self._commits.when_durable(self._commits.position(), announce)
+            self._parking.when_durable(announce)
 
     def _announce(
         self, next_counter: int, counter_bound: int, answers: list[Callable[[], None]]
@@ -235,7 +236,7 @@ class Brokers:
         if known or ended:
             # The records that the verdicts rest on may not be durable yet.
             tell = partial(peer.tell_verdicts, known, ended)
-            self._commits.when_durable(self._commits.position(), tell)
+            self._parking.when_durable(tell)
 
     def pass_over(self, txn_id: TxnID) -> None:
         """Never issue a TxnID that a client invented, if brokers may believe that it is issued."""

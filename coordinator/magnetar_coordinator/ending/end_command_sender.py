@@ -36,12 +36,9 @@ from magnetar_core.wire import transaction_pb2 as pb
 log = logging.getLogger(__name__)
 
 _SWEEP_SECONDS = 0.1
+_ENDED_TOGETHER = "end_txn_on_participants_response"
 _ENDED_NAMES = frozenset(
-    {
-        "end_txn_on_partition_response",
-        "end_txn_on_subscription_response",
-        "end_txn_on_participants_response",
-    }
+    {"end_txn_on_partition_response", "end_txn_on_subscription_response", _ENDED_TOGETHER}
 )
 # The participant was deleted, and its part of the transaction with it.
 GONE_CODES = frozenset({common.GONE, common.TOPIC_NOT_FOUND, common.SUBSCRIPTION_NOT_FOUND})
@@ -137,20 +134,27 @@ class EndCommandSender:
         end = self._ends.get(request_id)
         if end is None:
             return False
-        if name in _ENDED_NAMES:
-            is_of_several = isinstance(body, pb.CommandEndTxnOnParticipantsResponse)
-            unfinished = (
-                {participant_of(one): one for one in body.unfinished} if is_of_several else {}
-            )
-            self._answered(end, unfinished)
+        if name == _ENDED_TOGETHER and body.unfinished:
+            self._partly_ended(end, {participant_of(one): one for one in body.unfinished})
+        elif name in _ENDED_NAMES:
+            self._ended(end)
         elif name == "error":
             if body.code in GONE_CODES and len(end.participants) == 1:
-                self._answered(end, {})
+                self._ended(end)
             else:
                 self._on_errors(end, dict.fromkeys(end.participants, body))
         return True
 
-    def _answered(
+    def _ended(self, end: PendingEnd) -> None:
+        """Take the answer that all participants have ended a transaction, or are gone."""
+        self._forget(end)
+        end.move(EndEvent.ANSWER)
+        if self._spans and (span := self._spans.pop(end.request_id, None)) is not None:
+            span.end()
+        ended, end.participants = end.participants, ()
+        end.on_ended(end, ended)
+
+    def _partly_ended(
         self, end: PendingEnd, unfinished: Mapping[Participant, pb.UnfinishedParticipant]
     ) -> None:
         """Take the answer that all participants have ended a transaction, but for some."""
@@ -168,17 +172,12 @@ class EndCommandSender:
                 # The answer itself would keep its whole frame alive.
                 errors[participant] = detached(one.error)
         if not errors:
-            self._forget(end)
-            end.move(EndEvent.ANSWER)
-            if self._spans and (span := self._spans.pop(end.request_id, None)) is not None:
-                span.end()
-        elif ended:
-            self._leave(end, list(errors))
-        end.participants = tuple(errors)
+            self._ended(end)
+            return
         if ended:
+            self._leave(end, list(errors))
             end.on_ended(end, ended)
-        if errors:
-            self._on_errors(end, errors)
+        self._on_errors(end, errors)
 
     def _leave(self, end: PendingEnd, participants: Sequence[Participant]) -> None:
         """Continue an end for fewer participants, under another number.

@@ -5,12 +5,11 @@ Source: PIP-31, CommandEndTxnOnPartition and CommandEndTxnOnSubscription; rules 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final, TypeAlias
 
 from magnetar_coordinator.metadata.transaction import Participant, Transaction, TxnAction
 from magnetar_coordinator.metadata.wire import (
-    put_counts,
     put_partition,
     put_subscription,
     put_txn_id,
@@ -21,8 +20,8 @@ from magnetar_core.wire import transaction_pb2 as pb
 
 # A broker ends the participants of a command without a break, and serves no other client meanwhile.
 PARTICIPANTS_MAX: Final = 64
-# How many writers a command for several participants counts; those that have more get their own.
-WRITERS_MAX: Final = 1_000
+# Size of the counts in a command for several participants; those that have more get their own.
+COUNTS_BYTES_MAX: Final = 8 << 10
 
 WIRE_ACTION: Final[dict[TxnAction, common.TxnAction]] = {
     TxnAction.COMMIT: common.COMMIT,
@@ -35,20 +34,20 @@ EndCommand: TypeAlias = (
 
 
 def portions(
-    transaction: Transaction, participants: Sequence[Participant]
+    transaction: Transaction, participants: Iterable[Participant]
 ) -> Iterator[Sequence[Participant]]:
     """Divide participants that a broker keeps into those that share an end command."""
     counts = transaction.counts or {}
     portion: list[Participant] = []
-    writers = 0
+    size = 0
     for participant in participants:
-        its_writers = len(counts.get(participant, ()))
-        is_full = len(portion) >= PARTICIPANTS_MAX or writers + its_writers > WRITERS_MAX
+        its_size = len(counts.get(participant, b""))
+        is_full = len(portion) >= PARTICIPANTS_MAX or size + its_size > COUNTS_BYTES_MAX
         if portion and is_full:
             yield portion
-            portion, writers = [], 0
+            portion, size = [], 0
         portion.append(participant)
-        writers += its_writers
+        size += its_size
     if portion:
         yield portion
 
@@ -76,16 +75,17 @@ def end_command(transaction: Transaction, participants: Collection[Participant])
 def _of_one(
     transaction: Transaction, participant: Participant
 ) -> pb.CommandEndTxnOnPartition | pb.CommandEndTxnOnSubscription:
-    command: pb.CommandEndTxnOnPartition | pb.CommandEndTxnOnSubscription
+    # A participant without a count had nothing confirmed: all its writes are surplus.
+    packed = (transaction.counts or {}).get(participant, b"")
     if isinstance(participant, PartitionName):
         command = pb.CommandEndTxnOnPartition(txn_action=WIRE_ACTION[transaction.action])
         put_partition(command.partition, participant)
-    else:
-        command = pb.CommandEndTxnOnSubscription(txn_action=WIRE_ACTION[transaction.action])
-        put_subscription(command.subscription, participant)
-    # A participant without a count had nothing confirmed: all its writes are surplus.
-    put_counts(command.counts, (transaction.counts or {}).get(participant, ()))
-    return command
+        command.counts.MergeFrom(pb.PartitionCounts.FromString(packed).producers)
+        return command
+    acked = pb.CommandEndTxnOnSubscription(txn_action=WIRE_ACTION[transaction.action])
+    put_subscription(acked.subscription, participant)
+    acked.counts.MergeFrom(pb.SubscriptionCounts.FromString(packed).consumers)
+    return acked
 
 
 def _of_several(
@@ -94,14 +94,19 @@ def _of_several(
     command = pb.CommandEndTxnOnParticipants(txn_action=WIRE_ACTION[transaction.action])
     counts = transaction.counts or {}
     for participant in participants:
+        packed = counts.get(participant)
         if isinstance(participant, PartitionName):
             produced = command.partitions.add()
-            put_partition(produced.partition, participant)
-            put_counts(produced.producers, counts.get(participant, ()))
+            if packed is None:
+                put_partition(produced.partition, participant)
+            else:
+                produced.MergeFromString(packed)
         else:
             acked = command.subscriptions.add()
-            put_subscription(acked.subscription, participant)
-            put_counts(acked.consumers, counts.get(participant, ()))
+            if packed is None:
+                put_subscription(acked.subscription, participant)
+            else:
+                acked.MergeFromString(packed)
     return command
 
 

@@ -87,36 +87,33 @@ class Finisher:
         if transaction.status is TxnStatus.COMMITTING and len(commands) > 1:
             first, later = _in_order(transaction.unfinished)
             commands = self._portions(transaction, first)
-        finishing = _Finishing(self._clock.monotonic_ms(), later, then)
+        now_ms = self._clock.monotonic_ms()
+        finishing = _Finishing(now_ms, later, then)
         self._transactions[transaction.txn_id] = finishing
         if self._traces is not None:
             self._traces.finishing(transaction)
         if not commands:
             self._finished(transaction, finishing)
             return
-        self._begin(transaction, finishing, commands)
+        self._begin(transaction, finishing, commands, now_ms)
 
     def _portions(
-        self, transaction: Transaction, participants: Iterable[Participant]
+        self, transaction: Transaction, participants: Collection[Participant]
     ) -> list[tuple[BrokerPeer, Sequence[Participant]]]:
         """Divide participants into those that share an end command."""
-        by_address: dict[str, list[Participant]] = {}
-        for participant in participants:
-            address = self._brokers.placement.address_of(participant)
-            by_address.setdefault(address, []).append(participant)
-        found: list[tuple[BrokerPeer, Sequence[Participant]]] = []
-        for address, some in by_address.items():
-            broker = self._brokers[address]
-            found += [(broker, one) for one in portions(transaction, some)]
-        return found
+        return [
+            (self._brokers[address], portion)
+            for address, some in self._brokers.placement.divide(participants).items()
+            for portion in portions(transaction, some)
+        ]
 
     def _begin(
         self,
         transaction: Transaction,
         finishing: _Finishing,
         commands: Iterable[tuple[BrokerPeer, Sequence[Participant]]],
+        now_ms: float,
     ) -> None:
-        now_ms = self._clock.monotonic_ms()
         for broker, participants in commands:
             end = broker.ends.begin(
                 transaction,
@@ -149,7 +146,8 @@ class Finisher:
             return
         if finishing.later:
             later, finishing.later = finishing.later, []
-            self._begin(transaction, finishing, self._portions(transaction, later))
+            commands = self._portions(transaction, later)
+            self._begin(transaction, finishing, commands, self._clock.monotonic_ms())
         else:
             self._finished(transaction, finishing)
 

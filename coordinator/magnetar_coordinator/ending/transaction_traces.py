@@ -47,9 +47,12 @@ class TransactionTraces:
         """Go on with what was decided before a restart."""
         self._causes.update(traceparents)
 
-    def decided_in(self, record: Record) -> bytes:
-        """Return the traceparent of the span that decided; empty: none, or no decision."""
-        return self._causes.get(record.txn_id, b"") if type(record) is StatusChanged else b""
+    def marked(self, record: Record) -> Record:
+        """Return a record with the span that decided, if it is a decision that is traced."""
+        cause = self._causes.get(record.txn_id)
+        if cause is None or not isinstance(record, StatusChanged):
+            return record
+        return record._replace(traceparent=cause)
 
     def finishing(self, transaction: Transaction) -> None:
         """Begin the span of a decision that is carried out."""

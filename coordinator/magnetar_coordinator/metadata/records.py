@@ -1,7 +1,7 @@
 """Records of the coordinator, and the keys of their rows.
 
-    metadata   TxnID, sequence of the record in its transaction   TransactionMetadataEntry
-    outcomes   TxnID                                              TransactionOutcome
+    metadata   TxnID, sequence of the record in its transaction   transaction_rows.py
+    outcomes   TxnID                                              transaction_rows.py
     identities transactional id                                   IdentityRow
     names      name                                               NameRow
     meta       a name                                             single values
@@ -14,7 +14,6 @@ Source: PIP-31, Transaction Log.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
 from enum import IntEnum
 from typing import Final, NamedTuple, TypeAlias
 
@@ -24,7 +23,6 @@ from magnetar_coordinator.metadata.transaction import (
     Participant,
     TxnOwner,
     TxnStatus,
-    WriterCounts,
 )
 from magnetar_coordinator.metadata.transactional_id import (
     InitCall,
@@ -33,16 +31,11 @@ from magnetar_coordinator.metadata.transactional_id import (
     TransactionalIdState,
 )
 from magnetar_coordinator.metadata.wire import (
-    put_counts,
-    put_identity,
     put_name,
-    put_partition,
-    put_subscription,
     put_txn_id,
 )
 from magnetar_core.cuts.hybrid_clock import NO_STAMP
-from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
-from magnetar_core.invariants import BrokenInvariant
+from magnetar_core.ids import TxnID
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import record_pb2 as pb
 from magnetar_core.wire import transaction_pb2 as txn_pb
@@ -72,7 +65,7 @@ META_RESTORED: Final = b"restored"
 PRODUCER_NUMBER_BITS: Final = 47
 
 TXN_ID_BYTES: Final = 16
-_SEQUENCE = struct.Struct(">I")
+_METADATA_KEY = struct.Struct(">QQI")
 _U64 = struct.Struct(">Q")
 
 WIRE_STATUS: Final[dict[TxnStatus, common.TxnStatus]] = {
@@ -122,7 +115,13 @@ class ParticipantsAdded(NamedTuple):
 
 
 class StatusChanged(NamedTuple):
-    """Record UPDATE. COMMITTING keeps the arguments of the client's request, and a stamp."""
+    """Record UPDATE. COMMITTING keeps the arguments of the client's request, and a stamp.
+
+    Attributes:
+        traceparent: the span that decided, as W3C's header `traceparent`, so that ends after a
+            restart belong to the same trace; empty: the transaction is not traced. No decision uses
+            it.
+    """
 
     txn_id: TxnID
     expected: TxnStatus
@@ -132,6 +131,7 @@ class StatusChanged(NamedTuple):
     selection: tuple[int, ...] | None = None
     fingerprint: str = ""
     stamp: int = NO_STAMP
+    traceparent: bytes = b""
 
 
 class LossAccepted(NamedTuple):
@@ -161,7 +161,7 @@ Record: TypeAlias = MetadataRecord | TxnEnded
 
 def metadata_key(txn_id: TxnID, sequence: int) -> bytes:
     """Return the key of a transaction's record."""
-    return txn_id.to_bytes() + _SEQUENCE.pack(sequence)
+    return _METADATA_KEY.pack(*txn_id, sequence)
 
 
 def txn_id_of_key(key: bytes) -> TxnID:
@@ -177,117 +177,6 @@ def u64(value: int) -> bytes:
 def read_u64(value: bytes) -> int:
     """Decode a 64-bit number."""
     return int(_U64.unpack(value)[0])
-
-
-def encode_metadata(record: MetadataRecord, traceparent: bytes = b"") -> bytes:
-    """Encode a record as TransactionMetadataEntry. PIP-31, Transaction Log.
-
-    Args:
-        traceparent: the span that decided; empty: the transaction is not traced.
-    """
-    # The key holds the TxnID; the entry holds it too because PIP-31's format has it.
-    entry = pb.TransactionMetadataEntry(last_modification_time_ms=record.time_ms)
-    put_txn_id(entry.txn_id, record.txn_id)
-    if isinstance(record, TxnOpened):
-        entry.metadata_op = pb.NEW
-        entry.new_status = common.OPEN
-        entry.txn_timeout_ms = record.timeout_ms
-        entry.start_run_time_ms = record.start_run_time_ms
-        entry.start_time_ms = record.time_ms
-        entry.principal = record.principal
-        _put_participants(entry, record.participants)
-        if record.txn_owner is not None:
-            entry.identity.transactional_id = record.txn_owner.transactional_id
-            entry.identity.producer_id, entry.identity.producer_epoch = record.txn_owner.pair
-    elif isinstance(record, ParticipantsAdded):
-        is_partition = isinstance(record.participants[0], PartitionName)
-        entry.metadata_op = pb.ADD_PARTITION if is_partition else pb.ADD_SUBSCRIPTION
-        _put_participants(entry, record.participants)
-    elif isinstance(record, StatusChanged):
-        entry.metadata_op = pb.UPDATE
-        entry.expected_status = WIRE_STATUS[record.expected]
-        entry.new_status = WIRE_STATUS[record.new]
-        if record.counts is not None:
-            entry.counts_given = True
-            _put_counts(entry, record.counts)
-        if record.selection is not None:
-            entry.selection_given = True
-            entry.selected_writer_ids.extend(record.selection)
-        entry.fingerprint = record.fingerprint
-        entry.stamp = record.stamp
-        entry.traceparent = traceparent
-    else:
-        entry.metadata_op = pb.ACCEPT_LOSS
-    return entry.SerializeToString()
-
-
-def decode_metadata(value: bytes) -> MetadataRecord:
-    """Decode a record that encode_metadata wrote."""
-    return record_of(pb.TransactionMetadataEntry.FromString(value))
-
-
-def record_of(entry: pb.TransactionMetadataEntry) -> MetadataRecord:
-    """Return the record in an entry."""
-    txn_id = TxnID.from_wire(entry.txn_id)
-    time_ms = entry.last_modification_time_ms
-    if entry.metadata_op == pb.NEW:
-        return TxnOpened(
-            txn_id,
-            entry.txn_timeout_ms,
-            entry.start_run_time_ms,
-            entry.start_time_ms,
-            _participants(entry),
-            _txn_owner(entry),
-            entry.principal,
-        )
-    if entry.metadata_op in (pb.ADD_PARTITION, pb.ADD_SUBSCRIPTION):
-        return ParticipantsAdded(txn_id, _participants(entry), time_ms)
-    if entry.metadata_op == pb.UPDATE:
-        return StatusChanged(
-            txn_id,
-            TxnStatus(entry.expected_status),
-            TxnStatus(entry.new_status),
-            time_ms,
-            _counts(entry) if entry.counts_given else None,
-            tuple(entry.selected_writer_ids) if entry.selection_given else None,
-            entry.fingerprint,
-            entry.stamp,
-        )
-    if entry.metadata_op != pb.ACCEPT_LOSS:
-        raise BrokenInvariant(f"unknown record {entry.metadata_op}")
-    return LossAccepted(txn_id, time_ms)
-
-
-def encode_outcome(record: TxnEnded) -> bytes:
-    """Encode an outcome."""
-    outcome = pb.TransactionOutcome(
-        status=WIRE_STATUS[record.status],
-        end_run_time_ms=record.end_run_time_ms,
-        end_time_ms=record.end_time_ms,
-        selection_digest=record.selection_digest,
-        start_time_ms=record.start_time_ms,
-        principal=record.principal,
-        stamp=record.stamp,
-    )
-    if record.txn_owner is not None:
-        put_identity(outcome.identity, *record.txn_owner)
-    return outcome.SerializeToString()
-
-
-def decode_outcome(txn_id: TxnID, value: bytes) -> TxnEnded:
-    """Decode an outcome."""
-    outcome = pb.TransactionOutcome.FromString(value)
-    return TxnEnded(
-        txn_id,
-        TxnStatus(outcome.status),
-        outcome.end_run_time_ms,
-        outcome.end_time_ms,
-        outcome.selection_digest,
-        outcome.start_time_ms,
-        _txn_owner(outcome),
-        outcome.principal,
-        outcome.stamp,
-    )
 
 
 def encode_identity(identity: TransactionalIdMetadata) -> bytes:
@@ -360,54 +249,3 @@ def decode_name(name: str, value: bytes) -> NamedSequenceState:
     return NamedSequenceState(
         name, committed, opened, TxnID.from_wire(row.open_txn_id), fingerprint
     )
-
-
-def writer_counts(counts: Iterable[txn_pb.WriterCount]) -> WriterCounts:
-    """Convert the wire's counts to pairs."""
-    return tuple((count.writer_id, count.count) for count in counts)
-
-
-def _put_participants(
-    entry: pb.TransactionMetadataEntry, participants: Iterable[Participant]
-) -> None:
-    for participant in participants:
-        if isinstance(participant, PartitionName):
-            put_partition(entry.partitions.add(), participant)
-        else:
-            put_subscription(entry.subscriptions.add(), participant)
-
-
-def _participants(entry: pb.TransactionMetadataEntry) -> tuple[Participant, ...]:
-    return (
-        *(PartitionName.from_wire(one) for one in entry.partitions),
-        *(SubscriptionName.from_wire(one) for one in entry.subscriptions),
-    )
-
-
-def _txn_owner(entry: pb.TransactionMetadataEntry | pb.TransactionOutcome) -> TxnOwner | None:
-    if not entry.HasField("identity"):
-        return None
-    identity = entry.identity
-    return TxnOwner(identity.transactional_id, Pair(identity.producer_id, identity.producer_epoch))
-
-
-def _put_counts(entry: pb.TransactionMetadataEntry, counts: Counts) -> None:
-    for participant, pairs in counts.items():
-        if isinstance(participant, PartitionName):
-            produced = entry.partition_counts.add()
-            put_partition(produced.partition, participant)
-            put_counts(produced.producers, pairs)
-        else:
-            acked = entry.subscription_counts.add()
-            put_subscription(acked.subscription, participant)
-            put_counts(acked.consumers, pairs)
-
-
-def _counts(entry: pb.TransactionMetadataEntry) -> Counts:
-    counts: dict[Participant, WriterCounts] = {}
-    for partition in entry.partition_counts:
-        counts[PartitionName.from_wire(partition.partition)] = writer_counts(partition.producers)
-    for subscription in entry.subscription_counts:
-        name = SubscriptionName.from_wire(subscription.subscription)
-        counts[name] = writer_counts(subscription.consumers)
-    return counts

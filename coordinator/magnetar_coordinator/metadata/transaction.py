@@ -22,6 +22,8 @@ from magnetar_core.wire import common_pb2 as common
 class TxnStatus(IntEnum):
     """Status of a transaction, with the numbers of the wire. PIP-31, TxnStatus."""
 
+    __hash__ = int.__hash__
+
     OPEN = 1
     COMMITTING = 2
     COMMITTED = 3
@@ -38,6 +40,9 @@ class TxnAction(IntEnum):
 
 class TxnEvent(Enum):
     """Events that move a transaction to another status."""
+
+    # Enum's own hash is a Python function, and each transaction looks up two transitions.
+    __hash__ = object.__hash__
 
     COMMIT_REQUESTED = auto()
     ABORT_REQUESTED = auto()
@@ -68,9 +73,9 @@ ACTION_OF: Mapping[TxnStatus, TxnAction] = {
 
 Participant: TypeAlias = PartitionName | SubscriptionName
 
-# Confirmed writes of a participant: pairs of writer id and count.
-WriterCounts: TypeAlias = tuple[tuple[int, int], ...]
-Counts: TypeAlias = Mapping[Participant, WriterCounts]
+# Confirmed writes of participants. A coordinator only passes them on: each value is the client's
+# message PartitionCounts or SubscriptionCounts, serialized.
+Counts: TypeAlias = Mapping[Participant, bytes]
 
 
 class TxnOwner(NamedTuple):

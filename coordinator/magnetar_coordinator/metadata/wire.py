@@ -1,4 +1,4 @@
-"""Writers of names and counts into a message in place.
+"""Writers of names into a message in place.
 
 A message that is given to a constructor or to append() is serialized and parsed on its way; filled
 in place it is neither, at a third of the cost. Pure.
@@ -6,17 +6,11 @@ in place it is neither, at a third of the cost. Pure.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from magnetar_coordinator.metadata.named_sequences import NamedSequence, NamedSequenceState
-from magnetar_coordinator.metadata.transaction import WriterCounts
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import record_pb2 as records
 from magnetar_core.wire import transaction_pb2 as pb
-
-if TYPE_CHECKING:
-    from google.protobuf.internal.containers import RepeatedCompositeFieldContainer
 
 
 def put_txn_id(wire: common.TxnId, txn_id: TxnID) -> None:
@@ -57,9 +51,3 @@ def put_name(
     if name.open is not None and name.open_txn_id is not None:
         put_named_sequence(wire.open, name.open)
         put_txn_id(wire.open_txn_id, name.open_txn_id)
-
-
-def put_counts(wire: RepeatedCompositeFieldContainer[pb.WriterCount], counts: WriterCounts) -> None:
-    """Write counts of writers."""
-    for writer_id, count in counts:
-        wire.add(writer_id=writer_id, count=count)

@@ -7,6 +7,7 @@ Source: docs/check.md.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
@@ -34,13 +35,12 @@ from magnetar_coordinator.metadata.records import (
     TXN_ID_BYTES,
     TxnOpened,
     decode_identity,
-    decode_metadata,
     decode_name,
-    decode_outcome,
     read_u64,
     txn_id_of_key,
 )
 from magnetar_coordinator.metadata.transaction import TxnStatus
+from magnetar_coordinator.metadata.transaction_rows import decode_metadata, decode_outcome
 from magnetar_coordinator.metadata.transactional_id import (
     TransactionalIdMetadata,
     TransactionalIdState,
@@ -174,11 +174,17 @@ class _Check:
                 continue
             expected[txn_id] = sequence + 1
             try:
-                record = decode_metadata(value)
-                if record.txn_id != txn_id or (sequence == 0) != isinstance(record, TxnOpened):
+                record = decode_metadata(txn_id, value)
+                if (sequence == 0) != isinstance(record, TxnOpened):
                     raise BrokenInvariant("it belongs to another place")
                 table.apply(record)
-            except (DecodeError, BrokenInvariant, ValueError, LookupError) as error:
+            except (
+                DecodeError,
+                BrokenInvariant,
+                ValueError,
+                LookupError,
+                struct.error,
+            ) as error:
                 broken.add(txn_id)
                 self._findings.damage("record", str(txn_id), f"record {sequence}: {error}")
                 continue

@@ -33,17 +33,16 @@ class OutcomeMissing(Exception):
 
 
 class Decision(NamedTuple):
-    """Records to append and apply, and the transaction's status afterwards.
+    """A record to append and apply, and the transaction's status afterwards.
 
     Attributes:
-        fixed: this decision fixed the outcome. Participants are told once it is durable. stamp: of
-            a commit; 0: it did not commit.
+        record: None: nothing changes. StatusChanged fixes the outcome: participants are told once
+            it is durable.
+        stamp: of a commit; 0: it did not commit.
     """
 
-    records: tuple[Record, ...]
-    txn_id: TxnID
+    record: Record | None
     status: TxnStatus
-    fixed: bool = False
     stamp: int = NO_STAMP
 
 
@@ -127,7 +126,7 @@ def repeat_end(
             txn_id=end.txn_id,
             status=status.name,
         )
-    return Decision((), end.txn_id, status, stamp=stamp)
+    return Decision(None, status, stamp)
 
 
 def repeat_accept_loss(txn_id: TxnID, status: TxnStatus) -> Decision:
@@ -142,4 +141,4 @@ def repeat_accept_loss(txn_id: TxnID, status: TxnStatus) -> Decision:
             txn_id=txn_id,
             status=status.name,
         )
-    return Decision((), txn_id, status)
+    return Decision(None, status)

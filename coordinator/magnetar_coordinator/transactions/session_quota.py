@@ -69,7 +69,7 @@ class SessionQuota:
         """
         own = self._open.get(reply.session) if reply.session is not None else None
         left = self._left.get(reply.origin)
-        count = sum(len(one.txn_ids) for one in (own, left) if one is not None)
+        count = (len(own.txn_ids) if own else 0) + (len(left.txn_ids) if left else 0)
         if count >= self._open_max:
             raise QuotaExceeded(
                 f"this client's machine has {count} transactions open: end"

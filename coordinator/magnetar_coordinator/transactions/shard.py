@@ -1,4 +1,4 @@
-"""Decisions of the coordinator: a command, or the passing of time, becomes records and an answer.
+"""Decisions of the coordinator: a command, or the passing of time, becomes a record and an answer.
 
 A decision changes nothing; `TransactionTable.apply` does, and takes the same records live and in
 replay. Nothing here knows stores, links or clocks. Pure.
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from magnetar_coordinator.metadata.participant_counts import writer_counts
 from magnetar_coordinator.metadata.records import (
     LossAccepted,
     ParticipantsAdded,
@@ -105,10 +106,10 @@ class Shard(TransactionTable):
             )
         distinct = tuple(dict.fromkeys(participants))
         self._check_participants(len(distinct))
-        txn_id = TxnID.of(self._tcid, self._incarnation, self.next_counter)
+        txn_id = TxnID(self._most_bits, self.next_counter)
         timeout_ms = (timeout_ms or config.txn_timeout_ms_default) if expires else 0
         record = TxnOpened(txn_id, timeout_ms, run_time_ms, time_ms, distinct, txn_owner, principal)
-        return Decision((record,), txn_id, TxnStatus.OPEN)
+        return Decision(record, TxnStatus.OPEN)
 
     def add_participants(
         self, txn_id: TxnID, participants: Iterable[Participant], *, time_ms: int
@@ -132,9 +133,9 @@ class Shard(TransactionTable):
             dict.fromkeys(participant for participant in participants if participant not in known)
         )
         if not new:
-            return Decision((), txn_id, TxnStatus.OPEN)
+            return Decision(None, TxnStatus.OPEN)
         self._check_participants(len(known) + len(new))
-        return Decision((ParticipantsAdded(txn_id, new, time_ms),), txn_id, TxnStatus.OPEN)
+        return Decision(ParticipantsAdded(txn_id, new, time_ms), TxnStatus.OPEN)
 
     def end(self, end: EndTxnRequest, *, time_ms: int) -> Decision:
         """Fix a transaction's outcome; repeating the same action and selection is harmless.
@@ -177,7 +178,7 @@ class Shard(TransactionTable):
         record = StatusChanged(
             end.txn_id, found.status, status, time_ms, counts, selection, end.fingerprint, stamp
         )
-        return Decision((record,), end.txn_id, status, fixed=True, stamp=stamp)
+        return Decision(record, status, stamp)
 
     def _stamp_of(self, txn_id: TxnID, time_ms: int) -> int:
         """Return the stamp of a commit: that of its first decision, if that was lost."""
@@ -200,7 +201,7 @@ class Shard(TransactionTable):
         transaction = self.live[txn_id]
         status = next_status(transaction.status, TxnEvent.EXPIRED)
         record = StatusChanged(txn_id, transaction.status, status, time_ms)
-        return Decision((record,), txn_id, status, fixed=True)
+        return Decision(record, status)
 
     def accept_loss(self, txn_id: TxnID, *, time_ms: int) -> Decision:
         """Let a commit go on without the writes that its participants lost; repeating is harmless.
@@ -214,11 +215,11 @@ class Shard(TransactionTable):
         if self.past_commits.pop(txn_id, None) is not None:
             # From now on the transaction may be aborted, though some participants have committed
             # it.
-            return Decision((), txn_id, found.status)
+            return Decision(None, found.status)
         if isinstance(found, TxnEnded) or found.status is not TxnStatus.COMMITTING:
             return repeat_accept_loss(txn_id, found.status)
-        records = () if found.loss_accepted else (LossAccepted(txn_id, time_ms),)
-        return Decision(records, txn_id, found.status)
+        record = None if found.loss_accepted else LossAccepted(txn_id, time_ms)
+        return Decision(record, found.status)
 
     def participants_ended(self, txn_id: TxnID, *, run_time_ms: int, time_ms: int) -> Decision:
         """Replace a transaction, which every participant has ended, by its outcome.
@@ -241,7 +242,7 @@ class Shard(TransactionTable):
             transaction.principal,
             transaction.stamp,
         )
-        return Decision((record,), txn_id, status, stamp=transaction.stamp)
+        return Decision(record, status, transaction.stamp)
 
     def _check_participants(self, count: int) -> None:
         if count > self._config.participants_max:
@@ -260,13 +261,15 @@ def next_status(status: TxnStatus, event: TxnEvent) -> TxnStatus:
     Raises:
         InvalidTxnState: the event is not possible in this status. No effect.
     """
-    return _MACHINE.next(status, event, status=status.name)
+    return _MACHINE.next(status, event)
 
 
 def _check_counts(transaction: Transaction, counts: Counts) -> None:
     """Check that counts name participants only: other confirmed writes would be lost silently."""
-    for participant, writers in counts.items():
-        if participant not in transaction.participants and any(count for _, count in writers):
+    for participant, packed in counts.items():
+        if participant not in transaction.participants and any(
+            count for _, count in writer_counts(participant, packed)
+        ):
             raise InvalidArgument(
                 f"{participant} is counted but is not a participant of {transaction.txn_id}",
                 txn_id=transaction.txn_id,

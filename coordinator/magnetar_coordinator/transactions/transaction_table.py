@@ -114,6 +114,7 @@ class TransactionTable:
         self._config = config
         self._tcid = tcid
         self._incarnation = incarnation
+        self._most_bits = tcid << 48 | incarnation
         self.next_counter = next_counter
         self.live: dict[TxnID, Transaction] = {}
         # How many live transactions are in each status.
@@ -288,8 +289,9 @@ class TransactionTable:
         if transaction.expires:
             self.expiry.add(txn_id, transaction.deadline_run_time_ms)
         if txn_id.incarnation == self._incarnation:
-            self.next_counter = max(self.next_counter, txn_id.counter + 1)
-            self.watermark.opened(txn_id.counter, record.start_run_time_ms)
+            counter = txn_id.counter
+            self.next_counter = max(self.next_counter, counter + 1)
+            self.watermark.opened(counter, record.start_run_time_ms)
         return transaction
 
     def _apply_change(

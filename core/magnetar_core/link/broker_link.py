@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
@@ -27,8 +27,8 @@ log = logging.getLogger(__name__)
 # The id of the handshake, and of its repeats as keepalive requests. Other ids count from here.
 _HELLO_ID = 1
 
-# Takes the request id, the name of the answer's field, and the answer's message.
-OnAnswer = Callable[[int, str, Any], None]
+# The request id, the name of the answer's field, and the answer's message.
+Answer = tuple[int, str, Any]
 
 
 class BrokerLink:
@@ -36,7 +36,7 @@ class BrokerLink:
 
     Args:
         on_up: called when the handshake is done, also after each reconnection.
-        on_answer: called for each answer that arrives while the link is up.
+        on_answers: called for the answers that arrive together while the link is up.
         on_down: called when the link broke; open requests will get no answer.
     """
 
@@ -48,7 +48,7 @@ class BrokerLink:
         random: Random,
         *,
         on_up: Callable[[], None],
-        on_answer: OnAnswer,
+        on_answers: Callable[[Sequence[Answer]], None],
         on_down: Callable[[], None],
     ) -> None:
         self.address = address
@@ -56,7 +56,7 @@ class BrokerLink:
         self._settings = settings
         self._random = random
         self._on_up = on_up
-        self._on_answer = on_answer
+        self._on_answers = on_answers
         self._on_down = on_down
         self._last_request_id = _HELLO_ID
         self._writer: FrameWriter | None = None
@@ -133,19 +133,19 @@ class BrokerLink:
 
         def on_frame(frame: Carried) -> None:
             self._heard = True
+            answers: list[Answer] = []
             for command in frame.commands:
-                if closed.is_set():
-                    return
                 name = command.WhichOneof("body")
                 if name is None:
                     continue
-                if command.request_id == _HELLO_ID:
-                    if self._accepts(name, getattr(command, name)):
-                        welcomed.set()
-                    else:
-                        on_closed()
-                elif self._closed is closed:
-                    self._on_answer(command.request_id, name, getattr(command, name))
+                if command.request_id != _HELLO_ID:
+                    answers.append((command.request_id, name, getattr(command, name)))
+                elif self._accepts(name, getattr(command, name)):
+                    welcomed.set()
+                else:
+                    on_closed()
+            if answers and self._closed is closed and not closed.is_set():
+                self._on_answers(answers)
 
         # Not wait_for, which can swallow a cancellation.
         async with asyncio.timeout(deadline_seconds):

@@ -3,6 +3,9 @@
 A server is a `CommandServer`. The streaming and the unary form of a command end in the same
 handler. Handlers are plain functions: they decide and apply at once, and answer through a `Reply`,
 which they may park until the records behind it are durable.
+
+A handler gets a run: commands of one kind that stand next to each other in a frame. What a run
+costs once, such as finding its handler, is not paid for each command. A unary call is a run of one.
 """
 
 from __future__ import annotations
@@ -162,8 +165,53 @@ def check_answer(answer: Any) -> int:
     return size
 
 
-# A handler gets the command's message and its reply. A MagnetarError that it raises is sent.
-Handler = Callable[[Any, Reply], None]
+# A command's message and its reply.
+Item = tuple[Any, Reply]
+# Takes what a handler raised for a command, with the command and its reply.
+Failed = Callable[[Exception, Any, Reply], None]
+
+
+class Run:
+    """Commands of one kind, in the order in which they came: what a handler gets.
+
+    Each of them is applied whole or not at all, and answered by itself. What one raises is given to
+    `failed`, and the next ones are handled all the same. A handler does not raise.
+
+    Attributes:
+        items: the commands, each with its reply.
+        failed: sends an error as the answer to its command, unless somebody makes the command wait.
+    """
+
+    __slots__ = ("failed", "items")
+
+    def __init__(self, items: Sequence[Item], failed: Failed) -> None:
+        self.items = items
+        self.failed = failed
+
+
+Handler = Callable[[Run], None]
+# Handles one command. What it raises goes to the failed() of its run.
+OneHandler = Callable[[Any, Reply], None]
+
+
+def each(handle: OneHandler) -> Handler:
+    """Return a handler that handles the commands of a run one by one."""
+
+    def handle_run(run: Run) -> None:
+        for command, reply in run.items:
+            try:
+                handle(command, reply)
+            except Exception as error:
+                run.failed(error, command, reply)
+
+    return handle_run
+
+
+def each_of(handlers: Mapping[str, OneHandler]) -> dict[str, Handler]:
+    """Return a table whose handlers handle the commands of a run one by one."""
+    return {name: each(handle) for name, handle in handlers.items()}
+
+
 # The largest possible size of an answer, for commands with large answers. Keys are names of command
 # fields.
 AnswerSizes = Mapping[str, Callable[[Any], int]]
@@ -336,10 +384,22 @@ class CommandSession:
             Index of the first command that was not handled because its answer has no room, or the
             number of commands.
         """
-        for place in range(start, len(requests)):
-            if not self._handle(requests[place]):
-                return place
-        return len(requests)
+        place = start
+        while place < len(requests):
+            name = requests[place].WhichOneof("body")
+            items: list[Item] = []
+            end = place
+            while end < len(requests) and requests[end].WhichOneof("body") == name:
+                item = self._item(name, requests[end])
+                if item is None:
+                    break
+                items.append(item)
+                end += 1
+            if not items:
+                break
+            run_handler(self._handlers, name, items, self._on_error, self._gate)
+            place = end
+        return place
 
     def on_closed(self) -> None:
         """Tell all listeners that the conversation has ended."""
@@ -357,12 +417,13 @@ class CommandSession:
         for listener in list(self._listeners):
             listener.session_writable(writable)
 
-    def _handle(self, request: pb.Command) -> bool:
-        name = request.WhichOneof("body")
+    def _item(self, name: str | None, request: pb.Command) -> Item | None:
+        """Return a command with its reply; None: its answer has no room."""
+        body = request if name is None else getattr(request, name)
         size_of = self._answer_sizes.get(name) if name is not None else None
-        reserved = size_of(getattr(request, name)) if size_of is not None and name else 0
+        reserved = size_of(body) if size_of is not None else 0
         if reserved and not self.answer_budget.take(reserved):
-            return False
+            return None
         request_id = request.request_id
         slow_operations = self._slow_operations
         begun_ms = slow_operations.begun() if slow_operations is not None else 0.0
@@ -370,7 +431,7 @@ class CommandSession:
         traceparent = request.traceparent
         span: Span | None = None
         if self._traces is not None and name is not None:
-            span = self._traces.command(name, getattr(request, name), traceparent)
+            span = self._traces.command(name, body, traceparent)
 
         def respond(body: Any) -> None:
             if not self.closed:
@@ -383,44 +444,53 @@ class CommandSession:
                 # After the writer's flush: from then on the transport counts these bytes.
                 asyncio.get_running_loop().call_soon(self.answer_budget.give_back, reserved)
 
-        reply = Reply(respond, self, self.origin, request_id, self._principal, span)
-        run_handler(self._handlers, name, request, reply, self._on_error, self._gate)
-        return True
+        return body, Reply(respond, self, self.origin, request_id, self._principal, span)
 
 
 def run_handler(
     handlers: Mapping[str, Handler],
     name: str | None,
-    request: pb.Command,
-    reply: Reply,
+    items: Sequence[Item],
     on_error: Callable[[MagnetarError, Reply], None],
     gate: Gate | None = None,
 ) -> None:
-    """Find and call a command's handler. An exception that it raises becomes the reply."""
+    """Call the handler of a run. What a command raises becomes its reply.
+
+    Args:
+        name: the commands' field in the envelope; None: the items have envelopes without a body
+            that is known here.
+    """
     if name is None:
-        reply.fail(_refusal_of_unread(request))
+        for request, reply in items:
+            reply.fail(_refusal_of_unread(request))
         return
     handler = handlers.get(name)
     if handler is None:
-        reply.fail(Unimplemented(f"this server does not have the command {name!r}"))
+        for _, reply in items:
+            reply.fail(Unimplemented(f"this server does not have the command {name!r}"))
         return
-    try:
-        body = getattr(request, name)
-        check_texts(body)
-        if gate is not None:
-            admitted = gate.admit(name, body, reply)
-            if admitted is None:
-                return
-            reply = admitted
-        handler(body, reply)
-    except Exception as error:
+
+    def failed(error: Exception, _command: Any, reply: Reply) -> None:
         if reply.answered:
-            log.exception("handler of %s failed after its answer", name)
+            log.error("handler of %s failed after its answer", name, exc_info=error)
         elif isinstance(error, MagnetarError):
             on_error(error, reply)
         else:
-            log.exception("handler of %s failed", name)
+            log.error("handler of %s failed", name, exc_info=error)
             reply.fail(internal_failure())
+
+    admitted: list[Item] = []
+    for body, reply in items:
+        try:
+            check_texts(body)
+            passed = reply if gate is None else gate.admit(name, body, reply)
+        except Exception as error:
+            failed(error, body, reply)
+        else:
+            if passed is not None:
+                admitted.append((body, passed))
+    if admitted:
+        handler(Run(admitted, failed))
 
 
 def _refusal_of_unread(request: pb.Command) -> MagnetarError:

@@ -75,10 +75,10 @@ async def answer_to(
 
     reply = Reply(respond, None, sender.origin, principal=sender.principal, span=sender.span)
     if request is None:
-        run_handler(commands.handlers, None, service_pb2.Command(), reply, commands.refuse)
+        items = [(service_pb2.Command(), reply)]
+        run_handler(commands.handlers, None, items, commands.refuse)
     else:
-        envelope = service_pb2.Command(**{name: request})
-        run_handler(commands.handlers, name, envelope, reply, commands.refuse, sender.gate)
+        run_handler(commands.handlers, name, [(request, reply)], commands.refuse, sender.gate)
     return await answer
 
 

@@ -21,6 +21,7 @@ from magnetar_core.server.commands import (
     Conversation,
     Handler,
     Reply,
+    Run,
 )
 from magnetar_core.transport.frames import Carried
 from magnetar_core.transport.transport import Link, LinkClosed, Transport
@@ -97,7 +98,9 @@ class _LeasedHandlers(Mapping[str, Handler]):
 
     def __getitem__(self, name: str) -> Handler:
         handler = self._handlers[name]
-        return lambda body, reply: handler(body, self._leased(reply))
+        return lambda run: handler(
+            Run([(body, self._leased(reply)) for body, reply in run.items], run.failed)
+        )
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._handlers)

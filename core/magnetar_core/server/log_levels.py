@@ -9,7 +9,7 @@ import logging
 from collections.abc import Mapping
 
 from magnetar_core.errors import InvalidArgument
-from magnetar_core.server.commands import Handler, Reply
+from magnetar_core.server.commands import Handler, Reply, each_of
 from magnetar_core.wire import common_pb2
 
 log = logging.getLogger(__name__)
@@ -62,4 +62,4 @@ def _set_log_level(command: common_pb2.CommandSetLogLevel, reply: Reply) -> None
 
 
 # Every server has these beside its own. They do not describe what a server stores.
-LOG_LEVEL_HANDLERS: Mapping[str, Handler] = {"set_log_level": _set_log_level}
+LOG_LEVEL_HANDLERS: Mapping[str, Handler] = each_of({"set_log_level": _set_log_level})

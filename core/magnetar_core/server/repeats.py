@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from magnetar_core.errors import from_wire
-from magnetar_core.server.commands import Handler, Reply
+from magnetar_core.server.commands import Handler, Reply, Run
 from magnetar_core.wire import common_pb2
 
 # How many answers are kept; they are small.
@@ -46,21 +46,27 @@ class Repeats:
         A retriable refusal is forgotten: the next copy of the call is a new attempt.
         """
 
-        def handle(command: Any, reply: Reply) -> None:
-            if not command.call_token:
-                handler(command, reply)
-                return
-            key = (type(command), command.call_token)
-            if key in self._answers:
-                reply.repeat(self._answers[key])
-            elif key in self._waiting:
-                self._waiting[key].append(reply)
-            else:
-                self._waiting[key] = []
-                reply.when_answered(partial(self._answered, key))
-                handler(command, reply)
+        def handle(run: Run) -> None:
+            first = [item for item in run.items if self._is_first(*item)]
+            if first:
+                handler(Run(first, run.failed))
 
         return handle
+
+    def _is_first(self, command: Any, reply: Reply) -> bool:
+        """Return whether a command is the first copy of its call; answer later copies."""
+        if not command.call_token:
+            return True
+        key = (type(command), command.call_token)
+        if key in self._answers:
+            reply.repeat(self._answers[key])
+            return False
+        if key in self._waiting:
+            self._waiting[key].append(reply)
+            return False
+        self._waiting[key] = []
+        reply.when_answered(partial(self._answered, key))
+        return True
 
     def _answered(self, key: Key, answer: Any) -> None:
         copies = self._waiting.pop(key)

@@ -2,7 +2,6 @@ from magnetar_core.wire import common_pb2 as _common_pb2
 from magnetar_core.wire import topic_pb2 as _topic_pb2
 from magnetar_core.wire import transaction_pb2 as _transaction_pb2
 from google.protobuf.internal import containers as _containers
-from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
@@ -10,64 +9,21 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
-class TransactionMetadataOp(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-    __slots__ = ()
-    NEW: _ClassVar[TransactionMetadataOp]
-    ADD_PARTITION: _ClassVar[TransactionMetadataOp]
-    ADD_SUBSCRIPTION: _ClassVar[TransactionMetadataOp]
-    UPDATE: _ClassVar[TransactionMetadataOp]
-    ACCEPT_LOSS: _ClassVar[TransactionMetadataOp]
-NEW: TransactionMetadataOp
-ADD_PARTITION: TransactionMetadataOp
-ADD_SUBSCRIPTION: TransactionMetadataOp
-UPDATE: TransactionMetadataOp
-ACCEPT_LOSS: TransactionMetadataOp
-
-class TransactionMetadataEntry(_message.Message):
-    __slots__ = ("metadata_op", "txn_id", "expected_status", "new_status", "partitions", "subscriptions", "txn_timeout_ms", "start_run_time_ms", "start_time_ms", "last_modification_time_ms", "counts_given", "partition_counts", "subscription_counts", "selection_given", "selected_writer_ids", "identity", "named_sequence", "fingerprint", "principal", "traceparent", "stamp")
-    METADATA_OP_FIELD_NUMBER: _ClassVar[int]
-    TXN_ID_FIELD_NUMBER: _ClassVar[int]
-    EXPECTED_STATUS_FIELD_NUMBER: _ClassVar[int]
-    NEW_STATUS_FIELD_NUMBER: _ClassVar[int]
-    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
-    SUBSCRIPTIONS_FIELD_NUMBER: _ClassVar[int]
-    TXN_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
-    START_RUN_TIME_MS_FIELD_NUMBER: _ClassVar[int]
-    START_TIME_MS_FIELD_NUMBER: _ClassVar[int]
-    LAST_MODIFICATION_TIME_MS_FIELD_NUMBER: _ClassVar[int]
-    COUNTS_GIVEN_FIELD_NUMBER: _ClassVar[int]
-    PARTITION_COUNTS_FIELD_NUMBER: _ClassVar[int]
-    SUBSCRIPTION_COUNTS_FIELD_NUMBER: _ClassVar[int]
+class RecordDetails(_message.Message):
+    __slots__ = ("identity", "principal", "selection_given", "selected_writer_ids", "fingerprint", "traceparent")
+    IDENTITY_FIELD_NUMBER: _ClassVar[int]
+    PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
     SELECTION_GIVEN_FIELD_NUMBER: _ClassVar[int]
     SELECTED_WRITER_IDS_FIELD_NUMBER: _ClassVar[int]
-    IDENTITY_FIELD_NUMBER: _ClassVar[int]
-    NAMED_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
-    PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
     TRACEPARENT_FIELD_NUMBER: _ClassVar[int]
-    STAMP_FIELD_NUMBER: _ClassVar[int]
-    metadata_op: TransactionMetadataOp
-    txn_id: _common_pb2.TxnId
-    expected_status: _common_pb2.TxnStatus
-    new_status: _common_pb2.TxnStatus
-    partitions: _containers.RepeatedCompositeFieldContainer[_common_pb2.Partition]
-    subscriptions: _containers.RepeatedCompositeFieldContainer[_common_pb2.Subscription]
-    txn_timeout_ms: int
-    start_run_time_ms: int
-    start_time_ms: int
-    last_modification_time_ms: int
-    counts_given: bool
-    partition_counts: _containers.RepeatedCompositeFieldContainer[_transaction_pb2.PartitionCounts]
-    subscription_counts: _containers.RepeatedCompositeFieldContainer[_transaction_pb2.SubscriptionCounts]
+    identity: _common_pb2.ProducerIdentity
+    principal: str
     selection_given: bool
     selected_writer_ids: _containers.RepeatedScalarFieldContainer[int]
-    identity: _common_pb2.ProducerIdentity
-    named_sequence: _transaction_pb2.NamedSequence
     fingerprint: str
-    principal: str
     traceparent: bytes
-    stamp: int
-    def __init__(self, metadata_op: _Optional[_Union[TransactionMetadataOp, str]] = ..., txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., expected_status: _Optional[_Union[_common_pb2.TxnStatus, str]] = ..., new_status: _Optional[_Union[_common_pb2.TxnStatus, str]] = ..., partitions: _Optional[_Iterable[_Union[_common_pb2.Partition, _Mapping]]] = ..., subscriptions: _Optional[_Iterable[_Union[_common_pb2.Subscription, _Mapping]]] = ..., txn_timeout_ms: _Optional[int] = ..., start_run_time_ms: _Optional[int] = ..., start_time_ms: _Optional[int] = ..., last_modification_time_ms: _Optional[int] = ..., counts_given: _Optional[bool] = ..., partition_counts: _Optional[_Iterable[_Union[_transaction_pb2.PartitionCounts, _Mapping]]] = ..., subscription_counts: _Optional[_Iterable[_Union[_transaction_pb2.SubscriptionCounts, _Mapping]]] = ..., selection_given: _Optional[bool] = ..., selected_writer_ids: _Optional[_Iterable[int]] = ..., identity: _Optional[_Union[_common_pb2.ProducerIdentity, _Mapping]] = ..., named_sequence: _Optional[_Union[_transaction_pb2.NamedSequence, _Mapping]] = ..., fingerprint: _Optional[str] = ..., principal: _Optional[str] = ..., traceparent: _Optional[bytes] = ..., stamp: _Optional[int] = ...) -> None: ...
+    def __init__(self, identity: _Optional[_Union[_common_pb2.ProducerIdentity, _Mapping]] = ..., principal: _Optional[str] = ..., selection_given: _Optional[bool] = ..., selected_writer_ids: _Optional[_Iterable[int]] = ..., fingerprint: _Optional[str] = ..., traceparent: _Optional[bytes] = ...) -> None: ...
 
 class IdentityRow(_message.Message):
     __slots__ = ("producer_id", "producer_epoch", "prev_producer_id", "next_producer_id", "next_producer_epoch", "txn_timeout_ms", "state", "txn_id", "two_phase_commit", "prev_producer_epoch", "last_used_run_time_ms", "last_init", "past_call_tokens")
@@ -126,26 +82,6 @@ class NameRow(_message.Message):
     open_txn_id: _common_pb2.TxnId
     committed_fingerprint: str
     def __init__(self, has_committed: _Optional[bool] = ..., committed_sequence: _Optional[int] = ..., open: _Optional[_Union[_transaction_pb2.NamedSequence, _Mapping]] = ..., open_txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., committed_fingerprint: _Optional[str] = ...) -> None: ...
-
-class TransactionOutcome(_message.Message):
-    __slots__ = ("status", "end_run_time_ms", "end_time_ms", "selection_digest", "identity", "start_time_ms", "principal", "stamp")
-    STATUS_FIELD_NUMBER: _ClassVar[int]
-    END_RUN_TIME_MS_FIELD_NUMBER: _ClassVar[int]
-    END_TIME_MS_FIELD_NUMBER: _ClassVar[int]
-    SELECTION_DIGEST_FIELD_NUMBER: _ClassVar[int]
-    IDENTITY_FIELD_NUMBER: _ClassVar[int]
-    START_TIME_MS_FIELD_NUMBER: _ClassVar[int]
-    PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
-    STAMP_FIELD_NUMBER: _ClassVar[int]
-    status: _common_pb2.TxnStatus
-    end_run_time_ms: int
-    end_time_ms: int
-    selection_digest: bytes
-    identity: _common_pb2.ProducerIdentity
-    start_time_ms: int
-    principal: str
-    stamp: int
-    def __init__(self, status: _Optional[_Union[_common_pb2.TxnStatus, str]] = ..., end_run_time_ms: _Optional[int] = ..., end_time_ms: _Optional[int] = ..., selection_digest: _Optional[bytes] = ..., identity: _Optional[_Union[_common_pb2.ProducerIdentity, _Mapping]] = ..., start_time_ms: _Optional[int] = ..., principal: _Optional[str] = ..., stamp: _Optional[int] = ...) -> None: ...
 
 class SubscriptionRecord(_message.Message):
     __slots__ = ("subscription_id", "topic_id", "partition", "subscription", "absent", "owner")

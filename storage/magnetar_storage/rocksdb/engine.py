@@ -14,7 +14,6 @@ import os
 import shutil
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -43,6 +42,7 @@ from magnetar_storage.rocksdb.value_log import (
     Unsynced,
     ValueLog,
 )
+from magnetar_storage.rocksdb.worker import Worker
 from magnetar_storage.store import (
     DELETE,
     PUT,
@@ -106,7 +106,7 @@ class RocksStore:
                 memtables_bytes,
             )
         self._mark = mark
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix="store-sync")
+        self._worker = Worker()
         # A sync and a flush take turns: either may close files that the other one is syncing.
         self._turn = asyncio.Lock()
         self._late_syncs = late_syncs
@@ -240,11 +240,8 @@ class RocksStore:
 
         Nothing is written meanwhile.
         """
-        loop = asyncio.get_running_loop()
         async with self._syncing_values("flush") as unsynced:
-            await loop.run_in_executor(
-                self._executor, _flush_behind, self._values, unsynced, families
-            )
+            await self._worker.run(partial(_flush_behind, self._values, unsynced, families))
 
     async def sync(self) -> None:
         """Make all written batches durable; see `Store.sync`."""
@@ -256,8 +253,8 @@ class RocksStore:
             # Batches may be written meanwhile: they are not synced for sure.
             end_of_log = self._mark.end_of_log(is_newest=bool(unsynced.garbage))
             end_of_values = self._values.end
-            await loop.run_in_executor(
-                self._executor, self._sync, loop.time(), end_of_log, end_of_values, unsynced
+            await self._worker.run(
+                partial(self._sync, loop.time(), end_of_log, end_of_values, unsynced)
             )
 
     @asynccontextmanager
@@ -353,23 +350,23 @@ class RocksStore:
         self._background.close()
         if self._flushes is not None:
             self._flushes.close()
-        loop = asyncio.get_running_loop()
         try:
-            await loop.run_in_executor(
-                self._executor,
-                _close,
-                families,
-                self._database,
-                self._mark,
-                self._values,
-                failed_before,
-                self._path if self._late_syncs else None,
+            await self._worker.run(
+                partial(
+                    _close,
+                    families,
+                    self._database,
+                    self._mark,
+                    self._values,
+                    failed_before,
+                    self._path if self._late_syncs else None,
+                )
             )
         except Exception as error:
             if not failed_before:
                 raise self._fail("close", error) from error
         finally:
-            self._executor.shutdown()
+            self._worker.close()
             open_directories.discard(self._path)
 
     def _sync(
