@@ -55,7 +55,7 @@ OnlyGroup == UNCHANGED <<cursor, txns, outputs>>
 \* Each change of members raises the generation, and makes a target.
 \* broker/magnetar_broker/assignment/group.py: _assign
 WithMembers(in, epochs, target) ==
-    [group EXCEPT !.in = in, !.epochs = epochs, !.generation = @ + 1, !.target = target,
+    [group EXCEPT !.in = in, !.epochs = epochs, !.generation = IF Has("generation_stays") THEN @ ELSE @ + 1, !.target = target,
                   !.owner = IF @ \in in THEN @ ELSE Nobody]
 Targets(in) == IF in = {} THEN {Nobody} ELSE in
 MayChange == group.generation < GenerationsMax
@@ -90,7 +90,7 @@ Expel(m) ==
 \* broker/magnetar_broker/assignment/group.py: _reconcile
 Give ==
     /\ group.owner = Nobody /\ group.target # Nobody
-    /\ (group.since < group.generation \/ Has("given_twice_in_a_generation"))
+    /\ (group.since < group.generation \/ Has("generation_stays"))
     /\ group' = [group EXCEPT !.owner = group.target, !.since = group.generation]
     /\ owners' = owners \cup {<<group.generation, group.target>>}
     /\ Say({[kind |-> "assigned", member |-> group.target, since |-> group.generation]})

@@ -89,7 +89,7 @@ class Left(NamedTuple):
     answers: list[tuple[int, bytes]]
     live: list[Any]
     rows: dict[str, list[tuple[bytes, bytes | None]]]
-    ended: dict[Any, int]
+    ended: dict[Any, Any]
 
 
 async def left_by(bodies: Iterable[Any], *, together: bool, broker_answers: bool) -> Left:

@@ -13,10 +13,16 @@ from magnetar_coordinator.metadata.records import (
     TxnEnded,
     TxnOpened,
 )
-from magnetar_coordinator.metadata.transaction import ACTION_OF, Counts, TxnAction, TxnStatus
+from magnetar_coordinator.metadata.transaction import (
+    ACTION_OF,
+    Counts,
+    Participant,
+    TxnAction,
+    TxnStatus,
+)
 from magnetar_coordinator.transactions.transaction_table import TransactionTable
 from magnetar_core.history import events
-from magnetar_core.ids import TxnID
+from magnetar_core.ids import PartitionName, TxnID
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import transaction_pb2 as pb
 
@@ -79,4 +85,17 @@ def _is_commit(status: TxnStatus) -> bool:
 
 
 def _counts(counts: Counts | None) -> events.Counts | None:
-    return None if counts is None else tuple(counts.items())
+    if counts is None:
+        return None
+    return tuple(
+        (participant, _writer_counts(participant, raw)) for participant, raw in counts.items()
+    )
+
+
+def _writer_counts(participant: Participant, raw: bytes) -> events.WriterCounts:
+    """Return the counts of each writer, which the coordinator carries on without reading them."""
+    if isinstance(participant, PartitionName):
+        found = pb.PartitionCounts.FromString(raw).producers
+    else:
+        found = pb.SubscriptionCounts.FromString(raw).consumers
+    return tuple((one.writer_id, one.count) for one in found)

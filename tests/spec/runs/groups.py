@@ -49,7 +49,7 @@ _SITUATIONS = (
 )
 _MISTAKES = (
     _groups_mistake("late_joins_accepted", "NoReturn", COMES_BACK),
-    _groups_mistake("given_twice_in_a_generation", "OneOwnerInAGeneration", {}),
+    _groups_mistake("generation_stays", "OneOwnerInAGeneration", ONE_INPUT),
     _groups_mistake("owner_not_checked", "OnlyOwnersAcksCount", ONE_INPUT, is_small=True),
     _groups_mistake("generation_not_checked", "OnlyOwnersAcksCount", COMES_BACK),
     _groups_mistake("earlier_owners_not_awaited", "InOrder", {}),
