@@ -11,7 +11,6 @@ from magnetar_broker.environment import Environment
 from magnetar_broker.replies import Replies
 from magnetar_broker.topics.partition import Partition
 from magnetar_broker.topics.topics import Topics
-from magnetar_broker.transactions.index_rows import followed_by, name
 from magnetar_core import batch as columnar
 from magnetar_core.errors import InvalidArgument, MessageTooLarge
 from magnetar_core.ids import TxnID
@@ -46,7 +45,9 @@ class SendCommands:
     def _send(self, command: wire.CommandSend, reply: Reply) -> None:
         """Handle CommandSend. Source: PIP-31, Broker Request Processing, CommandSend."""
         partition = self._topics.named(command.partition)
-        follows = followed_by(command)
+        # It may follow a hundred, nearly all of which are settled: plain tuples equal their TxnIDs,
+        # and take half as long to make.
+        follows = [(one.most_bits, one.least_bits) for one in command.follows_txn_ids]
         if len(follows) > FOLLOWED_MAX:
             raise InvalidArgument(
                 f"a send follows {FOLLOWED_MAX} transactions at most, not {len(follows)}"
@@ -101,7 +102,9 @@ class SendCommands:
                 response.all_settled = True
             else:
                 others = frozenset(unsettled)
-                name(response.settled_txn_ids, [one for one in follows if one not in others])
+                for most_bits, least_bits in follows:
+                    if (most_bits, least_bits) not in others:
+                        response.settled_txn_ids.add(most_bits=most_bits, least_bits=least_bits)
         # Its producer then no longer names what it follows (rule k): those ends must be durable.
         is_late = not transactional and not follows
         self._answer_send(

@@ -196,11 +196,9 @@ class Partition:
             self._environment.defer_rows(self)
         rows = self._environment.commits.batch
         rows.put(keys.TXNLOG, keys.txnlog(self._prefix, txn_id, writer.ordinal, sequence_id), batch)
-        key = self._index_key(txn_id)
+        index_rows.put_written(rows, self._index_key(txn_id), self.index.open[txn_id], writer)
         if is_new:
-            index_rows.put_open(rows, key, self.index.open[txn_id])
             self._environment.metrics.open_txns.inc()
-        index_rows.put_writer(rows, key, writer)
         return Accepted(place, duplicate=False)
 
     # Ends

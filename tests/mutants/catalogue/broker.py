@@ -63,13 +63,13 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "passing-not-stored",
         "magnetar_broker.transactions.index_rows:put_ended",
-        LeaveOut("name(...)"),
+        Put("()", "ended.follows"),
         "What an ended transaction passes on is kept in memory only.",
     ),
     Mutant(
         "follows-not-stored",
-        "magnetar_broker.transactions.index_rows:put_writer",
-        LeaveOut("name(...)"),
+        "magnetar_broker.transactions.index_rows:put_written",
+        Put("()", "writer.follows"),
         "Whom a writer follows is forgotten by a restart.",
     ),
     Mutant(
