@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
+
+from prometheus_client import Counter
 
 from magnetar_broker.environment import Environment
 from magnetar_core.errors import ERROR_OF_CODE, DataLoss, MagnetarError
@@ -12,6 +14,62 @@ from magnetar_core.server.commands import Handler, Reply, Run, internal_failure
 from magnetar_storage.store import RowsUnreadable, StoreFailed
 
 log = logging.getLogger(__name__)
+
+
+class _Leaving:
+    """Answers that leave together, and what is counted when they do."""
+
+    def __init__(self) -> None:
+        self._answers: list[tuple[Reply, Any]] = []
+        self._counts: dict[Counter, int] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._answers)
+
+    def add(self, reply: Reply, response: Any) -> None:
+        """Add an answer, which must not be part of a frame: it would keep that alive."""
+        self._answers.append((reply, response))
+
+    def count(self, counter: Counter, amount: int = 1) -> None:
+        """Count something when the answers leave."""
+        self._counts[counter] = self._counts.get(counter, 0) + amount
+
+    def leave(self) -> None:
+        """Send the answers."""
+        for counter, amount in self._counts.items():
+            counter.inc(amount)
+        for reply, response in self._answers:
+            try:
+                reply.send(response)
+            except Exception:
+                # This is a bug; the other answers must leave.
+                log.exception("an answer could not leave")
+
+
+class Answers:
+    """Answers to a run of commands, parked once for each class of durability.
+
+    A command that still waits when its run has been handled is answered alone, later.
+    Source: docs/design/0014-durability.md.
+
+    Attributes:
+        written: those that leave when the run outlives the process.
+        durable: those that leave when it is durable.
+    """
+
+    def __init__(self, environment: Environment) -> None:
+        self._environment = environment
+        self.written = _Leaving()
+        self.durable = _Leaving()
+
+    def park(self) -> None:
+        """Let the answers leave when everything applied so far is as durable as they ask for."""
+        written, self.written = self.written, _Leaving()
+        durable, self.durable = self.durable, _Leaving()
+        if written:
+            self._environment.when_written(written.leave)
+        if durable:
+            self._environment.when_durable(durable.leave)
 
 
 class Replies:
@@ -39,19 +97,32 @@ class Replies:
 
         self._environment.spawn(run())
 
+    def together(self, handle: Callable[[Any, Reply, Answers], None]) -> Handler:
+        """Return a handler of runs whose answers leave together."""
+
+        def handle_run(run: Run) -> None:
+            answers = Answers(self._environment)
+            for command, reply in run.items:
+                try:
+                    handle(command, reply, answers)
+                except Exception as error:
+                    run.failed(error, command, reply)
+            answers.park()
+
+        return handle_run
+
     def refuse(self, error: MagnetarError, reply: Reply) -> None:
         """Send a refusal when everything is durable that it may depend on."""
 
         def leave() -> None:
-            self.count_refusal(error)
+            self.refusals_of(error).inc()
             reply.fail(error)
 
         self._environment.when_durable(leave)
 
-    def count_refusal(self, error: MagnetarError) -> None:
-        """Count an error that leaves."""
-        name = ERROR_OF_CODE[error.code].__name__
-        self._environment.metrics.refusals.labels(name).inc()
+    def refusals_of(self, error: MagnetarError) -> Counter:
+        """Return the counter of an error's kind."""
+        return self._environment.metrics.refusals.labels(ERROR_OF_CODE[error.code].__name__)
 
     def handle(self, handler: Handler, command: Any, reply: Reply) -> None:
         """Call the handler of a command that was parked."""

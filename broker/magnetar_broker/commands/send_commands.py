@@ -8,13 +8,13 @@ from random import Random
 from magnetar_broker.budgets.parked_bytes import ParkedBytes
 from magnetar_broker.commands.subscription_commands import epoch_of
 from magnetar_broker.environment import Environment
-from magnetar_broker.replies import Replies
+from magnetar_broker.replies import Answers, Replies
 from magnetar_broker.topics.partition import Partition
 from magnetar_broker.topics.topics import Topics
 from magnetar_core import batch as columnar
 from magnetar_core.errors import InvalidArgument, MessageTooLarge
 from magnetar_core.ids import TxnID
-from magnetar_core.server.commands import Handler, Reply, each, each_of
+from magnetar_core.server.commands import Handler, Reply
 from magnetar_core.transport.frames import detached
 from magnetar_core.wire import broker_pb2 as wire
 
@@ -38,11 +38,13 @@ class SendCommands:
         self._replies = replies
         self._random = random
         self._parked_bytes = parked_bytes
-        self.handlers: Mapping[str, Handler] = each_of(
-            {"send": self._send, "publish": self._publish}
-        )
+        self._sends = replies.together(self._send)
+        self.handlers: Mapping[str, Handler] = {
+            "send": self._sends,
+            "publish": replies.together(self._publish),
+        }
 
-    def _send(self, command: wire.CommandSend, reply: Reply) -> None:
+    def _send(self, command: wire.CommandSend, reply: Reply, answers: Answers) -> None:
         """Handle CommandSend. Source: PIP-31, Broker Request Processing, CommandSend."""
         partition = self._topics.named(command.partition)
         # It may follow a hundred, nearly all of which are settled: plain tuples equal their TxnIDs,
@@ -106,10 +108,12 @@ class SendCommands:
                     if (most_bits, least_bits) not in others:
                         response.settled_txn_ids.add(most_bits=most_bits, least_bits=least_bits)
         # Its producer then no longer names what it follows (rule k): those ends must be durable.
-        is_late = not transactional and not follows
-        self._answer_send(
-            reply, response, count, len(batch), transactional=transactional, is_late=is_late
-        )
+        leaving = answers.written if not transactional and not follows else answers.durable
+        leaving.add(reply, response)
+        if not accepted.duplicate:
+            self._environment.metrics.sent(
+                leaving.count, count, len(batch), transactional=transactional
+            )
 
     def _park(
         self, partition: Partition, follows: TxnID, command: wire.CommandSend, reply: Reply
@@ -122,37 +126,11 @@ class SendCommands:
 
         def go_on() -> None:
             give_back()
-            self._replies.handle(each(self._send), parked, reply)
+            self._replies.handle(self._sends, parked, reply)
 
         partition.order.park(follows, go_on)
 
-    def _answer_send(
-        self,
-        reply: Reply,
-        response: wire.CommandSendResponse,
-        count: int,
-        size: int,
-        *,
-        transactional: bool,
-        is_late: bool,
-    ) -> None:
-        """Answer a send.
-
-        Args:
-            is_late: whether the answer may leave before the batch is synced.
-        """
-
-        def leave() -> None:
-            if not response.duplicate:
-                self._environment.metrics.sent(count, size, transactional=transactional)
-            reply.send(response)
-
-        if is_late:
-            self._environment.when_written(leave)
-        else:
-            self._environment.when_durable(leave)
-
-    def _publish(self, command: wire.CommandPublish, reply: Reply) -> None:
+    def _publish(self, command: wire.CommandPublish, reply: Reply, answers: Answers) -> None:
         messages = command.messages
         limit = self._environment.config.constants.batch_messages_max
         if len(messages) > limit:
@@ -178,6 +156,7 @@ class SendCommands:
                 batch=batch,
             ),
             reply,
+            answers,
         )
 
 

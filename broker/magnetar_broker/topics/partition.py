@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from magnetar_broker import keys
@@ -57,6 +58,14 @@ class Accepted:
         self.duplicate = duplicate
 
 
+@dataclass(slots=True)
+class _Growth:
+    """Growth of a log by a group: the group's position, and where the log ends with it."""
+
+    position: int
+    end: int
+
+
 class Partition:
     """State of a partition."""
 
@@ -92,6 +101,7 @@ class Partition:
         # Whether the sidecar txnlog was ever used: until then it does not exist.
         self.has_txnlog = row.has_txnlog
         self.deleted = False
+        self._growing = _Growth(-1, 0)
         self._environment = environment
         self._prefix = keys.partition(name.topic_id, name.partition)
 
@@ -440,8 +450,13 @@ class Partition:
         )
         self.log.append(entry)
         self._environment.defer_rows(self)
-        end = entry.end
-        self._environment.when_written(lambda: self._advance(end))
+        position = self._environment.commits.position()
+        if position == self._growing.position:
+            # The entry before it is in the same group: both are shown together.
+            self._growing.end = entry.end
+        else:
+            self._growing = grown = _Growth(position, entry.end)
+            self._environment.when_written(lambda: self._advance(grown.end))
 
     def _advance(self, written_end: int) -> None:
         self.log.advance(written_end)

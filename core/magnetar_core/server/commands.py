@@ -138,15 +138,16 @@ class Reply:
         if self.answered:
             raise BrokenInvariant("a command is answered once")
         self.answered = True
+        respond = self._respond
         try:
-            self._respond(answer)
+            respond(answer)
         except MagnetarError as error:
             answer = error.to_wire()
-            self._respond(answer)
+            respond(answer)
         except Exception:
             log.exception("an answer could not be written")
             answer = internal_failure().to_wire()
-            self._respond(answer)
+            respond(answer)
         if self._on_answer is not None:
             self._on_answer(answer)
 

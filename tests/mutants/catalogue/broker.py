@@ -44,9 +44,21 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "reply-to-send-before-durable",
-        "magnetar_broker.commands.send_commands:SendCommands._answer_send",
-        Put("leave()", "self._environment.when_durable(...)"),
+        "magnetar_broker.replies:Answers.park",
+        Put("durable.leave()", "self._environment.when_durable(...)"),
         "A send is answered when it is applied, before it is durable (rule a).",
+    ),
+    Mutant(
+        "run-parked-at-its-weakest",
+        "magnetar_broker.replies:Answers.park",
+        Put("self._environment.when_written(durable.leave)", "self._environment.when_durable(...)"),
+        "All answers of a run leave with those that need the least, before they are durable.",
+    ),
+    Mutant(
+        "run-ends-with-its-first-error",
+        "magnetar_broker.replies:Replies.together.handle_run",
+        Insert("break", after="run.failed(...)"),
+        "What stands in a frame behind a command that is refused is never answered.",
     ),
     Mutant(
         "first-writer-order-only",
