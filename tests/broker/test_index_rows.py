@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.broker.harness import txn
+from tests.broker.harness import new_index, txn
 
 from magnetar_broker import keys
 from magnetar_broker.dispatch.acknowledgements import pack_ranges, unpack_ranges
@@ -37,17 +37,6 @@ WRITERS = st.lists(
     st.tuples(U64, U64, TXN_IDS), min_size=1, max_size=3, unique_by=lambda one: one[0]
 )
 KEY = keys.txnindex(txn(1), 7, 3)
-
-
-def nothing(_: object) -> None:
-    return
-
-
-def new_index() -> TransactionIndex:
-    def no(_: object) -> bool:
-        return False
-
-    return TransactionIndex(no, no, nothing, on_opened=nothing, on_closed=nothing)
 
 
 class Rows:

@@ -25,7 +25,6 @@ from magnetar_broker.transactions.producers import Producers
 from magnetar_broker.transactions.recent_messages import messages_of
 from magnetar_broker.transactions.transaction_index import (
     End,
-    EndPlan,
     KeptWriter,
     TransactionIndex,
     Writer,
@@ -234,13 +233,15 @@ class Partition:
             return
         # A single batch: there is no moment between the marker and COMMITTED.
         rows = self._environment.commits.batch
-        marker = self._marker(end, plan) if plan.total else None
+        kept = [one for one in plan.writers if one.kept]
+        marker = self._marker(end, kept) if kept else None
         if marker is not None:
             self._append(marker)
-        for one in plan.writers:
-            self._environment.recent_messages.drop(one.writer)
-            self._delete_batches(rows, end.txn_id, one.writer, from_index=one.kept)
-            self._environment.open_bytes.give_back(one.writer.account, one.writer.stored_bytes)
+        for writer, count in plan.writers:
+            self._environment.recent_messages.drop(writer)
+            if count < writer.next_index:
+                self._delete_batches(rows, end.txn_id, writer, from_index=count)
+            self._environment.open_bytes.give_back(writer.account, writer.stored_bytes)
         if plan.transaction is not None:
             self._environment.metrics.open_txns.dec()
         index_rows.put_ended(
@@ -261,16 +262,15 @@ class Partition:
             except Exception as error:
                 asked.failed(error)
 
-    def _marker(self, end: End, plan: EndPlan) -> MarkerEntry:
+    def _marker(self, end: End, kept: Sequence[KeptWriter]) -> MarkerEntry:
         """Build the log's next entry: the marker of the messages that a commit keeps."""
-        kept = [one for one in plan.writers if one.kept]
         return MarkerEntry(
             self.log.end_offset,
-            plan.total,
+            sum([one.kept for one in kept]),
             self.log.next_append_time_ms(self._environment.clock.wall_ms()),
             end.txn_id,
-            tuple(_marker_writer(one) for one in kept),
-            sum(one.writer.stored_bytes for one in kept),
+            tuple(map(_marker_writer, kept)),
+            sum([one.writer.stored_bytes for one in kept]),
             messages_of(kept),
             end.stamp,
         )

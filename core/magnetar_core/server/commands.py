@@ -14,6 +14,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 from google.protobuf.unknown_fields import UnknownFieldSet
@@ -423,27 +424,35 @@ class CommandSession:
         reserved = size_of(body) if size_of is not None else 0
         if reserved and not self.answer_budget.take(reserved):
             return None
-        request_id = request.request_id
         slow_operations = self._slow_operations
         begun_ms = slow_operations.begun() if slow_operations is not None else 0.0
-        # The request itself would keep its whole frame alive.
-        traceparent = request.traceparent
+        request_id, traceparent = request.request_id, request.traceparent
         span: Span | None = None
         if self._traces is not None and name is not None:
             span = self._traces.command(name, body, traceparent)
-
-        def respond(body: Any) -> None:
-            if not self.closed:
-                self._writer.send(body, request_id, check_answer(body) if reserved else 0)
-            if slow_operations is not None and name is not None:
-                slow_operations.answered(name, self.origin, begun_ms, traceparent, span)
-            if span is not None:
-                span.answered(body)
-            if reserved:
-                # After the writer's flush: from then on the transport counts these bytes.
-                asyncio.get_running_loop().call_soon(self.answer_budget.give_back, reserved)
-
+        # The request itself would keep its whole frame alive.
+        respond = partial(self._answer, name, request_id, traceparent, span, begun_ms, reserved)
         return body, Reply(respond, self, self.origin, request_id, self._principal, span)
+
+    def _answer(
+        self,
+        name: str | None,
+        request_id: int,
+        traceparent: bytes,
+        span: Span | None,
+        begun_ms: float,
+        reserved: int,
+        body: Any,
+    ) -> None:
+        if not self.closed:
+            self._writer.send(body, request_id, check_answer(body) if reserved else 0)
+        if self._slow_operations is not None and name is not None:
+            self._slow_operations.answered(name, self.origin, begun_ms, traceparent, span)
+        if span is not None:
+            span.answered(body)
+        if reserved:
+            # After the writer's flush: from then on the transport counts these bytes.
+            asyncio.get_running_loop().call_soon(self.answer_budget.give_back, reserved)
 
 
 def run_handler(

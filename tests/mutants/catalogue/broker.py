@@ -93,7 +93,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "ended-transaction-takes-sends",
         "magnetar_broker.transactions.transaction_index:TransactionIndex.check_write",
-        Without("self._covers(...)"),
+        Put("False", "self._covers(...)"),
         "A TxnID that the watermark covers accepts sends again (rule c).",
     ),
     Mutant(
@@ -129,13 +129,16 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "marker-of-nothing",
         "magnetar_broker.topics.partition:Partition.end",
-        Put("plan.writers", "plan.total"),
+        Put("list(plan.writers)", "[one for one in plan.writers if one.kept]"),
         "A commit of which nothing counts writes a marker (rule h).",
     ),
     Mutant(
         "surplus-not-deleted",
         "magnetar_broker.topics.partition:Partition.end",
-        Put("one.kept + 1", "one.kept"),
+        Put(
+            "self._delete_batches(rows, end.txn_id, writer, from_index=count + 1)",
+            "self._delete_batches(...)",
+        ),
         "The first surplus message stays in the sidecar txnlog.",
     ),
     Mutant(
