@@ -314,15 +314,8 @@ def _end_maker(command: _EndCommand) -> Callable[[Iterable[txn_wire.WriterCount]
         hanging = command.hanging.start_offset, command.hanging.producer_epoch
 
     def end(counts: Iterable[txn_wire.WriterCount]) -> End:
-        return End(
-            txn_id=txn_id,
-            outcome=outcome,
-            counts={count.writer_id: count.count for count in counts} if are_counted else None,
-            selection=selection,
-            loss_accepted=loss_accepted,
-            hanging=hanging,
-            stamp=stamp,
-        )
+        confirmed = {one.writer_id: one.count for one in counts} if are_counted else None
+        return End(txn_id, outcome, confirmed, selection, loss_accepted, hanging, stamp=stamp)
 
     return end
 
