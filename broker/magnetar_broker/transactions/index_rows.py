@@ -26,6 +26,7 @@ from magnetar_broker.transactions.transaction_index import (
     Writer,
 )
 from magnetar_core.ids import MemberName, TxnID
+from magnetar_core.selections import DIGEST_BYTES
 from magnetar_core.wire import common_pb2 as common
 from magnetar_storage.store import WriteBatch
 
@@ -34,9 +35,9 @@ _KIND = {Outcome.COMMITTED: _COMMITTED, Outcome.ABORTED: _ABORTED}
 _OUTCOME = {kind: outcome for outcome, kind in _KIND.items()}
 _NO_MARKER = -1
 
-# Kind; writer id, next index, count of followed TxnIDs; start time, start offset, producer epoch.
-# Behind it the followed TxnIDs, and the member as on the wire.
-_OPEN_ROW = struct.Struct(">BQQIqQq")
+# Kind; writer id, next index, count of followed TxnIDs; start time, start offset, producer epoch,
+# bytes of the member. Behind it the followed TxnIDs, and the member as on the wire.
+_OPEN_ROW = struct.Struct(">BQQIqQqI")
 # Kind; writer id, next index, count of followed TxnIDs. Behind it these TxnIDs.
 _WRITER_ROW = struct.Struct(">BQQI")
 # Kind, start time, offset of the marker, stamp, count of followed TxnIDs. Behind it these TxnIDs,
@@ -79,6 +80,8 @@ def put_written(
         row = _WRITER_ROW.pack(_WRITER, writer.writer_id, writer.next_index, len(follows))
         batch.put(keys.TXNINDEX, keys.txnindex_writer(key, writer.ordinal), row + _packed(follows))
         return
+    member = transaction.member
+    named = member.to_wire().SerializeToString() if member != NO_MEMBER else b""
     row = _OPEN_ROW.pack(
         _OPEN,
         writer.writer_id,
@@ -87,9 +90,8 @@ def put_written(
         transaction.start_time_ms,
         transaction.start_offset,
         transaction.producer_epoch,
+        len(named),
     )
-    member = transaction.member
-    named = member.to_wire().SerializeToString() if member != NO_MEMBER else b""
     batch.put(keys.TXNINDEX, key, row + _packed(follows) + named)
 
 
@@ -131,13 +133,14 @@ def parse(value: bytes) -> OpenRow | WriterRow | EndedRow:
     kind = value[0] if value else 0
     try:
         if kind == _OPEN:
-            _, writer_id, next_index, count, start_time_ms, start_offset, epoch = (
+            _, writer_id, next_index, count, start_time_ms, start_offset, epoch, named_bytes = (
                 _OPEN_ROW.unpack_from(value)
             )
-            follows, rest = _unpacked(value, _OPEN_ROW.size, count)
-            writer = WriterRow(writer_id, next_index, follows)
-            member = MemberName.from_wire(common.GroupMember.FromString(rest))
-            return OpenRow(start_time_ms, start_offset, epoch, member, writer)
+            follows, named = _unpacked(value, _OPEN_ROW.size, count)
+            if len(named) == named_bytes:
+                writer = WriterRow(writer_id, next_index, follows)
+                member = MemberName.from_wire(common.GroupMember.FromString(named))
+                return OpenRow(start_time_ms, start_offset, epoch, member, writer)
         if kind == _WRITER:
             _, writer_id, next_index, count = _WRITER_ROW.unpack_from(value)
             follows, rest = _unpacked(value, _WRITER_ROW.size, count)
@@ -146,8 +149,9 @@ def parse(value: bytes) -> OpenRow | WriterRow | EndedRow:
         if kind in _OUTCOME:
             _, _, marker_entry_id, stamp, count = _ENDED_ROW.unpack_from(value)
             follows, digest = _unpacked(value, _ENDED_ROW.size, count)
-            ended = EndedTransaction(_OUTCOME[kind], digest, follows, stamp)
-            return EndedRow(ended, None if marker_entry_id == _NO_MARKER else marker_entry_id)
+            if len(digest) in (0, DIGEST_BYTES):
+                ended = EndedTransaction(_OUTCOME[kind], digest, follows, stamp)
+                return EndedRow(ended, None if marker_entry_id == _NO_MARKER else marker_entry_id)
     except (struct.error, DecodeError) as error:
         raise ValueError(f"a row of the index is damaged: {error}") from error
     raise ValueError(f"a row of the index is damaged: its kind is {kind}, of {len(value)} bytes")
