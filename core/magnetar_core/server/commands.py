@@ -384,21 +384,23 @@ class CommandSession:
             Index of the first command that was not handled because its answer has no room, or the
             number of commands.
         """
-        place = start
-        while place < len(requests):
-            name = requests[place].WhichOneof("body")
-            items: list[Item] = []
-            end = place
-            while end < len(requests) and requests[end].WhichOneof("body") == name:
-                item = self._item(name, requests[end])
-                if item is None:
-                    break
-                items.append(item)
-                end += 1
-            if not items:
+        name: str | None = None
+        items: list[Item] = []
+        for place in range(start, len(requests)):
+            request = requests[place]
+            kind = request.WhichOneof("body")
+            if items and kind != name:
+                run_handler(self._handlers, name, items, self._on_error, self._gate)
+                items = []
+            name = kind
+            item = self._item(kind, request)
+            if item is None:
                 break
+            items.append(item)
+        else:
+            place = len(requests)
+        if items:
             run_handler(self._handlers, name, items, self._on_error, self._gate)
-            place = end
         return place
 
     def on_closed(self) -> None:
