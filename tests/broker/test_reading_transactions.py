@@ -193,7 +193,7 @@ def test_transactions_side_by_side_are_read_together(scans: list[list[Row]]) -> 
         assert len(scans) == 1
         # As much as a single read may return, and no more.
         del scans[:]
-        few = await read_from(world, 0, 400)
+        few = await read_from(world, 0, 800)
         assert [one.batch for one in few] == [batch.batch for batch in batches[: len(few)]]
         assert len(scans) == 1
         assert len(scans[0]) < 20

@@ -49,7 +49,7 @@ class PendingTransaction:
 
     def __init__(self) -> None:
         self.acks: list[PendingAck] = []
-        # Most transactions acknowledge once, and end: nobody asks for it.
+        # Made when a method asks for it: most transactions acknowledge once, and end.
         self._offsets: OffsetSet | None = None
 
     def add(self, ack: PendingAck) -> None:

@@ -160,7 +160,7 @@ def parse(value: bytes) -> OpenRow | WriterRow | EndedRow:
 def restore(index: TransactionIndex, txn_id: TxnID, ordinal: int | None, value: bytes) -> None:
     """Restore a row; a transaction's own row comes before its further writers' rows.
 
-    A writer's row without its transaction tells nothing: it is passed over.
+    A writer's row without its transaction is passed over: its transaction was lost, or has ended.
 
     Raises:
         ValueError: the row is damaged.
@@ -187,7 +187,7 @@ def _packed(txn_ids: Iterable[TxnID]) -> bytes:
 
 
 def _unpacked(value: bytes, start: int, count: int) -> tuple[tuple[TxnID, ...], bytes]:
-    """Return TxnIDs that begin there, and what lies behind them.
+    """Return TxnIDs that begin at a byte, and the bytes behind them.
 
     Raises:
         ValueError: not as many are there.

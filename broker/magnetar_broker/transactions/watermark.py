@@ -144,7 +144,7 @@ class Watermarks:
         """Return whether a TxnID is issued, of the newest incarnation, and above the low watermark.
 
         Then it is neither covered nor superseded. Nearly every TxnID in which a client writes is
-        like that, and it takes one look to see; what else is issued, the other methods tell.
+        like that, and one look tells. The other methods tell of the rest.
         """
         most_bits, counter = txn_id
         watermark = self._by_tcid.get(most_bits >> 48)

@@ -4,8 +4,8 @@ A server is a `CommandServer`. The streaming and the unary form of a command end
 handler. Handlers are plain functions: they decide and apply at once, and answer through a `Reply`,
 which they may park until the records behind it are durable.
 
-A handler gets a run: commands of one kind that stand next to each other in a frame. What a run
-costs once, such as finding its handler, is not paid for each command. A unary call is a run of one.
+A handler gets a run: commands of one kind that stand next to each other in a frame. So the cost of
+a lookup, or of parking an answer, is paid once for all of them. A unary call is a run of one.
 """
 
 from __future__ import annotations
@@ -176,12 +176,12 @@ Failed = Callable[[Exception, Any, Reply], None]
 class Run:
     """Commands of one kind, in the order in which they came: what a handler gets.
 
-    Each of them is applied whole or not at all, and answered by itself. What one raises is given to
-    `failed`, and the next ones are handled all the same. A handler does not raise.
+    Each of them is applied whole or not at all, and answered by itself. The error that one raises
+    is given to `failed`, and the next ones are still handled. A handler does not raise.
 
     Attributes:
         items: the commands, each with its reply.
-        failed: sends an error as the answer to its command, unless somebody makes the command wait.
+        failed: sends an error as the answer to its command, unless a wrapper lets the command wait.
     """
 
     __slots__ = ("failed", "items")
@@ -192,7 +192,7 @@ class Run:
 
 
 Handler = Callable[[Run], None]
-# Handles one command. What it raises goes to the failed() of its run.
+# Handles one command. An exception goes to the failed() of its run.
 OneHandler = Callable[[Any, Reply], None]
 
 
@@ -464,7 +464,7 @@ def run_handler(
     on_error: Callable[[MagnetarError, Reply], None],
     gate: Gate | None = None,
 ) -> None:
-    """Call the handler of a run. What a command raises becomes its reply.
+    """Call the handler of a run. An exception that a command raises becomes its reply.
 
     Args:
         name: the commands' field in the envelope; None: the items have envelopes without a body
