@@ -19,6 +19,8 @@ log = logging.getLogger(__name__)
 class _Leaving:
     """Answers that leave together, and what is counted when they do."""
 
+    __slots__ = ("_answers", "_counts")
+
     def __init__(self) -> None:
         self._answers: list[tuple[Reply, Any]] = []
         self._counts: dict[Counter, int] = {}
@@ -57,6 +59,8 @@ class Answers:
         durable: those that leave when it is durable.
     """
 
+    __slots__ = ("_environment", "durable", "written")
+
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
         self.written = _Leaving()
@@ -64,11 +68,11 @@ class Answers:
 
     def park(self) -> None:
         """Let the answers leave when everything applied so far is as durable as they ask for."""
-        written, self.written = self.written, _Leaving()
-        durable, self.durable = self.durable, _Leaving()
-        if written:
+        if self.written:
+            written, self.written = self.written, _Leaving()
             self._environment.when_written(written.leave)
-        if durable:
+        if self.durable:
+            durable, self.durable = self.durable, _Leaving()
             self._environment.when_durable(durable.leave)
 
 
