@@ -64,6 +64,7 @@ class Environment:
             self.orphan_candidates.opened(txn_id, participant, self.clock.monotonic_ms())
 
         return TransactionIndex(
+            self.watermarks.is_running,
             self.watermarks.covers,
             self.watermarks.is_superseded,
             self.issued.check,

@@ -4,13 +4,13 @@
     partitions     topic id, partition                                  PartitionRow
     log            topic id, partition, entry id                        an entry, see entries.py
     txnlog         topic id, partition, TxnID, producer ordinal, index  a batch
-    txnindex       TxnID, topic id, partition, subscription id          TransactionIndexRow
-                   ... and writer ordinal                               TransactionWriterRow
+    txnindex       TxnID, topic id, partition, subscription id          see index_rows.py
+                   ... and writer ordinal, but for the first writer     see index_rows.py
     producers      topic id, partition, producer id                     ProducerRow
     subscriptions  topic id, partition, subscription id                 SubscriptionRecord
     cursors        topic id, partition, subscription id, chunk          512 bytes of acked bits
     pendingacks    topic id, partition, subscription id, TxnID, consumer ordinal, ack sequence
-                                                                        PendingAckRow
+                                                                        see acknowledgements.py
     groups         a group's name                                       GroupRow
     meta           a name                         counters, watermarks, incarnations, identity,
                                                   stores of other brokers

@@ -5,7 +5,7 @@ Source: docs/protocol/rules.md, rule a.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
@@ -17,6 +17,10 @@ from magnetar_storage.read_metrics import ReadMetrics
 
 _PREFIX = "magnetar_broker"
 _CONSTANTS = BrokerConstants()
+
+
+# Adds to a counter, now or when something leaves.
+Count = Callable[[Counter, int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,10 +171,10 @@ class BrokerMetrics:
         )
         self._free_bytes = gauge("disk_free_bytes", "Free space where the store lies.")
 
-    def sent(self, messages: int, byte_count: int, *, transactional: bool) -> None:
+    def sent(self, count: Count, messages: int, byte_count: int, *, transactional: bool) -> None:
         """Count an accepted batch."""
-        (self._transactional_in if transactional else self._plain_in).inc(messages)
-        self._bytes_in.inc(byte_count)
+        count(self._transactional_in if transactional else self._plain_in, messages)
+        count(self._bytes_in, byte_count)
 
     def delivered(self, messages: int, byte_count: int) -> None:
         """Count batches that were pushed to a consumer."""

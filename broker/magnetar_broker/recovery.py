@@ -7,12 +7,13 @@ Source: docs/architecture.md; PIP-31, Partition Loading.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 
 from magnetar_broker import keys
 from magnetar_broker.ages import Ages, Jump
 from magnetar_broker.budgets.open_bytes import OpenBytes
-from magnetar_broker.dispatch.acknowledgements import Acknowledgements, PendingAck
+from magnetar_broker.dispatch.acknowledgements import Acknowledgements, PendingAck, unpack_ranges
 from magnetar_broker.groups.groups import Groups
 from magnetar_broker.subscriptions.subscription import Subscription
 from magnetar_broker.topics.partition import Partition
@@ -189,7 +190,8 @@ class Recovery:
                     txn_id, topic_id, number, subscription_id, ordinal = keys.txnindex_place(key)
                     index = self._index_of(topic_id, number, subscription_id)
                     if index is not None:
-                        index_rows.restore(index, txn_id, ordinal, value)
+                        with _readable(keys.TXNINDEX):
+                            index_rows.restore(index, txn_id, ordinal, value)
         for partition in self._partitions.values():
             partition.order.restore()
 
@@ -254,11 +256,20 @@ class Recovery:
                 if subscription is None:
                     continue
                 txn_id, ordinal, ack_sequence = keys.pending_ack_place(key)
-                row = records.PendingAckRow.FromString(value)
-                ranges = tuple((one.first, one.last) for one in row.ranges)
+                with _readable(keys.PENDINGACKS):
+                    ranges = unpack_ranges(value)
                 subscription.cursor.acknowledge_in(
                     txn_id, PendingAck(ordinal, ack_sequence, ranges)
                 )
+
+
+@contextmanager
+def _readable(family: str) -> Iterator[None]:
+    """Turn the error of a damaged row into the one of a row that the disk does not return."""
+    try:
+        yield
+    except ValueError as error:
+        raise RowsUnreadable(str(error), family=family) from error
 
 
 def _partition_of(key: bytes) -> tuple[int, int]:

@@ -3,15 +3,91 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
+
+from prometheus_client import Counter
 
 from magnetar_broker.environment import Environment
 from magnetar_core.errors import ERROR_OF_CODE, DataLoss, MagnetarError
+from magnetar_core.history.events import Event
+from magnetar_core.history.history import History
 from magnetar_core.server.commands import Handler, Reply, Run, internal_failure
 from magnetar_storage.store import RowsUnreadable, StoreFailed
 
 log = logging.getLogger(__name__)
+
+
+class _Leaving:
+    """Answers that leave together, and what is counted and noted when they do."""
+
+    __slots__ = ("_answers", "_counts", "_history", "_told")
+
+    def __init__(self, history: History | None) -> None:
+        self._answers: list[tuple[Reply, Any]] = []
+        self._counts: dict[Counter, int] = {}
+        self._history = history
+        self._told: list[Event] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._answers)
+
+    def add(self, reply: Reply, response: Any) -> None:
+        """Add an answer, which must not be part of a frame: it would keep that alive."""
+        self._answers.append((reply, response))
+
+    def count(self, counter: Counter, amount: int = 1) -> None:
+        """Count something when the answers leave."""
+        self._counts[counter] = self._counts.get(counter, 0) + amount
+
+    def tell(self, event: Event) -> None:
+        """Note, when the answers leave, what one of them tells."""
+        self._told.append(event)
+
+    def leave(self) -> None:
+        """Send the answers."""
+        if self._history is not None:
+            for event in self._told:
+                self._history.note(event)
+        for counter, amount in self._counts.items():
+            counter.inc(amount)
+        for reply, response in self._answers:
+            try:
+                reply.send(response)
+            except Exception:
+                # This is a bug; the other answers must leave.
+                log.exception("an answer could not leave")
+
+
+class Answers:
+    """Answers to a run of commands, parked once for each class of durability.
+
+    A command that still waits when its run has been handled is answered alone, later.
+    Source: docs/design/0014-durability.md.
+
+    Attributes:
+        written: those that leave when the run outlives the process.
+        durable: those that leave when it is durable.
+    """
+
+    __slots__ = ("_environment", "durable", "written")
+
+    def __init__(self, environment: Environment) -> None:
+        self._environment = environment
+        self.written = self._none_yet()
+        self.durable = self._none_yet()
+
+    def park(self) -> None:
+        """Let the answers leave when everything applied so far is as durable as they ask for."""
+        if self.written:
+            written, self.written = self.written, self._none_yet()
+            self._environment.when_written(written.leave)
+        if self.durable:
+            durable, self.durable = self.durable, self._none_yet()
+            self._environment.when_durable(durable.leave)
+
+    def _none_yet(self) -> _Leaving:
+        return _Leaving(self._environment.history)
 
 
 class Replies:
@@ -39,19 +115,32 @@ class Replies:
 
         self._environment.spawn(run())
 
+    def together(self, handle: Callable[[Any, Reply, Answers], None]) -> Handler:
+        """Return a handler of runs whose answers leave together."""
+
+        def handle_run(run: Run) -> None:
+            answers = Answers(self._environment)
+            for command, reply in run.items:
+                try:
+                    handle(command, reply, answers)
+                except Exception as error:
+                    run.failed(error, command, reply)
+            answers.park()
+
+        return handle_run
+
     def refuse(self, error: MagnetarError, reply: Reply) -> None:
         """Send a refusal when everything is durable that it may depend on."""
 
         def leave() -> None:
-            self.count_refusal(error)
+            self.refusals_of(error).inc()
             reply.fail(error)
 
         self._environment.when_durable(leave)
 
-    def count_refusal(self, error: MagnetarError) -> None:
-        """Count an error that leaves."""
-        name = ERROR_OF_CODE[error.code].__name__
-        self._environment.metrics.refusals.labels(name).inc()
+    def refusals_of(self, error: MagnetarError) -> Counter:
+        """Return the counter of an error's kind."""
+        return self._environment.metrics.refusals.labels(ERROR_OF_CODE[error.code].__name__)
 
     def handle(self, handler: Handler, command: Any, reply: Reply) -> None:
         """Call the handler of a command that was parked."""

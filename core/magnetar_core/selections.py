@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from typing import Final
+
+# Of a digest that is not empty.
+DIGEST_BYTES: Final = hashlib.sha256().digest_size
 
 
 def digest_of_selection(selection: Iterable[int] | None) -> bytes:

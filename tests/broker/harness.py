@@ -50,6 +50,7 @@ def new_index(
     """One of a participant; what is opened and closed there goes to `told`."""
     told = [] if told is None else told
     return TransactionIndex(
+        lambda _: False,
         covers,
         is_superseded,
         check_issued,

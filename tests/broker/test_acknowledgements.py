@@ -75,7 +75,7 @@ class AcknowledgementsMachine(RuleBasedStateMachine):
             for offset in range(first, last + 1)
         }
         deleted, released = self.cursor.end(txn_id, kept)
-        assert {o for a, b in deleted.ranges() for o in range(a, b + 1)} == counted
+        assert {o for a, b in deleted for o in range(a, b + 1)} == counted
         assert {o for a, b in released.ranges() for o in range(a, b + 1)} == mine - counted
         for offset in mine:
             del self.model[offset]

@@ -108,8 +108,8 @@ class DispatchMachine(RuleBasedStateMachine):
     def end(self, committed: bool) -> None:
         deleted, released = self.cursor.end(txn(1), {0: self.acks} if committed else {})
         self.acks = 0
-        self.dispatcher.acknowledged(deleted.ranges())
-        for offset in members(deleted):
+        self.dispatcher.acknowledged(deleted)
+        for offset in members(OffsetSet(deleted)):
             self.forget(offset)
         self.dispatcher.withhold(released)
         self.withheld.update(released)

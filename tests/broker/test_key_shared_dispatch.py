@@ -235,7 +235,7 @@ class Harness:
             released.discard(0, self.first_offset - 1)
             self.cursor.skip_to(self.first_offset)
             self.dispatcher.skip_to(self.first_offset)
-        settling = self.dispatcher.acknowledged(deleted.ranges())
+        settling = self.dispatcher.acknowledged(deleted)
         self.dispatcher.withhold(released)
         for offset in members(released):
             self.holder.pop(offset, None)
@@ -243,7 +243,7 @@ class Harness:
 
         def durable() -> None:
             self.dispatcher.release(released)
-            for offset in members(deleted):
+            for offset in members(OffsetSet(deleted)):
                 self.holder.pop(offset, None)
             if settling:
                 dispatcher.settle(settling)

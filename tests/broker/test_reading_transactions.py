@@ -185,7 +185,7 @@ def test_a_transaction_from_before_a_restart_is_read(scans: list[list[Row]]) -> 
 
 def test_transactions_side_by_side_are_read_together(scans: list[list[Row]]) -> None:
     async def scenario(world: World) -> None:
-        await commit_many(world, 50)
+        await commit_many(world, 50, size=100)
         await world.restart()
         del scans[:]
         batches = await read_from(world, 0, 1 << 20)
@@ -193,7 +193,7 @@ def test_transactions_side_by_side_are_read_together(scans: list[list[Row]]) -> 
         assert len(scans) == 1
         # As much as a single read may return, and no more.
         del scans[:]
-        few = await read_from(world, 0, 400)
+        few = await read_from(world, 0, 1_000)
         assert [one.batch for one in few] == [batch.batch for batch in batches[: len(few)]]
         assert len(scans) == 1
         assert len(scans[0]) < 20

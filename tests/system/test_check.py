@@ -21,11 +21,17 @@ from tests.system.transfers import TransfersProcess, create_topics
 import magnetar
 from magnetar import Client
 from magnetar_broker import keys
-from magnetar_broker.log.entries import TXN_COMMIT
+from magnetar_broker.log.entries import MarkerEntry, parse_entry
+from magnetar_broker.transactions import index_rows
+from magnetar_broker.transactions.transaction_index import (
+    EndedTransaction,
+    OpenTransaction,
+    Outcome,
+    Writer,
+)
 from magnetar_coordinator.metadata import records
 from magnetar_coordinator.metadata.transaction import TxnStatus
 from magnetar_coordinator.metadata.transaction_rows import decode_outcome, encode_outcome
-from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import record_pb2 as pb
 from magnetar_storage import store_identity
 from magnetar_storage.rocksdb.engine import RocksStore
@@ -146,10 +152,11 @@ def changed(
     asyncio.run(work())
 
 
-def a_marker(rows: dict[str, dict[bytes, bytes]]) -> tuple[bytes, pb.CommitMarker]:
+def a_marker(rows: dict[str, dict[bytes, bytes]]) -> tuple[bytes, MarkerEntry]:
     for key, value in rows[keys.LOG].items():
-        if value[0] == TXN_COMMIT:
-            return key, pb.CommitMarker.FromString(value[13:])
+        entry = parse_entry(keys.last_u64(key), value)
+        if isinstance(entry, MarkerEntry):
+            return key, entry
     raise AssertionError("no transaction was committed")
 
 
@@ -160,9 +167,7 @@ def remove_marker(directory: Path) -> None:
 def remove_sidecar_row(directory: Path) -> None:
     def change(rows: dict[str, dict[bytes, bytes]], batch: WriteBatch) -> None:
         key, marker = a_marker(rows)
-        txn_id = marker.txn_id.most_bits.to_bytes(8, "big") + marker.txn_id.least_bits.to_bytes(
-            8, "big"
-        )
+        txn_id = marker.txn_id.to_bytes()
         (row,) = [one for one in rows[keys.TXNLOG] if one.startswith(key[:12] + txn_id)]
         batch.delete(keys.TXNLOG, row)
 
@@ -176,7 +181,7 @@ def open_ones(rows: dict[str, dict[bytes, bytes]]) -> list[bytes]:
         for key, value in rows[keys.TXNINDEX].items()
         if len(key) == 36
         and not int.from_bytes(key[28:36], "big")
-        and pb.TransactionIndexRow.FromString(value).status == common.OPEN
+        and isinstance(index_rows.parse(value), index_rows.OpenRow)
     ]
 
 
@@ -199,9 +204,9 @@ def remove_index_entry(directory: Path) -> None:
 def add_index_entry(directory: Path) -> None:
     def change(rows: dict[str, dict[bytes, bytes]], batch: WriteBatch) -> None:
         key, marker = a_marker(rows)
-        extra = marker.txn_id.most_bits.to_bytes(8, "big") + (1 << 40).to_bytes(8, "big")
-        row = pb.TransactionIndexRow(status=common.COMMITTED, has_marker=True, marker_entry_id=1)
-        batch.put(keys.TXNINDEX, extra + key[:12] + bytes(8), row.SerializeToString())
+        extra = marker.txn_id[0].to_bytes(8, "big") + (1 << 40).to_bytes(8, "big")
+        ended = EndedTransaction(Outcome.COMMITTED)
+        index_rows.put_ended(batch, extra + key[:12] + bytes(8), ended, None, marker_entry_id=1)
 
     changed(directory / "broker", change)
 
@@ -257,25 +262,18 @@ def reopen_transaction(directory: Path) -> None:
             last[key[:12]] = key
         for place, key in last.items():
             value = rows[keys.LOG][key]
-            if value[0] != TXN_COMMIT:
+            marker = parse_entry(keys.last_u64(key), value)
+            if not isinstance(marker, MarkerEntry):
                 continue
-            marker = pb.CommitMarker.FromString(value[13:])
-            txn_id = marker.txn_id.most_bits.to_bytes(8, "big")
-            txn_id += marker.txn_id.least_bits.to_bytes(8, "big")
-            index = txn_id + place + bytes(8)
+            index = marker.txn_id.to_bytes() + place + bytes(8)
             partition = pb.PartitionRow.FromString(rows[keys.PARTITIONS][place])
             partition.end_offset = keys.last_u64(key)
             batch.delete(keys.LOG, key)
             batch.put(keys.PARTITIONS, place, partition.SerializeToString())
-            opened = pb.TransactionIndexRow(status=common.OPEN)
-            batch.put(keys.TXNINDEX, index, opened.SerializeToString())
-            for writer in marker.writers:
-                row = pb.TransactionWriterRow(writer_id=writer.producer_id, next_index=writer.count)
-                batch.put(
-                    keys.TXNINDEX,
-                    keys.txnindex_writer(index, writer.ordinal),
-                    row.SerializeToString(),
-                )
+            opened = OpenTransaction(marker.txn_id, 0)
+            for one in marker.writers:
+                writer = Writer(one.ordinal, one.producer_id, one.count)
+                index_rows.put_written(batch, index, opened, writer)
 
     for name in ("broker", "broker-1"):
         changed(directory / name, change)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from magnetar_broker.dispatch.dispatch import SubscriptionType
 from magnetar_broker.environment import Environment
 from magnetar_broker.log.offset_set import Range
-from magnetar_broker.replies import Replies
+from magnetar_broker.replies import Answers, Replies
 from magnetar_broker.subscriptions.subscription import Subscription
 from magnetar_broker.topics.partition import Partition
 from magnetar_broker.topics.topics import Topics
@@ -30,17 +30,19 @@ class SubscriptionCommands:
         self._environment = environment
         self._topics = topics
         self._replies = replies
-        self.handlers: Mapping[str, Handler] = each_of(
-            {
-                "subscribe": self._subscribe,
-                "flow": self._flow,
-                "ack": self._ack,
-                "nack": self._nack,
-                "seek": self._seek,
-                "close_consumer": self._close_consumer,
-                "unsubscribe": self._unsubscribe,
-            }
-        )
+        self.handlers: Mapping[str, Handler] = {
+            "ack": replies.together(self._ack),
+            **each_of(
+                {
+                    "subscribe": self._subscribe,
+                    "flow": self._flow,
+                    "nack": self._nack,
+                    "seek": self._seek,
+                    "close_consumer": self._close_consumer,
+                    "unsubscribe": self._unsubscribe,
+                }
+            ),
+        }
 
     def _subscription(self, name: common.Subscription) -> Subscription:
         return self._topics.named(name).subscriptions.get(name.subscription)
@@ -95,7 +97,7 @@ class SubscriptionCommands:
             reply.session, command.consumer_id, command.permits, command.permit_bytes
         )
 
-    def _ack(self, command: wire.CommandAck, reply: Reply) -> None:
+    def _ack(self, command: wire.CommandAck, reply: Reply, answers: Answers) -> None:
         """Handle CommandAck. Source: PIP-31, Broker - Acknowledgements."""
         partition = self._topics.named(command.subscription)
         subscription = partition.subscriptions.get(command.subscription.subscription)
@@ -125,29 +127,20 @@ class SubscriptionCommands:
             # A late copy would acknowledge messages that the seek asked for again.
             if not subscription.delivery.is_before_move(command.consumer_id, command.attach_epoch):
                 subscription.acknowledge(ranges, cumulative=cumulative, member=_member_of(command))
-        response = wire.CommandAckResponse(
-            consumer_id=command.consumer_id, txn_id=command.txn_id if transactional else None
-        )
-        told: WriteConfirmed | None = None
-        if transactional and self._environment.history is not None:
-            told = WriteConfirmed(
-                subscription.name,
-                TxnID.from_wire(command.txn_id),
-                command.consumer_id,
-                command.ack_sequence + 1,
-            )
-
-        def leave() -> None:
-            metrics = self._environment.metrics
-            (metrics.transactional_acks if transactional else metrics.plain_acks).inc()
-            if told is not None and self._environment.history is not None:
-                self._environment.history.note(told)
-            reply.send(response)
-
+        response = wire.CommandAckResponse(consumer_id=command.consumer_id)
+        metrics = self._environment.metrics
         if transactional:
-            self._environment.when_durable(leave)
+            response.txn_id.CopyFrom(command.txn_id)
+            answers.durable.add(reply, response)
+            answers.durable.count(metrics.transactional_acks)
+            if self._environment.history is not None:
+                txn_id, writes = TxnID.from_wire(command.txn_id), command.ack_sequence + 1
+                answers.durable.tell(
+                    WriteConfirmed(subscription.name, txn_id, command.consumer_id, writes)
+                )
         else:
-            self._environment.when_written(leave)
+            answers.written.add(reply, response)
+            answers.written.count(metrics.plain_acks)
 
     def _nack(self, command: wire.CommandNack, reply: Reply) -> None:
         subscription = self._subscription(command.subscription)

@@ -13,7 +13,7 @@ from magnetar_broker.coordinators.orphan_resolver import OrphanResolver
 from magnetar_broker.coordinators.store_tokens import digest_of
 from magnetar_broker.coordinators.unannounced import Unannounced
 from magnetar_broker.environment import Environment
-from magnetar_broker.replies import Replies
+from magnetar_broker.replies import Answers, Replies
 from magnetar_broker.topics.topics import Topics
 from magnetar_broker.transactions.transaction_index import End, EndedTransaction, Outcome
 from magnetar_broker.transactions.waiting_ends import AskedEnd
@@ -72,16 +72,18 @@ class TransactionCommands:
         self._ends = {outcome: ends.labels(outcome.value) for outcome in Outcome}
         # As its row says, since this life began.
         self._stored: dict[int, Watermark] = {}
-        self.handlers: Mapping[str, Handler] = each_of(
-            {
-                "end_txn_on_partition": self._end_txn_on_partition,
-                "end_txn_on_subscription": self._end_txn_on_subscription,
-                "end_txn_on_participants": self._end_txn_on_participants,
-                "low_watermark": self._low_watermark,
-                "txns_issued": self._txns_issued,
-                "describe_ends": self._describe_ends,
-            }
-        )
+        self.handlers: Mapping[str, Handler] = {
+            "end_txn_on_participants": replies.together(self._end_txn_on_participants),
+            **each_of(
+                {
+                    "end_txn_on_partition": self._end_txn_on_partition,
+                    "end_txn_on_subscription": self._end_txn_on_subscription,
+                    "low_watermark": self._low_watermark,
+                    "txns_issued": self._txns_issued,
+                    "describe_ends": self._describe_ends,
+                }
+            ),
+        }
 
     def _end_txn_on_partition(
         self, command: txn_wire.CommandEndTxnOnPartition, reply: Reply
@@ -119,7 +121,7 @@ class TransactionCommands:
         self._replies.answer(reply, response)
 
     def _end_txn_on_participants(
-        self, command: txn_wire.CommandEndTxnOnParticipants, reply: Reply
+        self, command: txn_wire.CommandEndTxnOnParticipants, reply: Reply, answers: Answers
     ) -> None:
         """Handle CommandEndTxnOnParticipants."""
         count = len(command.partitions) + len(command.subscriptions)
@@ -143,19 +145,21 @@ class TransactionCommands:
             for name, error in ends.unfinished.items():
                 _put_unfinished(response.unfinished.add(), name, error)
 
-            def leave() -> None:
-                if ends.ended_partitions:
-                    self._ends[outcome].inc(ends.ended_partitions)
-                for error in ends.unfinished.values():
-                    if error is not None:
-                        self._replies.count_refusal(error)
-                reply.send(response)
+            leaving = answers.durable
+            leaving.add(reply, response)
+            leaving.count(self._ends[outcome], ends.ended_partitions)
+            for error in ends.unfinished.values():
+                if error is not None:
+                    leaving.count(self._replies.refusals_of(error))
+            if is_late:
+                # Its run was parked while it waited for another transaction.
+                answers.park()
 
-            self._environment.when_durable(leave)
-
+        is_late = False
         EndsTogether(self._topics, partitions, subscriptions, answer).begin(
             reply.session, reply.request_id
         )
+        is_late = True
 
     def _end_of(self, command: _EndOfOne, reply: Reply) -> End:
         end = _end_maker(command)(command.counts)
@@ -310,15 +314,8 @@ def _end_maker(command: _EndCommand) -> Callable[[Iterable[txn_wire.WriterCount]
         hanging = command.hanging.start_offset, command.hanging.producer_epoch
 
     def end(counts: Iterable[txn_wire.WriterCount]) -> End:
-        return End(
-            txn_id=txn_id,
-            outcome=outcome,
-            counts={count.writer_id: count.count for count in counts} if are_counted else None,
-            selection=selection,
-            loss_accepted=loss_accepted,
-            hanging=hanging,
-            stamp=stamp,
-        )
+        confirmed = {one.writer_id: one.count for one in counts} if are_counted else None
+        return End(txn_id, outcome, confirmed, selection, loss_accepted, hanging, stamp=stamp)
 
     return end
 

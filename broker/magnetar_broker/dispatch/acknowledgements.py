@@ -12,8 +12,9 @@ Source: PIP-31, Broker - Acknowledgements, New Acknowledgement State.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from magnetar_broker.log.offset_set import (
     CHUNK_BITS,
@@ -28,22 +29,41 @@ from magnetar_core.errors import TransactionConflict
 from magnetar_core.ids import TxnID
 from magnetar_core.invariants import BrokenInvariant
 
+_RANGE = struct.Struct(">QQ")
+_ROW_VERSION = 1
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(slots=True)
 class PendingAck:
-    """An ack command of a transaction."""
+    """An ack command of a transaction. Never changed."""
 
     ordinal: int
     ack_sequence: int
     ranges: tuple[Range, ...]
 
 
-@dataclass(slots=True)
 class PendingTransaction:
-    """All offsets that a transaction has acknowledged here."""
+    """All that a transaction has acknowledged here."""
 
-    acks: list[PendingAck] = field(default_factory=list)
-    offsets: OffsetSet = field(default_factory=OffsetSet)
+    __slots__ = ("_offsets", "acks")
+
+    def __init__(self) -> None:
+        self.acks: list[PendingAck] = []
+        # Made when a method asks for it: most transactions acknowledge once, and end.
+        self._offsets: OffsetSet | None = None
+
+    def add(self, ack: PendingAck) -> None:
+        """Add an ack command."""
+        self.acks.append(ack)
+        if self._offsets is not None:
+            self._offsets.update(OffsetSet(ack.ranges))
+
+    @property
+    def offsets(self) -> OffsetSet:
+        """The offsets of all acks. The set belongs to this object."""
+        if self._offsets is None:
+            self._offsets = OffsetSet(one for ack in self.acks for one in ack.ranges)
+        return self._offsets
 
 
 class Acknowledgements:
@@ -114,28 +134,33 @@ class Acknowledgements:
                 raise TransactionConflict(
                     f"a message from {first} to {last} is acknowledged already: abort"
                 )
-            for part_first, part_last in _split(first, last):
-                held = self.pending.mask(part_first, part_last)
-                if own is not None:
-                    held &= ~own.offsets.mask(part_first, part_last)
-                if held:
-                    raise TransactionConflict(
-                        f"another transaction is acknowledging a message from {first} to"
-                        f" {last}: abort, then retry"
-                    )
+            if self.pending.intersects(first, last) and (
+                own is None or self._others_hold(own, first, last)
+            ):
+                raise TransactionConflict(
+                    f"another transaction is acknowledging a message from {first} to"
+                    f" {last}: abort, then retry"
+                )
+
+    def _others_hold(self, own: PendingTransaction, first: int, last: int) -> bool:
+        """Return whether an offset of the range is pending in another transaction."""
+        return any(
+            self.pending.mask(*part) & ~own.offsets.mask(*part) for part in _split(first, last)
+        )
 
     def acknowledge_in(self, txn_id: TxnID, ack: PendingAck) -> None:
         """Apply an ack in a transaction.
 
         PENDING becomes PENDING_ACK, as check_transactional allowed.
         """
-        transaction = self.transactions.setdefault(txn_id, PendingTransaction())
-        transaction.acks.append(ack)
+        transaction = self.transactions.get(txn_id)
+        if transaction is None:
+            transaction = self.transactions[txn_id] = PendingTransaction()
+        transaction.add(ack)
         for first, last in ack.ranges:
-            transaction.offsets.add(first, last)
             self.pending.add(first, last)
 
-    def end(self, txn_id: TxnID, kept: dict[int, int]) -> tuple[OffsetSet, OffsetSet]:
+    def end(self, txn_id: TxnID, kept: dict[int, int]) -> tuple[list[Range], OffsetSet]:
         """End a transaction: PENDING_ACK becomes DELETED for kept acks, and PENDING for the others.
 
         Args:
@@ -143,16 +168,22 @@ class Acknowledgements:
         Returns:
             The deleted offsets, and those that return to PENDING.
         """
-        transaction = self.transactions.pop(txn_id, PendingTransaction())
-        self.pending.difference_update(transaction.offsets)
-        deleted = OffsetSet()
-        for ack in transaction.acks:
-            if ack.ack_sequence < kept.get(ack.ordinal, 0):
-                for first, last in ack.ranges:
-                    deleted.add(first, last)
-                    self._delete(first, last)
-        released = transaction.offsets
-        released.difference_update(deleted)
+        transaction = self.transactions.pop(txn_id, None)
+        if transaction is None:
+            return [], OffsetSet()
+        acks = transaction.acks
+        counted = [ack for ack in acks if ack.ack_sequence < kept.get(ack.ordinal, 0)]
+        if counted == acks and len(acks) == 1 and len(acks[0].ranges) == 1:
+            # As nearly all do: without sets.
+            deleted, released = list(acks[0].ranges), OffsetSet()
+            self.pending.discard(*deleted[0])
+        else:
+            self.pending.difference_update(transaction.offsets)
+            kept_offsets = OffsetSet(one for ack in counted for one in ack.ranges)
+            deleted, released = list(kept_offsets.ranges()), transaction.offsets
+            released.difference_update(kept_offsets)
+        for first, last in deleted:
+            self._delete(first, last)
         self._raise_floor()
         return deleted, released
 
@@ -233,6 +264,23 @@ class Acknowledgements:
         for chunk in range(start, end_chunk):
             self.dirty_chunks.pop(chunk, None)
             self.stale_chunks[chunk] = None
+
+
+def pack_ranges(ranges: Sequence[Range]) -> bytes:
+    """Return the row of an ack in a transaction: a first byte, and each range as 16 bytes."""
+    numbers = [number for one in ranges for number in one]
+    return struct.pack(f">B{len(numbers)}Q", _ROW_VERSION, *numbers)
+
+
+def unpack_ranges(row: bytes) -> tuple[Range, ...]:
+    """Return the ranges of a row that pack_ranges() returned.
+
+    Raises:
+        ValueError: the row is damaged.
+    """
+    if len(row) % _RANGE.size != 1 or row[0] != _ROW_VERSION:
+        raise ValueError(f"the row of an ack is damaged: it has {len(row)} bytes")
+    return tuple(_RANGE.iter_unpack(row[1:]))
 
 
 def _split(first: int, last: int) -> list[Range]:

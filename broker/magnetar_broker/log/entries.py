@@ -1,5 +1,8 @@
 """Entries of a partition log: a DATA batch, or a TXN_COMMIT marker. Pure.
 
+Entries never change. Their classes do not forbid it, since an object that does costs six times as
+much to make, and every send or commit makes some.
+
 A marker says whose messages make up the transaction, in which order, and how many; its messages lie
 in the txnlog under its TxnID. An entry's id is the offset of its first message, and it spans as
 many offsets as it has messages.
@@ -12,24 +15,25 @@ import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from google.protobuf.message import DecodeError
-
 from magnetar_broker import keys
 from magnetar_broker.transactions.recent_messages import Messages
 from magnetar_core.batch import BatchHeader, read_header
 from magnetar_core.cuts.hybrid_clock import NO_STAMP
 from magnetar_core.errors import DAMAGED, ChecksumMismatch, DataLoss, InvalidArgument
 from magnetar_core.ids import TxnID
-from magnetar_core.wire import record_pb2 as records
 
 DATA = 0
 TXN_COMMIT = 1
 
 # kind, count of messages, append time
 _HEADER = struct.Struct("<BIq")
+# Of a marker: TxnID, stored bytes, stamp, count of writers. Behind it the writers.
+_MARKER = struct.Struct("<QQQQI")
+# Ordinal, producer id, count of messages, count of batch starts. Behind it these, of 8 bytes each.
+_WRITER = struct.Struct("<IQQI")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class MarkerWriter:
     """A producer's part of a committed transaction."""
 
@@ -40,7 +44,7 @@ class MarkerWriter:
     batch_starts: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class DataEntry:
     """A batch of plain messages."""
 
@@ -64,7 +68,7 @@ class DataEntry:
         return _HEADER.pack(DATA, self.count, self.append_time_ms) + self.batch
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class MarkerEntry:
     """Commit marker: the place of a transaction in the partition's order."""
 
@@ -91,18 +95,15 @@ class MarkerEntry:
 
     def to_bytes(self) -> bytes:
         """Return the entry as stored."""
-        # Filled in place: a message that is given to a constructor is serialized on its way.
-        marker = records.CommitMarker(stored_bytes=self.stored_bytes, stamp=self.stamp)
-        marker.txn_id.most_bits, marker.txn_id.least_bits = self.txn_id
-        for writer in self.writers:
-            marker.writers.add(
-                ordinal=writer.ordinal,
-                producer_id=writer.producer_id,
-                count=writer.count,
-                batch_starts=writer.batch_starts,
-            )
-        header = _HEADER.pack(TXN_COMMIT, self.count, self.append_time_ms)
-        return header + marker.SerializeToString()
+        pieces = [
+            _HEADER.pack(TXN_COMMIT, self.count, self.append_time_ms),
+            _MARKER.pack(*self.txn_id, self.stored_bytes, self.stamp, len(self.writers)),
+        ]
+        for one in self.writers:
+            starts = one.batch_starts
+            pieces.append(_WRITER.pack(one.ordinal, one.producer_id, one.count, len(starts)))
+            pieces.append(struct.pack(f"<{len(starts)}Q", *starts))
+        return b"".join(pieces)
 
 
 Entry = DataEntry | MarkerEntry
@@ -123,31 +124,38 @@ def parse_entry(entry_id: int, data: bytes, *, verify: bool = False) -> Entry:
             entry: Entry = DataEntry(entry_id, count, append_time_ms, body)
             stored_count = stored_batch_header(body, verify=verify).count
         else:
-            marker = records.CommitMarker.FromString(body)
-            writers = tuple(
-                MarkerWriter(
-                    writer.ordinal, writer.producer_id, writer.count, tuple(writer.batch_starts)
-                )
-                for writer in marker.writers
-            )
-            txn_id = TxnID.from_wire(marker.txn_id)
+            *txn_id, stored_bytes, stamp, writer_count = _MARKER.unpack_from(body)
+            writers = _parse_writers(body[_MARKER.size :], writer_count)
             entry = MarkerEntry(
-                entry_id,
-                count,
-                append_time_ms,
-                txn_id,
-                writers,
-                marker.stored_bytes,
-                stamp=marker.stamp,
+                entry_id, count, append_time_ms, TxnID(*txn_id), writers, stored_bytes, stamp=stamp
             )
             stored_count = sum(writer.count for writer in writers)
-    except (struct.error, DecodeError) as error:
+    except struct.error as error:
         raise DataLoss(f"the entry at {entry_id} is damaged: {error}", state=DAMAGED) from error
     if kind not in (DATA, TXN_COMMIT) or count != stored_count:
         raise DataLoss(
             f"the entry at {entry_id} is damaged: its parts contradict each other", state=DAMAGED
         )
     return entry
+
+
+def _parse_writers(data: bytes, count: int) -> tuple[MarkerWriter, ...]:
+    """Parse the writers at the end of a marker.
+
+    Raises:
+        struct.error: there are fewer, or something follows them.
+    """
+    writers: list[MarkerWriter] = []
+    at = 0
+    for _ in range(count):
+        ordinal, producer_id, messages, start_count = _WRITER.unpack_from(data, at)
+        at += _WRITER.size
+        starts = struct.unpack_from(f"<{start_count}Q", data, at)
+        at += 8 * start_count
+        writers.append(MarkerWriter(ordinal, producer_id, messages, starts))
+    if at != len(data):
+        raise struct.error(f"{len(data) - at} bytes follow the writers of a marker")
+    return tuple(writers)
 
 
 def parse_entries(rows: Iterable[tuple[bytes, bytes]], *, verify: bool = False) -> list[Entry]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from magnetar_broker import keys
+from magnetar_broker.transactions.index_rows import EndedRow, OpenRow, WriterRow, parse
+from magnetar_broker.transactions.transaction_index import Outcome
 from magnetar_broker.transactions.watermark import Watermark, Watermarks
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import common_pb2 as common
@@ -19,14 +21,27 @@ Place = tuple[int, int]
 class IndexEntry:
     """A transaction at a participant, as its index rows say."""
 
-    row: records.TransactionIndexRow | None = None
+    row: OpenRow | EndedRow | None = None
     # Writer id and next index, by ordinal.
     writers: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def is_open(self) -> bool:
         """Whether it is OPEN here."""
-        return self.row is not None and self.row.status == common.OPEN
+        return isinstance(self.row, OpenRow)
+
+    @property
+    def status(self) -> common.TxnStatus:
+        """Its status here; its row is known."""
+        if not isinstance(self.row, EndedRow):
+            return common.OPEN
+        is_committed = self.row.ended.outcome is Outcome.COMMITTED
+        return common.COMMITTED if is_committed else common.ABORTED
+
+    @property
+    def marker_entry_id(self) -> int | None:
+        """Offset of its marker; None: it has none, and kept nothing here."""
+        return self.row.marker_entry_id if isinstance(self.row, EndedRow) else None
 
 
 Index = dict[TxnID, IndexEntry]
@@ -88,11 +103,16 @@ async def read_broker(rows: OfflineRows) -> OfflineBroker:
             txn_id, topic_id, number, subscription_id, ordinal = keys.txnindex_place(key)
             index = found.indexes.setdefault((topic_id, number, subscription_id), {})
             entry = index.setdefault(txn_id, IndexEntry())
-            if ordinal is None:
-                entry.row = records.TransactionIndexRow.FromString(value)
-            else:
-                writer = records.TransactionWriterRow.FromString(value)
-                entry.writers[ordinal] = (writer.writer_id, writer.next_index)
+            row = parse(value)
+            if isinstance(row, WriterRow) is (ordinal is None):
+                raise ValueError("a row of a transaction has the key of a writer, or the reverse")
+            if isinstance(row, WriterRow):
+                assert ordinal is not None
+                entry.writers[ordinal] = row[:2]
+                continue
+            entry.row = row
+            if isinstance(row, OpenRow):
+                entry.writers[0] = row.first_writer[:2]
     return found
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from magnetar_broker import keys
-from magnetar_broker.dispatch.acknowledgements import Acknowledgements
+from magnetar_broker.dispatch.acknowledgements import Acknowledgements, unpack_ranges
 from magnetar_broker.log.offset_set import OffsetSet, Range
 from magnetar_broker.offline.broker import OfflineBroker, place_of, read_broker
 from magnetar_broker.offline.partition import OfflinePartition, Saw, check_writers
@@ -143,8 +143,7 @@ async def _check_pending_acks(
         txn_id, ordinal, sequence = keys.pending_ack_place(key)
         ranges: list[Range] = []
         with rows.parsing(keys.PENDINGACKS, key):
-            row = records.PendingAckRow.FromString(value)
-            ranges = [(one.first, one.last) for one in row.ranges]
+            ranges = list(unpack_ranges(value))
         where = f"{_name(broker, subscription_place)}: {txn_id}"
         entry = broker.index(*subscription_place).get(txn_id)
         if entry is None or not entry.is_open:
@@ -176,7 +175,7 @@ async def _check_pending_acks(
             if entry.row is None:
                 findings.damage("index", where, "its writers are known, and its own row is not")
                 continue
-            saw(txn_id, _name(broker, subscription_place), entry.row.status)
+            saw(txn_id, _name(broker, subscription_place), entry.status)
             check_writers(findings, _name(broker, subscription_place), txn_id, entry)
             for ordinal, (consumer_id, count) in entry.writers.items():
                 found = acks.get((subscription_place, txn_id), {}).get(ordinal, set())

@@ -115,10 +115,10 @@ class OfflinePartition:
             if entry.row is None:
                 self._damage("index", str(txn_id), "its writers are known, and its own row is not")
                 continue
-            self._saw(txn_id, self._name, entry.row.status)
+            self._saw(txn_id, self._name, entry.status)
             check_writers(self._findings, self._name, txn_id, entry)
-            if is_log_whole and entry.row.status == common.COMMITTED and entry.row.has_marker:
-                self._check_marker(txn_id, entry.row.marker_entry_id)
+            if is_log_whole and entry.marker_entry_id is not None:
+                self._check_marker(txn_id, entry.marker_entry_id)
         for txn_id, marker in self._markers.items():
             known = self._index.get(txn_id)
             if known is None:
@@ -128,15 +128,12 @@ class OfflinePartition:
                         str(txn_id),
                         f"its marker is at {marker.entry_id}, and the index has no entry of it",
                     )
-            elif known.row is not None and (
-                known.row.status != common.COMMITTED or known.row.marker_entry_id != marker.entry_id
-            ):
+            elif known.row is not None and known.marker_entry_id != marker.entry_id:
                 self._damage(
                     "index",
                     str(txn_id),
                     f"its marker is at {marker.entry_id}, and the index says"
-                    f" {common.TxnStatus.Name(known.row.status)},"
-                    f" marker at {known.row.marker_entry_id}",
+                    f" {common.TxnStatus.Name(known.status)}, marker at {known.marker_entry_id}",
                 )
 
     def _check_marker(self, txn_id: TxnID, entry_id: int) -> None:
@@ -213,15 +210,14 @@ class OfflinePartition:
                 self._check_messages(txn_id, writer, batches, cut=False)
             self._check_others(txn_id, set(entry.writers), batches)
         elif entry is not None and entry.row is not None:
-            row = entry.row
-            if row.status == common.COMMITTED and row.has_marker:
-                if self._is_gone(row.marker_entry_id):
+            if entry.marker_entry_id is not None:
+                if self._is_gone(entry.marker_entry_id):
                     self._note_left(txn_id)
             else:
                 self._damage(
                     "sidecar",
                     str(txn_id),
-                    f"it is {common.TxnStatus.Name(row.status)} here with nothing to keep, and"
+                    f"it is {common.TxnStatus.Name(entry.status)} here with nothing to keep, and"
                     " messages of it are stored",
                 )
         elif self._broker.must_be_indexed(txn_id):
@@ -285,5 +281,3 @@ def check_writers(findings: Findings, name: str, txn_id: TxnID, entry: IndexEntr
             f"{name}: {txn_id}",
             f"rows of writers are missing: there are those of {sorted(entry.writers)}",
         )
-    if entry.is_open and not entry.writers:
-        findings.damage("index", f"{name}: {txn_id}", "it is open, and has no writes")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from magnetar_broker import keys
-from magnetar_broker.dispatch.acknowledgements import Acknowledgements, PendingAck
+from magnetar_broker.dispatch.acknowledgements import Acknowledgements, PendingAck, pack_ranges
 from magnetar_broker.dispatch.dispatch import Dispatcher
 from magnetar_broker.environment import Environment
 from magnetar_broker.log.log_reader import LogReader
@@ -31,8 +31,6 @@ from magnetar_core.errors import (
 )
 from magnetar_core.history.events import Acked, AcksPending, CursorMoved, MessagesRemoved
 from magnetar_core.ids import MemberName, SubscriptionName, TxnID
-from magnetar_core.wire import common_pb2 as common
-from magnetar_core.wire import record_pb2 as records
 from magnetar_storage.store import WriteBatch
 
 
@@ -168,19 +166,14 @@ class Subscription:
             self._environment.history.note(pending)
         self.dispatcher.pend(ranges, consumer_id)
         batch = self._environment.commits.batch
-        row = records.PendingAckRow(
-            ranges=[common.OffsetRange(first=first, last=last) for first, last in ranges]
-        )
         batch.put(
             keys.PENDINGACKS,
             keys.pending_ack(self._prefix, txn_id, writer.ordinal, ack_sequence),
-            row.SerializeToString(),
+            pack_ranges(ranges),
         )
-        key = self._index_key(txn_id)
+        index_rows.put_written(batch, self._index_key(txn_id), self.index.open[txn_id], writer)
         if is_new:
-            index_rows.put_open(batch, key, self.index.open[txn_id])
             self._environment.metrics.open_txns.inc()
-        index_rows.put_writer(batch, key, writer)
 
     def end(self, end: End) -> None:
         """End a transaction, as CommandEndTxnOnSubscription asks.
@@ -218,9 +211,10 @@ class Subscription:
         if plan.transaction is not None:
             self._environment.metrics.open_txns.dec()
         self._environment.defer_rows(self)
-        settling = self.dispatcher.acknowledged(deleted.ranges())
-        self.dispatcher.withhold(released)
-        self._environment.when_durable(lambda: self._release(released))
+        settling = self.dispatcher.acknowledged(deleted)
+        if released or self.delivery.waiting:
+            self.dispatcher.withhold(released)
+            self._environment.when_durable(lambda: self._release(released))
         if settling:
             self._environment.when_durable(lambda: self._settle(settling))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from magnetar_broker import keys
@@ -24,7 +25,6 @@ from magnetar_broker.transactions.producers import Producers
 from magnetar_broker.transactions.recent_messages import messages_of
 from magnetar_broker.transactions.transaction_index import (
     End,
-    EndPlan,
     KeptWriter,
     TransactionIndex,
     Writer,
@@ -64,6 +64,14 @@ class Accepted:
         self.duplicate = duplicate
 
 
+@dataclass(slots=True)
+class _Growth:
+    """Growth of a log by a group: the group's position, and where the log ends with it."""
+
+    position: int
+    end: int
+
+
 class Partition:
     """State of a partition."""
 
@@ -99,6 +107,7 @@ class Partition:
         # Whether the sidecar txnlog was ever used: until then it does not exist.
         self.has_txnlog = row.has_txnlog
         self.deleted = False
+        self._growing = _Growth(-1, 0)
         self._environment = environment
         self._prefix = keys.partition(name.topic_id, name.partition)
 
@@ -207,11 +216,9 @@ class Partition:
             self._environment.defer_rows(self)
         rows = self._environment.commits.batch
         rows.put(keys.TXNLOG, keys.txnlog(self._prefix, txn_id, writer.ordinal, sequence_id), batch)
-        key = self._index_key(txn_id)
+        index_rows.put_written(rows, self._index_key(txn_id), self.index.open[txn_id], writer)
         if is_new:
-            index_rows.put_open(rows, key, self.index.open[txn_id])
             self._environment.metrics.open_txns.inc()
-        index_rows.put_writer(rows, key, writer)
         return Accepted(place, duplicate=False)
 
     # Ends
@@ -237,13 +244,15 @@ class Partition:
             return
         # A single batch: there is no moment between the marker and COMMITTED.
         rows = self._environment.commits.batch
-        marker = self._marker(end, plan) if plan.total else None
+        kept = [one for one in plan.writers if one.kept]
+        marker = self._marker(end, kept) if kept else None
         if marker is not None:
             self._append(marker)
-        for one in plan.writers:
-            self._environment.recent_messages.drop(one.writer)
-            self._delete_batches(rows, end.txn_id, one.writer, from_index=one.kept)
-            self._environment.open_bytes.give_back(one.writer.account, one.writer.stored_bytes)
+        for writer, count in plan.writers:
+            self._environment.recent_messages.drop(writer)
+            if count < writer.next_index:
+                self._delete_batches(rows, end.txn_id, writer, from_index=count)
+            self._environment.open_bytes.give_back(writer.account, writer.stored_bytes)
         if plan.transaction is not None:
             self._environment.metrics.open_txns.dec()
         index_rows.put_ended(
@@ -264,16 +273,15 @@ class Partition:
             except Exception as error:
                 asked.failed(error)
 
-    def _marker(self, end: End, plan: EndPlan) -> MarkerEntry:
+    def _marker(self, end: End, kept: Sequence[KeptWriter]) -> MarkerEntry:
         """Build the log's next entry: the marker of the messages that a commit keeps."""
-        kept = [one for one in plan.writers if one.kept]
         return MarkerEntry(
             self.log.end_offset,
-            plan.total,
+            sum([one.kept for one in kept]),
             self.log.next_append_time_ms(self._environment.clock.wall_ms()),
             end.txn_id,
-            tuple(_marker_writer(one) for one in kept),
-            sum(one.writer.stored_bytes for one in kept),
+            tuple(map(_marker_writer, kept)),
+            sum([one.writer.stored_bytes for one in kept]),
             messages_of(kept),
             end.stamp,
         )
@@ -463,8 +471,13 @@ class Partition:
             marked = MarkerWritten(self.name, entry.txn_id, entry.entry_id, entry.count)
             self._environment.history.note(marked)
         self._environment.defer_rows(self)
-        end = entry.end
-        self._environment.when_written(lambda: self._advance(end))
+        position = self._environment.commits.position()
+        if position == self._growing.position:
+            # The entry before it is in the same group: both are shown together.
+            self._growing.end = entry.end
+        else:
+            self._growing = grown = _Growth(position, entry.end)
+            self._environment.when_written(lambda: self._advance(grown.end))
 
     def _advance(self, written_end: int) -> None:
         self.log.advance(written_end)

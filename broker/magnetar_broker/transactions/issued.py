@@ -70,6 +70,8 @@ class Issued:
             TxnUnannounced: its coordinator is heard, and may be about to announce it.
             LogUnavailable: its coordinator has not announced it, and is not heard.
         """
+        if self._watermarks.is_running(txn_id):
+            return
         watermark = self._watermarks.find(txn_id.tcid)
         if watermark is not None and txn_id.incarnation <= watermark.incarnation:
             if txn_id.incarnation < watermark.incarnation:

@@ -162,14 +162,12 @@ class Order:
         Returns:
             The transactions that it passes on: its row keeps them for a restart.
         """
-        writers = transaction.writers.values() if transaction is not None else ()
-        if end.is_dropped:
-            # Nothing is left here that could follow.
-            writers = ()
-        followed = dict.fromkeys(
-            itertools.chain.from_iterable(writer.follows for writer in writers)
-        )
-        unsettled = tuple(self.unsettled(followed))
+        followed: dict[TxnID, None] = {}
+        # Of a dropped one nothing is left here that could follow.
+        if transaction is not None and not end.is_dropped:
+            for writer in transaction.writers.values():
+                followed.update(dict.fromkeys(writer.follows))
+        unsettled = tuple(self.unsettled(followed)) if followed else ()
         if unsettled:
             self._pass_on(end.txn_id, unsettled)
         else:
@@ -199,6 +197,8 @@ class Order:
 
     def _settle(self, txn_id: TxnID) -> None:
         """Queue the calls that waited for a transaction: it is settled."""
+        if txn_id not in self._parked and txn_id not in self._heirs:
+            return
         settled = deque([txn_id])
         while settled:
             one = settled.popleft()
@@ -212,7 +212,7 @@ class Order:
 
     def run(self) -> None:
         """Make the queued calls, in order."""
-        if self._calling:
+        if self._calling or not self._ready:
             return
         self._calling = True
         for _ in range(CALLS_IN_A_TURN_MAX):

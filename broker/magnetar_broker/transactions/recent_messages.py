@@ -27,7 +27,7 @@ class Messages(NamedTuple):
     @property
     def byte_count(self) -> int:
         """Bytes of all batches."""
-        return sum(len(batch) for writer in self.of_writers for _, batch in writer)
+        return sum([len(batch) for writer in self.of_writers for _, batch in writer])
 
 
 class RecentMessages:
@@ -80,5 +80,5 @@ def messages_of(kept: Sequence[KeptWriter]) -> Messages | None:
         if writer.recent is None:
             return None
         batches = zip(writer.batch_starts, writer.recent, strict=True)
-        of_writers.append(tuple(batch for batch in batches if batch[0] < count))
+        of_writers.append(tuple([batch for batch in batches if batch[0] < count]))
     return Messages(tuple(of_writers))

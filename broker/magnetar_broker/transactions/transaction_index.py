@@ -129,16 +129,13 @@ class EndPlan(NamedTuple):
     transaction: OpenTransaction | None = None
     writers: tuple[KeptWriter, ...] = ()
 
-    @property
-    def total(self) -> int:
-        """Number of writes that are kept."""
-        return sum(kept.kept for kept in self.writers)
-
 
 class TransactionIndex:
     """Transactions of a participant.
 
     Args:
+        is_running: whether a TxnID is plainly issued, and neither covered nor superseded; if not,
+            the other functions tell.
         covers: whether the coordinator's watermark covers a TxnID.
         is_superseded: whether a TxnID belongs to an abandoned incarnation of its coordinator.
         check_issued: raises TxnNotFound or LogUnavailable unless the TxnID is issued.
@@ -150,6 +147,7 @@ class TransactionIndex:
 
     def __init__(
         self,
+        is_running: Callable[[TxnID], bool],
         covers: Callable[[TxnID], bool],
         is_superseded: Callable[[TxnID], bool],
         check_issued: Callable[[TxnID], None],
@@ -161,6 +159,7 @@ class TransactionIndex:
     ) -> None:
         self.name = name
         self._history = history
+        self._is_running = is_running
         self._covers = covers
         self._is_superseded = is_superseded
         self._check_issued = check_issued
@@ -190,15 +189,17 @@ class TransactionIndex:
             QuotaExceeded: too many writers in a transaction.
         """
         # A transaction that is still open here refuses writes once its coordinator has ended it.
-        if txn_id in self.ended or self._covers(txn_id):
+        is_running = self._is_running(txn_id)
+        if txn_id in self.ended or (not is_running and self._covers(txn_id)):
             raise InvalidTxnState(f"transaction {txn_id} has ended: begin another one")
-        if self._is_superseded(txn_id):
+        if not is_running and self._is_superseded(txn_id):
             raise InvalidTxnState(
                 f"transaction {txn_id} is of a coordinator's store that was replaced"
             )
         transaction = self.open.get(txn_id)
         if transaction is None:
-            self._check_issued(txn_id)
+            if not is_running:
+                self._check_issued(txn_id)
             return check_sequence(0, sequence_id, count)
         writer = transaction.writers.get(writer_id)
         if writer is None:
@@ -274,11 +275,11 @@ class TransactionIndex:
             return EndPlan(already_ended=True)
         writers = transaction.writers if transaction is not None else {}
         if end.outcome is Outcome.ABORTED:
-            discarded = tuple(KeptWriter(writer, 0) for writer in writers.values())
+            discarded = tuple([KeptWriter(writer, 0) for writer in writers.values()])
             return EndPlan(False, transaction, discarded)
         if not end.loss_accepted:
             self._check_complete(end, writers)
-        kept = tuple(KeptWriter(writer, _kept(end, writer)) for writer in writers.values())
+        kept = tuple([KeptWriter(writer, _kept(end, writer)) for writer in writers.values()])
         return EndPlan(False, transaction, kept)
 
     def record_end(self, end: End, follows: tuple[TxnID, ...] = ()) -> EndedTransaction | None:

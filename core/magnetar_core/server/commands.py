@@ -4,8 +4,8 @@ A server is a `CommandServer`. The streaming and the unary form of a command end
 handler. Handlers are plain functions: they decide and apply at once, and answer through a `Reply`,
 which they may park until the records behind it are durable.
 
-A handler gets a run: commands of one kind that stand next to each other in a frame. What a run
-costs once, such as finding its handler, is not paid for each command. A unary call is a run of one.
+A handler gets a run: commands of one kind that stand next to each other in a frame. So the cost of
+a lookup, or of parking an answer, is paid once for all of them. A unary call is a run of one.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 from google.protobuf.unknown_fields import UnknownFieldSet
@@ -138,15 +139,16 @@ class Reply:
         if self.answered:
             raise BrokenInvariant("a command is answered once")
         self.answered = True
+        respond = self._respond
         try:
-            self._respond(answer)
+            respond(answer)
         except MagnetarError as error:
             answer = error.to_wire()
-            self._respond(answer)
+            respond(answer)
         except Exception:
             log.exception("an answer could not be written")
             answer = internal_failure().to_wire()
-            self._respond(answer)
+            respond(answer)
         if self._on_answer is not None:
             self._on_answer(answer)
 
@@ -174,12 +176,12 @@ Failed = Callable[[Exception, Any, Reply], None]
 class Run:
     """Commands of one kind, in the order in which they came: what a handler gets.
 
-    Each of them is applied whole or not at all, and answered by itself. What one raises is given to
-    `failed`, and the next ones are handled all the same. A handler does not raise.
+    Each of them is applied whole or not at all, and answered by itself. The error that one raises
+    is given to `failed`, and the next ones are still handled. A handler does not raise.
 
     Attributes:
         items: the commands, each with its reply.
-        failed: sends an error as the answer to its command, unless somebody makes the command wait.
+        failed: sends an error as the answer to its command, unless a wrapper lets the command wait.
     """
 
     __slots__ = ("failed", "items")
@@ -190,7 +192,7 @@ class Run:
 
 
 Handler = Callable[[Run], None]
-# Handles one command. What it raises goes to the failed() of its run.
+# Handles one command. An exception goes to the failed() of its run.
 OneHandler = Callable[[Any, Reply], None]
 
 
@@ -384,21 +386,23 @@ class CommandSession:
             Index of the first command that was not handled because its answer has no room, or the
             number of commands.
         """
-        place = start
-        while place < len(requests):
-            name = requests[place].WhichOneof("body")
-            items: list[Item] = []
-            end = place
-            while end < len(requests) and requests[end].WhichOneof("body") == name:
-                item = self._item(name, requests[end])
-                if item is None:
-                    break
-                items.append(item)
-                end += 1
-            if not items:
+        name: str | None = None
+        items: list[Item] = []
+        for place in range(start, len(requests)):
+            request = requests[place]
+            kind = request.WhichOneof("body")
+            if items and kind != name:
+                run_handler(self._handlers, name, items, self._on_error, self._gate)
+                items = []
+            name = kind
+            item = self._item(kind, request)
+            if item is None:
                 break
+            items.append(item)
+        else:
+            place = len(requests)
+        if items:
             run_handler(self._handlers, name, items, self._on_error, self._gate)
-            place = end
         return place
 
     def on_closed(self) -> None:
@@ -424,27 +428,35 @@ class CommandSession:
         reserved = size_of(body) if size_of is not None else 0
         if reserved and not self.answer_budget.take(reserved):
             return None
-        request_id = request.request_id
         slow_operations = self._slow_operations
         begun_ms = slow_operations.begun() if slow_operations is not None else 0.0
-        # The request itself would keep its whole frame alive.
-        traceparent = request.traceparent
+        request_id, traceparent = request.request_id, request.traceparent
         span: Span | None = None
         if self._traces is not None and name is not None:
             span = self._traces.command(name, body, traceparent)
-
-        def respond(body: Any) -> None:
-            if not self.closed:
-                self._writer.send(body, request_id, check_answer(body) if reserved else 0)
-            if slow_operations is not None and name is not None:
-                slow_operations.answered(name, self.origin, begun_ms, traceparent, span)
-            if span is not None:
-                span.answered(body)
-            if reserved:
-                # After the writer's flush: from then on the transport counts these bytes.
-                asyncio.get_running_loop().call_soon(self.answer_budget.give_back, reserved)
-
+        # The request itself would keep its whole frame alive.
+        respond = partial(self._answer, name, request_id, traceparent, span, begun_ms, reserved)
         return body, Reply(respond, self, self.origin, request_id, self._principal, span)
+
+    def _answer(
+        self,
+        name: str | None,
+        request_id: int,
+        traceparent: bytes,
+        span: Span | None,
+        begun_ms: float,
+        reserved: int,
+        body: Any,
+    ) -> None:
+        if not self.closed:
+            self._writer.send(body, request_id, check_answer(body) if reserved else 0)
+        if self._slow_operations is not None and name is not None:
+            self._slow_operations.answered(name, self.origin, begun_ms, traceparent, span)
+        if span is not None:
+            span.answered(body)
+        if reserved:
+            # After the writer's flush: from then on the transport counts these bytes.
+            asyncio.get_running_loop().call_soon(self.answer_budget.give_back, reserved)
 
 
 def run_handler(
@@ -454,7 +466,7 @@ def run_handler(
     on_error: Callable[[MagnetarError, Reply], None],
     gate: Gate | None = None,
 ) -> None:
-    """Call the handler of a run. What a command raises becomes its reply.
+    """Call the handler of a run. An exception that a command raises becomes its reply.
 
     Args:
         name: the commands' field in the envelope; None: the items have envelopes without a body

@@ -27,7 +27,7 @@ from magnetar_core.wire import topic_pb2 as magnetar_dot_v1_dot_topic__pb2
 from magnetar_core.wire import transaction_pb2 as magnetar_dot_v1_dot_transaction__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18magnetar/v1/record.proto\x12\x0bmagnetar.v1\x1a\x18magnetar/v1/common.proto\x1a\x17magnetar/v1/topic.proto\x1a\x1dmagnetar/v1/transaction.proto\"\xb3\x01\n\rRecordDetails\x12/\n\x08identity\x18\x01 \x01(\x0b\x32\x1d.magnetar.v1.ProducerIdentity\x12\x11\n\tprincipal\x18\x02 \x01(\t\x12\x17\n\x0fselection_given\x18\x03 \x01(\x08\x12\x1b\n\x13selected_writer_ids\x18\x04 \x03(\x04\x12\x13\n\x0b\x66ingerprint\x18\x05 \x01(\t\x12\x13\n\x0btraceparent\x18\x06 \x01(\x0c\"\x91\x03\n\x0bIdentityRow\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\x02 \x01(\x05\x12\x18\n\x10prev_producer_id\x18\x03 \x01(\x03\x12\x18\n\x10next_producer_id\x18\x04 \x01(\x03\x12\x1b\n\x13next_producer_epoch\x18\x05 \x01(\x05\x12\x16\n\x0etxn_timeout_ms\x18\x06 \x01(\x03\x12.\n\x05state\x18\x07 \x01(\x0e\x32\x1f.magnetar.v1.TransactionalState\x12\"\n\x06txn_id\x18\x08 \x01(\x0b\x32\x12.magnetar.v1.TxnId\x12\x18\n\x10two_phase_commit\x18\t \x01(\x08\x12\x1b\n\x13prev_producer_epoch\x18\n \x01(\x05\x12\x1d\n\x15last_used_run_time_ms\x18\x0b \x01(\x04\x12(\n\tlast_init\x18\x0c \x01(\x0b\x32\x15.magnetar.v1.InitCall\x12\x18\n\x10past_call_tokens\x18\r \x03(\x06\"\x8b\x01\n\x08InitCall\x12\r\n\x05token\x18\x01 \x01(\x06\x12\x19\n\x11named_producer_id\x18\x02 \x01(\x03\x12\x1c\n\x14named_producer_epoch\x18\x03 \x01(\x05\x12\x19\n\x11given_producer_id\x18\x04 \x01(\x03\x12\x1c\n\x14given_producer_epoch\x18\x05 \x01(\x05\"\xae\x01\n\x07NameRow\x12\x15\n\rhas_committed\x18\x01 \x01(\x08\x12\x1a\n\x12\x63ommitted_sequence\x18\x02 \x01(\x04\x12(\n\x04open\x18\x03 \x01(\x0b\x32\x1a.magnetar.v1.NamedSequence\x12\'\n\x0bopen_txn_id\x18\x04 \x01(\x0b\x32\x12.magnetar.v1.TxnId\x12\x1d\n\x15\x63ommitted_fingerprint\x18\x05 \x01(\t\"\x9e\x01\n\x12SubscriptionRecord\x12\x17\n\x0fsubscription_id\x18\x01 \x01(\x04\x12\x10\n\x08topic_id\x18\x02 \x01(\x04\x12\x11\n\tpartition\x18\x03 \x01(\r\x12\x14\n\x0csubscription\x18\x04 \x01(\t\x12\x0e\n\x06\x61\x62sent\x18\x05 \x01(\x08\x12$\n\x05owner\x18\x06 \x01(\x0b\x32\x15.magnetar.v1.OwnerRow\"\x83\x01\n\x0c\x43ommitMarker\x12\"\n\x06txn_id\x18\x01 \x01(\x0b\x32\x12.magnetar.v1.TxnId\x12*\n\x07writers\x18\x02 \x03(\x0b\x32\x19.magnetar.v1.MarkerWriter\x12\x14\n\x0cstored_bytes\x18\x03 \x01(\x04\x12\r\n\x05stamp\x18\x04 \x01(\x06\"Y\n\x0cMarkerWriter\x12\x0f\n\x07ordinal\x18\x01 \x01(\r\x12\x13\n\x0bproducer_id\x18\x02 \x01(\x04\x12\r\n\x05\x63ount\x18\x03 \x01(\x04\x12\x14\n\x0c\x62\x61tch_starts\x18\x04 \x03(\x04\"\xaf\x02\n\x13TransactionIndexRow\x12&\n\x06status\x18\x01 \x01(\x0e\x32\x16.magnetar.v1.TxnStatus\x12\x15\n\rstart_time_ms\x18\x02 \x01(\x03\x12\x17\n\x0fmarker_entry_id\x18\x03 \x01(\x04\x12\x12\n\nhas_marker\x18\x04 \x01(\x08\x12\x18\n\x10selection_digest\x18\x05 \x01(\x0c\x12\x14\n\x0cstart_offset\x18\x06 \x01(\x04\x12\x16\n\x0eproducer_epoch\x18\x07 \x01(\x05\x12(\n\x06member\x18\x08 \x01(\x0b\x32\x18.magnetar.v1.GroupMember\x12+\n\x0f\x66ollows_txn_ids\x18\t \x03(\x0b\x32\x12.magnetar.v1.TxnId\x12\r\n\x05stamp\x18\n \x01(\x06\"j\n\x14TransactionWriterRow\x12\x11\n\twriter_id\x18\x01 \x01(\x04\x12\x12\n\nnext_index\x18\x02 \x01(\x04\x12+\n\x0f\x66ollows_txn_ids\x18\x03 \x03(\x0b\x32\x12.magnetar.v1.TxnId\"l\n\x08GroupRow\x12\x12\n\ngeneration\x18\x01 \x01(\x04\x12\x1e\n\x16\x61llow_two_phase_commit\x18\x02 \x01(\x08\x12,\n\x07members\x18\x03 \x03(\x0b\x32\x1b.magnetar.v1.GroupMemberRow\"\xc2\x01\n\x0eGroupMemberRow\x12\x11\n\tmember_id\x18\x01 \x01(\t\x12\x13\n\x0binstance_id\x18\x02 \x01(\t\x12\x13\n\x0b\x63lient_name\x18\x03 \x01(\t\x12\x0e\n\x06topics\x18\x04 \x03(\t\x12\x15\n\rtopic_pattern\x18\x05 \x01(\t\x12\x1a\n\x12session_timeout_ms\x18\x06 \x01(\r\x12\x1c\n\x14rebalance_timeout_ms\x18\x07 \x01(\r\x12\x12\n\njoin_epoch\x18\x08 \x01(\x04\"1\n\x08OwnerRow\x12\x11\n\tmember_id\x18\x01 \x01(\t\x12\x12\n\ngeneration\x18\x02 \x01(\x04\"\x88\x01\n\x0bProducerRow\x12\x18\n\x10next_sequence_id\x18\x01 \x01(\x04\x12\x14\n\x0clast_time_ms\x18\x02 \x01(\x03\x12\x18\n\x10last_sequence_id\x18\x03 \x01(\x04\x12\x15\n\rlast_entry_id\x18\x04 \x01(\x04\x12\x18\n\x10last_run_time_ms\x18\x05 \x01(\x04\"\xc3\x01\n\x0cPartitionRow\x12\x14\n\x0c\x66irst_offset\x18\x01 \x01(\x04\x12\x12\n\nend_offset\x18\x02 \x01(\x04\x12\x16\n\x0eretained_bytes\x18\x03 \x01(\x04\x12\x12\n\nhas_txnlog\x18\x04 \x01(\x08\x12)\n\x07skipped\x18\x05 \x03(\x0b\x32\x18.magnetar.v1.OffsetRange\x12\x15\n\rhighest_stamp\x18\x06 \x01(\x06\x12\x1b\n\x13last_append_time_ms\x18\x07 \x01(\x03\"k\n\rClockJumpsRow\x12.\n\x05jumps\x18\x01 \x03(\x0b\x32\x1f.magnetar.v1.ClockJumpsRow.Jump\x1a*\n\x04Jump\x12\x11\n\tbefore_ms\x18\x01 \x01(\x03\x12\x0f\n\x07jump_ms\x18\x02 \x01(\x03\"\xb3\x01\n\x0cWatermarkRow\x12\x13\n\x0bincarnation\x18\x01 \x01(\x04\x12\x15\n\rlow_watermark\x18\x02 \x01(\x04\x12#\n\x04live\x18\x03 \x03(\x0b\x32\x15.magnetar.v1.TxnRange\x12\x0f\n\x07orphans\x18\x04 \x03(\x04\x12\x15\n\rcounter_bound\x18\x05 \x01(\x04\x12\x14\n\x0cnext_counter\x18\x06 \x01(\x04\x12\x14\n\x0cstore_digest\x18\x07 \x01(\x0c\"y\n\x0eIncarnationRow\x12\x13\n\x0bincarnation\x18\x01 \x01(\x04\x12\x13\n\x0bstore_token\x18\x02 \x01(\t\x12$\n\x04past\x18\x03 \x03(\x0b\x32\x16.magnetar.v1.PastStore\x12\x17\n\x0f\x61\x63\x63\x65pted_losses\x18\x04 \x01(\x04\"5\n\tPastStore\x12\x13\n\x0bincarnation\x18\x01 \x01(\x04\x12\x13\n\x0bstore_token\x18\x02 \x01(\t\"j\n\x0e\x42rokerStoreRow\x12\x13\n\x0bstore_token\x18\x01 \x01(\t\x12\x17\n\x0f\x61\x63\x63\x65pted_losses\x18\x02 \x01(\x04\x12*\n\x04past\x18\x03 \x03(\x0b\x32\x1c.magnetar.v1.PastBrokerStore\"?\n\x0fPastBrokerStore\x12\x13\n\x0bstore_token\x18\x01 \x01(\t\x12\x17\n\x0f\x61\x63\x63\x65pted_losses\x18\x02 \x01(\x04\"\x7f\n\x10\x44irectoryCopyRow\x12\x13\n\x0bstore_token\x18\x01 \x01(\t\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x02 \x01(\x08\x12\x18\n\x10\x64irectory_losses\x18\x03 \x01(\x04\x12\x12\n\nown_losses\x18\x04 \x01(\x04\x12\x16\n\x0e\x64irectory_life\x18\x05 \x01(\x06\"3\n\x0bPastCallRow\x12\x12\n\ncall_token\x18\x01 \x01(\x06\x12\x10\n\x08topic_id\x18\x02 \x01(\x04\">\n\x11\x44irectoryLivesRow\x12)\n\x05lives\x18\x01 \x03(\x0b\x32\x1a.magnetar.v1.DirectoryLife\"9\n\rPendingAckRow\x12(\n\x06ranges\x18\x01 \x03(\x0b\x32\x18.magnetar.v1.OffsetRange\"\xbb\x01\n\rStoreIdentity\x12\x0e\n\x06\x66ormat\x18\x01 \x01(\r\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x0e\n\x06member\x18\x03 \x01(\t\x12\x1a\n\x12membership_version\x18\x04 \x01(\x04\x12\x14\n\x0c\x63luster_hash\x18\x05 \x01(\t\x12\x0e\n\x06losses\x18\x06 \x01(\x04\x12\x0f\n\x07\x62rokers\x18\x07 \x03(\t\x12\x15\n\rrestored_at_s\x18\x08 \x01(\x04\x12\x12\n\nlost_tails\x18\t \x01(\x04\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18magnetar/v1/record.proto\x12\x0bmagnetar.v1\x1a\x18magnetar/v1/common.proto\x1a\x17magnetar/v1/topic.proto\x1a\x1dmagnetar/v1/transaction.proto\"\xb3\x01\n\rRecordDetails\x12/\n\x08identity\x18\x01 \x01(\x0b\x32\x1d.magnetar.v1.ProducerIdentity\x12\x11\n\tprincipal\x18\x02 \x01(\t\x12\x17\n\x0fselection_given\x18\x03 \x01(\x08\x12\x1b\n\x13selected_writer_ids\x18\x04 \x03(\x04\x12\x13\n\x0b\x66ingerprint\x18\x05 \x01(\t\x12\x13\n\x0btraceparent\x18\x06 \x01(\x0c\"\x91\x03\n\x0bIdentityRow\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\x02 \x01(\x05\x12\x18\n\x10prev_producer_id\x18\x03 \x01(\x03\x12\x18\n\x10next_producer_id\x18\x04 \x01(\x03\x12\x1b\n\x13next_producer_epoch\x18\x05 \x01(\x05\x12\x16\n\x0etxn_timeout_ms\x18\x06 \x01(\x03\x12.\n\x05state\x18\x07 \x01(\x0e\x32\x1f.magnetar.v1.TransactionalState\x12\"\n\x06txn_id\x18\x08 \x01(\x0b\x32\x12.magnetar.v1.TxnId\x12\x18\n\x10two_phase_commit\x18\t \x01(\x08\x12\x1b\n\x13prev_producer_epoch\x18\n \x01(\x05\x12\x1d\n\x15last_used_run_time_ms\x18\x0b \x01(\x04\x12(\n\tlast_init\x18\x0c \x01(\x0b\x32\x15.magnetar.v1.InitCall\x12\x18\n\x10past_call_tokens\x18\r \x03(\x06\"\x8b\x01\n\x08InitCall\x12\r\n\x05token\x18\x01 \x01(\x06\x12\x19\n\x11named_producer_id\x18\x02 \x01(\x03\x12\x1c\n\x14named_producer_epoch\x18\x03 \x01(\x05\x12\x19\n\x11given_producer_id\x18\x04 \x01(\x03\x12\x1c\n\x14given_producer_epoch\x18\x05 \x01(\x05\"\xae\x01\n\x07NameRow\x12\x15\n\rhas_committed\x18\x01 \x01(\x08\x12\x1a\n\x12\x63ommitted_sequence\x18\x02 \x01(\x04\x12(\n\x04open\x18\x03 \x01(\x0b\x32\x1a.magnetar.v1.NamedSequence\x12\'\n\x0bopen_txn_id\x18\x04 \x01(\x0b\x32\x12.magnetar.v1.TxnId\x12\x1d\n\x15\x63ommitted_fingerprint\x18\x05 \x01(\t\"\x9e\x01\n\x12SubscriptionRecord\x12\x17\n\x0fsubscription_id\x18\x01 \x01(\x04\x12\x10\n\x08topic_id\x18\x02 \x01(\x04\x12\x11\n\tpartition\x18\x03 \x01(\r\x12\x14\n\x0csubscription\x18\x04 \x01(\t\x12\x0e\n\x06\x61\x62sent\x18\x05 \x01(\x08\x12$\n\x05owner\x18\x06 \x01(\x0b\x32\x15.magnetar.v1.OwnerRow\"l\n\x08GroupRow\x12\x12\n\ngeneration\x18\x01 \x01(\x04\x12\x1e\n\x16\x61llow_two_phase_commit\x18\x02 \x01(\x08\x12,\n\x07members\x18\x03 \x03(\x0b\x32\x1b.magnetar.v1.GroupMemberRow\"\xc2\x01\n\x0eGroupMemberRow\x12\x11\n\tmember_id\x18\x01 \x01(\t\x12\x13\n\x0binstance_id\x18\x02 \x01(\t\x12\x13\n\x0b\x63lient_name\x18\x03 \x01(\t\x12\x0e\n\x06topics\x18\x04 \x03(\t\x12\x15\n\rtopic_pattern\x18\x05 \x01(\t\x12\x1a\n\x12session_timeout_ms\x18\x06 \x01(\r\x12\x1c\n\x14rebalance_timeout_ms\x18\x07 \x01(\r\x12\x12\n\njoin_epoch\x18\x08 \x01(\x04\"1\n\x08OwnerRow\x12\x11\n\tmember_id\x18\x01 \x01(\t\x12\x12\n\ngeneration\x18\x02 \x01(\x04\"\x88\x01\n\x0bProducerRow\x12\x18\n\x10next_sequence_id\x18\x01 \x01(\x04\x12\x14\n\x0clast_time_ms\x18\x02 \x01(\x03\x12\x18\n\x10last_sequence_id\x18\x03 \x01(\x04\x12\x15\n\rlast_entry_id\x18\x04 \x01(\x04\x12\x18\n\x10last_run_time_ms\x18\x05 \x01(\x04\"\xc3\x01\n\x0cPartitionRow\x12\x14\n\x0c\x66irst_offset\x18\x01 \x01(\x04\x12\x12\n\nend_offset\x18\x02 \x01(\x04\x12\x16\n\x0eretained_bytes\x18\x03 \x01(\x04\x12\x12\n\nhas_txnlog\x18\x04 \x01(\x08\x12)\n\x07skipped\x18\x05 \x03(\x0b\x32\x18.magnetar.v1.OffsetRange\x12\x15\n\rhighest_stamp\x18\x06 \x01(\x06\x12\x1b\n\x13last_append_time_ms\x18\x07 \x01(\x03\"k\n\rClockJumpsRow\x12.\n\x05jumps\x18\x01 \x03(\x0b\x32\x1f.magnetar.v1.ClockJumpsRow.Jump\x1a*\n\x04Jump\x12\x11\n\tbefore_ms\x18\x01 \x01(\x03\x12\x0f\n\x07jump_ms\x18\x02 \x01(\x03\"\xb3\x01\n\x0cWatermarkRow\x12\x13\n\x0bincarnation\x18\x01 \x01(\x04\x12\x15\n\rlow_watermark\x18\x02 \x01(\x04\x12#\n\x04live\x18\x03 \x03(\x0b\x32\x15.magnetar.v1.TxnRange\x12\x0f\n\x07orphans\x18\x04 \x03(\x04\x12\x15\n\rcounter_bound\x18\x05 \x01(\x04\x12\x14\n\x0cnext_counter\x18\x06 \x01(\x04\x12\x14\n\x0cstore_digest\x18\x07 \x01(\x0c\"y\n\x0eIncarnationRow\x12\x13\n\x0bincarnation\x18\x01 \x01(\x04\x12\x13\n\x0bstore_token\x18\x02 \x01(\t\x12$\n\x04past\x18\x03 \x03(\x0b\x32\x16.magnetar.v1.PastStore\x12\x17\n\x0f\x61\x63\x63\x65pted_losses\x18\x04 \x01(\x04\"5\n\tPastStore\x12\x13\n\x0bincarnation\x18\x01 \x01(\x04\x12\x13\n\x0bstore_token\x18\x02 \x01(\t\"j\n\x0e\x42rokerStoreRow\x12\x13\n\x0bstore_token\x18\x01 \x01(\t\x12\x17\n\x0f\x61\x63\x63\x65pted_losses\x18\x02 \x01(\x04\x12*\n\x04past\x18\x03 \x03(\x0b\x32\x1c.magnetar.v1.PastBrokerStore\"?\n\x0fPastBrokerStore\x12\x13\n\x0bstore_token\x18\x01 \x01(\t\x12\x17\n\x0f\x61\x63\x63\x65pted_losses\x18\x02 \x01(\x04\"\x7f\n\x10\x44irectoryCopyRow\x12\x13\n\x0bstore_token\x18\x01 \x01(\t\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x02 \x01(\x08\x12\x18\n\x10\x64irectory_losses\x18\x03 \x01(\x04\x12\x12\n\nown_losses\x18\x04 \x01(\x04\x12\x16\n\x0e\x64irectory_life\x18\x05 \x01(\x06\"3\n\x0bPastCallRow\x12\x12\n\ncall_token\x18\x01 \x01(\x06\x12\x10\n\x08topic_id\x18\x02 \x01(\x04\">\n\x11\x44irectoryLivesRow\x12)\n\x05lives\x18\x01 \x03(\x0b\x32\x1a.magnetar.v1.DirectoryLife\"\xbb\x01\n\rStoreIdentity\x12\x0e\n\x06\x66ormat\x18\x01 \x01(\r\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x0e\n\x06member\x18\x03 \x01(\t\x12\x1a\n\x12membership_version\x18\x04 \x01(\x04\x12\x14\n\x0c\x63luster_hash\x18\x05 \x01(\t\x12\x0e\n\x06losses\x18\x06 \x01(\x04\x12\x0f\n\x07\x62rokers\x18\x07 \x03(\t\x12\x15\n\rrestored_at_s\x18\x08 \x01(\x04\x12\x12\n\nlost_tails\x18\t \x01(\x04\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -44,46 +44,36 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_NAMEROW']._serialized_end=1026
   _globals['_SUBSCRIPTIONRECORD']._serialized_start=1029
   _globals['_SUBSCRIPTIONRECORD']._serialized_end=1187
-  _globals['_COMMITMARKER']._serialized_start=1190
-  _globals['_COMMITMARKER']._serialized_end=1321
-  _globals['_MARKERWRITER']._serialized_start=1323
-  _globals['_MARKERWRITER']._serialized_end=1412
-  _globals['_TRANSACTIONINDEXROW']._serialized_start=1415
-  _globals['_TRANSACTIONINDEXROW']._serialized_end=1718
-  _globals['_TRANSACTIONWRITERROW']._serialized_start=1720
-  _globals['_TRANSACTIONWRITERROW']._serialized_end=1826
-  _globals['_GROUPROW']._serialized_start=1828
-  _globals['_GROUPROW']._serialized_end=1936
-  _globals['_GROUPMEMBERROW']._serialized_start=1939
-  _globals['_GROUPMEMBERROW']._serialized_end=2133
-  _globals['_OWNERROW']._serialized_start=2135
-  _globals['_OWNERROW']._serialized_end=2184
-  _globals['_PRODUCERROW']._serialized_start=2187
-  _globals['_PRODUCERROW']._serialized_end=2323
-  _globals['_PARTITIONROW']._serialized_start=2326
-  _globals['_PARTITIONROW']._serialized_end=2521
-  _globals['_CLOCKJUMPSROW']._serialized_start=2523
-  _globals['_CLOCKJUMPSROW']._serialized_end=2630
-  _globals['_CLOCKJUMPSROW_JUMP']._serialized_start=2588
-  _globals['_CLOCKJUMPSROW_JUMP']._serialized_end=2630
-  _globals['_WATERMARKROW']._serialized_start=2633
-  _globals['_WATERMARKROW']._serialized_end=2812
-  _globals['_INCARNATIONROW']._serialized_start=2814
-  _globals['_INCARNATIONROW']._serialized_end=2935
-  _globals['_PASTSTORE']._serialized_start=2937
-  _globals['_PASTSTORE']._serialized_end=2990
-  _globals['_BROKERSTOREROW']._serialized_start=2992
-  _globals['_BROKERSTOREROW']._serialized_end=3098
-  _globals['_PASTBROKERSTORE']._serialized_start=3100
-  _globals['_PASTBROKERSTORE']._serialized_end=3163
-  _globals['_DIRECTORYCOPYROW']._serialized_start=3165
-  _globals['_DIRECTORYCOPYROW']._serialized_end=3292
-  _globals['_PASTCALLROW']._serialized_start=3294
-  _globals['_PASTCALLROW']._serialized_end=3345
-  _globals['_DIRECTORYLIVESROW']._serialized_start=3347
-  _globals['_DIRECTORYLIVESROW']._serialized_end=3409
-  _globals['_PENDINGACKROW']._serialized_start=3411
-  _globals['_PENDINGACKROW']._serialized_end=3468
-  _globals['_STOREIDENTITY']._serialized_start=3471
-  _globals['_STOREIDENTITY']._serialized_end=3658
+  _globals['_GROUPROW']._serialized_start=1189
+  _globals['_GROUPROW']._serialized_end=1297
+  _globals['_GROUPMEMBERROW']._serialized_start=1300
+  _globals['_GROUPMEMBERROW']._serialized_end=1494
+  _globals['_OWNERROW']._serialized_start=1496
+  _globals['_OWNERROW']._serialized_end=1545
+  _globals['_PRODUCERROW']._serialized_start=1548
+  _globals['_PRODUCERROW']._serialized_end=1684
+  _globals['_PARTITIONROW']._serialized_start=1687
+  _globals['_PARTITIONROW']._serialized_end=1882
+  _globals['_CLOCKJUMPSROW']._serialized_start=1884
+  _globals['_CLOCKJUMPSROW']._serialized_end=1991
+  _globals['_CLOCKJUMPSROW_JUMP']._serialized_start=1949
+  _globals['_CLOCKJUMPSROW_JUMP']._serialized_end=1991
+  _globals['_WATERMARKROW']._serialized_start=1994
+  _globals['_WATERMARKROW']._serialized_end=2173
+  _globals['_INCARNATIONROW']._serialized_start=2175
+  _globals['_INCARNATIONROW']._serialized_end=2296
+  _globals['_PASTSTORE']._serialized_start=2298
+  _globals['_PASTSTORE']._serialized_end=2351
+  _globals['_BROKERSTOREROW']._serialized_start=2353
+  _globals['_BROKERSTOREROW']._serialized_end=2459
+  _globals['_PASTBROKERSTORE']._serialized_start=2461
+  _globals['_PASTBROKERSTORE']._serialized_end=2524
+  _globals['_DIRECTORYCOPYROW']._serialized_start=2526
+  _globals['_DIRECTORYCOPYROW']._serialized_end=2653
+  _globals['_PASTCALLROW']._serialized_start=2655
+  _globals['_PASTCALLROW']._serialized_end=2706
+  _globals['_DIRECTORYLIVESROW']._serialized_start=2708
+  _globals['_DIRECTORYLIVESROW']._serialized_end=2770
+  _globals['_STOREIDENTITY']._serialized_start=2773
+  _globals['_STOREIDENTITY']._serialized_end=2960
 # @@protoc_insertion_point(module_scope)

@@ -99,64 +99,6 @@ class SubscriptionRecord(_message.Message):
     owner: OwnerRow
     def __init__(self, subscription_id: _Optional[int] = ..., topic_id: _Optional[int] = ..., partition: _Optional[int] = ..., subscription: _Optional[str] = ..., absent: _Optional[bool] = ..., owner: _Optional[_Union[OwnerRow, _Mapping]] = ...) -> None: ...
 
-class CommitMarker(_message.Message):
-    __slots__ = ("txn_id", "writers", "stored_bytes", "stamp")
-    TXN_ID_FIELD_NUMBER: _ClassVar[int]
-    WRITERS_FIELD_NUMBER: _ClassVar[int]
-    STORED_BYTES_FIELD_NUMBER: _ClassVar[int]
-    STAMP_FIELD_NUMBER: _ClassVar[int]
-    txn_id: _common_pb2.TxnId
-    writers: _containers.RepeatedCompositeFieldContainer[MarkerWriter]
-    stored_bytes: int
-    stamp: int
-    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., writers: _Optional[_Iterable[_Union[MarkerWriter, _Mapping]]] = ..., stored_bytes: _Optional[int] = ..., stamp: _Optional[int] = ...) -> None: ...
-
-class MarkerWriter(_message.Message):
-    __slots__ = ("ordinal", "producer_id", "count", "batch_starts")
-    ORDINAL_FIELD_NUMBER: _ClassVar[int]
-    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
-    COUNT_FIELD_NUMBER: _ClassVar[int]
-    BATCH_STARTS_FIELD_NUMBER: _ClassVar[int]
-    ordinal: int
-    producer_id: int
-    count: int
-    batch_starts: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, ordinal: _Optional[int] = ..., producer_id: _Optional[int] = ..., count: _Optional[int] = ..., batch_starts: _Optional[_Iterable[int]] = ...) -> None: ...
-
-class TransactionIndexRow(_message.Message):
-    __slots__ = ("status", "start_time_ms", "marker_entry_id", "has_marker", "selection_digest", "start_offset", "producer_epoch", "member", "follows_txn_ids", "stamp")
-    STATUS_FIELD_NUMBER: _ClassVar[int]
-    START_TIME_MS_FIELD_NUMBER: _ClassVar[int]
-    MARKER_ENTRY_ID_FIELD_NUMBER: _ClassVar[int]
-    HAS_MARKER_FIELD_NUMBER: _ClassVar[int]
-    SELECTION_DIGEST_FIELD_NUMBER: _ClassVar[int]
-    START_OFFSET_FIELD_NUMBER: _ClassVar[int]
-    PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
-    MEMBER_FIELD_NUMBER: _ClassVar[int]
-    FOLLOWS_TXN_IDS_FIELD_NUMBER: _ClassVar[int]
-    STAMP_FIELD_NUMBER: _ClassVar[int]
-    status: _common_pb2.TxnStatus
-    start_time_ms: int
-    marker_entry_id: int
-    has_marker: bool
-    selection_digest: bytes
-    start_offset: int
-    producer_epoch: int
-    member: _common_pb2.GroupMember
-    follows_txn_ids: _containers.RepeatedCompositeFieldContainer[_common_pb2.TxnId]
-    stamp: int
-    def __init__(self, status: _Optional[_Union[_common_pb2.TxnStatus, str]] = ..., start_time_ms: _Optional[int] = ..., marker_entry_id: _Optional[int] = ..., has_marker: _Optional[bool] = ..., selection_digest: _Optional[bytes] = ..., start_offset: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., member: _Optional[_Union[_common_pb2.GroupMember, _Mapping]] = ..., follows_txn_ids: _Optional[_Iterable[_Union[_common_pb2.TxnId, _Mapping]]] = ..., stamp: _Optional[int] = ...) -> None: ...
-
-class TransactionWriterRow(_message.Message):
-    __slots__ = ("writer_id", "next_index", "follows_txn_ids")
-    WRITER_ID_FIELD_NUMBER: _ClassVar[int]
-    NEXT_INDEX_FIELD_NUMBER: _ClassVar[int]
-    FOLLOWS_TXN_IDS_FIELD_NUMBER: _ClassVar[int]
-    writer_id: int
-    next_index: int
-    follows_txn_ids: _containers.RepeatedCompositeFieldContainer[_common_pb2.TxnId]
-    def __init__(self, writer_id: _Optional[int] = ..., next_index: _Optional[int] = ..., follows_txn_ids: _Optional[_Iterable[_Union[_common_pb2.TxnId, _Mapping]]] = ...) -> None: ...
-
 class GroupRow(_message.Message):
     __slots__ = ("generation", "allow_two_phase_commit", "members")
     GENERATION_FIELD_NUMBER: _ClassVar[int]
@@ -323,12 +265,6 @@ class DirectoryLivesRow(_message.Message):
     LIVES_FIELD_NUMBER: _ClassVar[int]
     lives: _containers.RepeatedCompositeFieldContainer[_topic_pb2.DirectoryLife]
     def __init__(self, lives: _Optional[_Iterable[_Union[_topic_pb2.DirectoryLife, _Mapping]]] = ...) -> None: ...
-
-class PendingAckRow(_message.Message):
-    __slots__ = ("ranges",)
-    RANGES_FIELD_NUMBER: _ClassVar[int]
-    ranges: _containers.RepeatedCompositeFieldContainer[_common_pb2.OffsetRange]
-    def __init__(self, ranges: _Optional[_Iterable[_Union[_common_pb2.OffsetRange, _Mapping]]] = ...) -> None: ...
 
 class StoreIdentity(_message.Message):
     __slots__ = ("format", "kind", "member", "membership_version", "cluster_hash", "losses", "brokers", "restored_at_s", "lost_tails")

@@ -50,9 +50,21 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "reply-to-send-before-durable",
-        "magnetar_broker.commands.send_commands:SendCommands._answer_send",
-        Put("leave()", "self._environment.when_durable(...)"),
+        "magnetar_broker.replies:Answers.park",
+        Put("durable.leave()", "self._environment.when_durable(...)"),
         "A send is answered when it is applied, before it is durable (rule a).",
+    ),
+    Mutant(
+        "run-parked-at-its-weakest",
+        "magnetar_broker.replies:Answers.park",
+        Put("self._environment.when_written(durable.leave)", "self._environment.when_durable(...)"),
+        "All answers of a run leave with those that need the least, before they are durable.",
+    ),
+    Mutant(
+        "run-ends-with-its-first-error",
+        "magnetar_broker.replies:Replies.together.handle_run",
+        Insert("break", after="run.failed(...)"),
+        "What stands in a frame behind a command that is refused is never answered.",
     ),
     Mutant(
         "first-writer-order-only",
@@ -69,13 +81,13 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "passing-not-stored",
         "magnetar_broker.transactions.index_rows:put_ended",
-        LeaveOut("name(...)"),
+        Put("()", "ended.follows"),
         "What an ended transaction passes on is kept in memory only.",
     ),
     Mutant(
         "follows-not-stored",
-        "magnetar_broker.transactions.index_rows:put_writer",
-        LeaveOut("name(...)"),
+        "magnetar_broker.transactions.index_rows:put_written",
+        Put("()", "writer.follows"),
         "Whom a writer follows is forgotten by a restart.",
     ),
     Mutant(
@@ -87,7 +99,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "ended-transaction-takes-sends",
         "magnetar_broker.transactions.transaction_index:TransactionIndex.check_write",
-        Without("self._covers(...)"),
+        Put("False", "self._covers(...)"),
         "A TxnID that the watermark covers accepts sends again (rule c).",
     ),
     Mutant(
@@ -123,13 +135,16 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "marker-of-nothing",
         "magnetar_broker.topics.partition:Partition.end",
-        Put("plan.writers", "plan.total"),
+        Put("list(plan.writers)", "[one for one in plan.writers if one.kept]"),
         "A commit of which nothing counts writes a marker (rule h).",
     ),
     Mutant(
         "surplus-not-deleted",
         "magnetar_broker.topics.partition:Partition.end",
-        Put("one.kept + 1", "one.kept"),
+        Put(
+            "self._delete_batches(rows, end.txn_id, writer, from_index=count + 1)",
+            "self._delete_batches(...)",
+        ),
         "The first surplus message stays in the sidecar txnlog.",
     ),
     Mutant(
