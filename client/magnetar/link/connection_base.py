@@ -11,6 +11,7 @@ from google.protobuf.message import Message
 
 from magnetar.errors import ClientClosed, failure_of
 from magnetar.link.addresses import title_of
+from magnetar.link.repeats import Repeats
 from magnetar.link.runtime import Runtime, awaited
 from magnetar.link.session import LinkSession, Push, ResponseT, Result
 from magnetar_core.error_kinds import ErrorKind
@@ -48,10 +49,15 @@ HARMLESS_BODIES = frozenset(
 
 
 class ConnectionBase(ABC):
-    """Asks a server, which subclasses find."""
+    """Asks a server, which subclasses find.
+
+    Attributes:
+        repeats: sends the commands that have to reach the server in order.
+    """
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
+        self.repeats = Repeats(runtime, self)
 
     @property
     @abstractmethod

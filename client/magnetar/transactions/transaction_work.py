@@ -16,7 +16,7 @@ from typing import Any
 
 from magnetar.enums import TransactionStatus
 from magnetar.errors import CommitRefused, failure_of
-from magnetar.link.in_flight import copy_error
+from magnetar.link.repeats import copy_error
 from magnetar.link.runtime import Runtime
 from magnetar.transactions.beginning import Begin, Beginning, Begun
 from magnetar.transactions.end_requests import EndRequests

@@ -44,8 +44,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "timeout-is-no-effect",
-        "magnetar.link.in_flight:InFlightCommands._on_deadline",
-        Put("self._items[0].attempts > 1", "self._items[0].attempts"),
+        "magnetar.link.repeats:Stream.expire",
+        Put("item.attempts > 1", "item.attempts"),
         "A send whose only attempt was not answered in time is said to have had no effect.",
     ),
     Mutant(

@@ -12,9 +12,8 @@ import logging
 from collections.abc import Callable, Sequence
 
 from magnetar.errors import ClientClosed, failure_of
-from magnetar.link.in_flight import InFlightCommands, Item, copy_error
+from magnetar.link.repeats import Item, Stream, copy_error
 from magnetar.link.runtime import Runtime, unobserved
-from magnetar.link.shard_connection import ShardConnection
 from magnetar.link.topic_route import TopicRoute
 from magnetar.messaging.interval_set import IntervalSet, Range
 from magnetar_core.errors import MagnetarError, OutcomeUnknown
@@ -226,18 +225,15 @@ class PlainAcks:
 class AckCommand(Item[broker_pb2.CommandAckResponse]):
     """A numbered ack command of a transaction."""
 
-    __slots__ = ("command", "ranges", "receipt")
-
     def __init__(
         self, command: broker_pb2.CommandAck, ranges: list[Range], receipt: Receipt | None
     ) -> None:
-        super().__init__()
         self.command = command
         self.ranges = ranges
         self.receipt = receipt
 
 
-class TransactionAcks:
+class TransactionAcks(Stream[AckCommand, broker_pb2.CommandAckResponse]):
     """The acks of a transaction by a consumer on a partition.
 
     Acks of the same turn of the event loop travel in the same command. Nothing leaves until
@@ -266,6 +262,12 @@ class TransactionAcks:
             on_refused: called with the broker's refusal, and not when the client itself gives up.
             on_ended: called once, with whether the transaction committed.
         """
+        super().__init__(
+            runtime,
+            route.connection(name.partition).repeats,
+            in_flight_max=IN_FLIGHT_ACKS_MAX,
+        )
+        self._is_open = False
         self.name = name
         self.consumer_id = consumer_id
         # Commands that the broker has confirmed. Counted by CommandEndTxn.
@@ -273,7 +275,6 @@ class TransactionAcks:
         self.on_ended = on_ended
         self.on_doubted = on_doubted
         self.failure: MagnetarError | None = None
-        self._runtime = runtime
         self._route = route
         self._txn_id: TxnID | None = None
         self._producer_epoch: int | None = None
@@ -289,9 +290,6 @@ class TransactionAcks:
         self._receipt: Receipt | None = None
         self._scheduled: asyncio.Handle | None = None
         self._next_sequence = 0
-        self._in_flight: InFlightCommands[AckCommand, broker_pb2.CommandAckResponse] = (
-            InFlightCommands(runtime, self, in_flight_max=IN_FLIGHT_ACKS_MAX, open_gate=False)
-        )
 
     def begin(
         self,
@@ -312,7 +310,7 @@ class TransactionAcks:
         self._producer_epoch = producer_epoch
         self._txn_proof = txn_proof
         self._two_phase_commit = two_phase_commit
-        self._in_flight.open()
+        self.open()
 
     @property
     def txn_id(self) -> TxnID | None:
@@ -380,38 +378,30 @@ class TransactionAcks:
             member=self._member,
         )
         self._next_sequence += 1
-        self._in_flight.submit(
+        self.submit(
             AckCommand(command, ranges, receipt),
             timeout_ms=self._runtime.config.operation_timeout_ms,
         )
-
-    async def drain(self) -> None:
-        """Wait until all numbered acks are confirmed or have failed."""
-        await self._in_flight.drain()
 
     def abandon(self, error: MagnetarError) -> None:
         """Fail and drop buffered acks; answers that are under way still count."""
         if self.failure is None:
             self.failure = error
         self.close_command()
-        self._in_flight.abandon(error)
+        super().abandon(error)
 
     def give_up(self, error: MagnetarError) -> None:
         """Fail everything that is not confirmed, now."""
         if self.failure is None:
             self.failure = error
         self.close_command()
-        self._in_flight.refuse_all(error)
+        super().give_up(error)
 
     def retire(self) -> None:
         """Forget everything, since the transaction has ended."""
-        self._in_flight.retire()
+        self._is_abandoned = True
 
-    # What the queue in flight asks for, and tells.
-
-    def connection(self) -> ShardConnection:
-        """The connection to the broker that has the partition."""
-        return self._route.connection(self.name.partition)
+    # What the stream asks for, and tells.
 
     def moved(self) -> None:
         """Look up the broker again, since the partition has moved."""

@@ -7,11 +7,10 @@ producer and partition. A batch gets its sequence when it is complete.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
-from magnetar.link.in_flight import InFlightCommands
+from magnetar.link.repeats import Stream
 from magnetar.link.runtime import Runtime
-from magnetar.link.shard_connection import ShardConnection
 from magnetar.link.topic_route import TopicRoute
 from magnetar.messaging.sending.backpressure import PendingBudget
 from magnetar.messaging.sending.closed_batch import ClosedBatch
@@ -24,27 +23,8 @@ from magnetar_core.wire import broker_pb2
 log = logging.getLogger("magnetar")
 
 
-class BatchDelivery:
+class BatchDelivery(Stream[ClosedBatch, broker_pb2.CommandSendResponse]):
     """Sends plain batches, or the batches of a transaction."""
-
-    __slots__ = (
-        "_budget",
-        "_followed",
-        "_following",
-        "_in_flight",
-        "_lane",
-        "_name",
-        "_next_sequence",
-        "_on_refused",
-        "_plain",
-        "_producer_epoch",
-        "_route",
-        "_runtime",
-        "_txn_proof",
-        "confirmed_count",
-        "producer_id",
-        "txn_id",
-    )
 
     def __init__(
         self,
@@ -65,6 +45,12 @@ class BatchDelivery:
             plain: of a transaction's batches: that of the producer's plain ones to the same
                 partition. Nothing leaves until begin() is called.
         """
+        super().__init__(
+            runtime,
+            plain.repeats if plain is not None else route.connection(name.partition).repeats,
+            in_flight_max=in_flight_max,
+        )
+        self._is_open = plain is None
         self.producer_id = producer_id
         self.txn_id: TxnID | None = None
         # Messages that the broker has confirmed. Counted by CommandEndTxn.
@@ -76,7 +62,6 @@ class BatchDelivery:
         # What a transaction's sends come after: as of its beginning, and the same in all of them.
         self._followed = NOBODY
         self._name = name
-        self._runtime = runtime
         self._route = route
         self._budget = budget
         self._on_refused = on_refused
@@ -85,14 +70,11 @@ class BatchDelivery:
         self._txn_proof = b""
         self._next_sequence = 0
         self._lane = 0
-        self._in_flight: InFlightCommands[ClosedBatch, broker_pb2.CommandSendResponse] = (
-            InFlightCommands(runtime, self, in_flight_max=in_flight_max, open_gate=plain is None)
-        )
 
     @property
     def unconfirmed_count(self) -> int:
         """Messages of complete batches that the broker has not confirmed."""
-        return sum(batch.count for batch in self._in_flight.items if not batch.finished)
+        return sum(batch.count for batch in self.items if not batch.finished)
 
     def begin(self, txn_id: TxnID, producer_epoch: int | None, txn_proof: bytes) -> None:
         """Send batches from now on, since the transaction has its id."""
@@ -101,7 +83,7 @@ class BatchDelivery:
         self._txn_proof = txn_proof
         # Not earlier: transactions that were settled while it began are no longer named.
         self._followed = self._following.now()
-        self._in_flight.open()
+        self.open()
 
     def lead_plain_sends(self) -> None:
         """Put the producer's later sends behind this transaction, which has begun (order, k).
@@ -140,31 +122,15 @@ class BatchDelivery:
     def _submit(self, batch: ClosedBatch, timeout_ms: float) -> None:
         # First, since submit() may find that the batch is refused, which gives it back.
         self._budget.take(batch.size, batch.count)
-        self._in_flight.submit(batch, timeout_ms=timeout_ms)
-
-    def drain(self) -> Awaitable[None]:
-        """Wait until all batches are confirmed or have failed."""
-        return self._in_flight.drain()
-
-    def abandon(self, error: MagnetarError) -> None:
-        """Fail batches that were not written; answers that are under way still count."""
-        self._in_flight.abandon(error)
-
-    def give_up(self, error: MagnetarError) -> None:
-        """Fail everything that is not confirmed, now."""
-        self._in_flight.refuse_all(error)
+        self.submit(batch, timeout_ms=timeout_ms)
 
     def retire(self) -> None:
         """Forget everything, since the transaction has ended; this breaks reference cycles."""
-        if not len(self._in_flight):
-            self._in_flight.retire()
+        if not self.items:
+            self._is_abandoned = True
             del self._on_refused
 
-    # What the queue in flight asks for, and tells.
-
-    def connection(self) -> ShardConnection:
-        """The connection to the broker that has the partition now."""
-        return self._route.connection(self._name.partition)
+    # What the stream asks for, and tells.
 
     def moved(self) -> None:
         """Look up the broker again, since the partition has moved."""
@@ -214,7 +180,7 @@ class BatchDelivery:
                 log.warning("%s: the broker forgot a producer; it continues as another", self._name)
                 for batch in tail:
                     self._number(batch)
-                self._in_flight.resubmit(tail)
+                self.resubmit(tail)
                 return
         self._on_refused(tail, error)
         for batch in tail:

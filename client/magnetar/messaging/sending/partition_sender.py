@@ -12,7 +12,7 @@ from functools import partial
 
 from magnetar.config import Batching, ProducerConfig
 from magnetar.errors import ClientClosed, failure_of
-from magnetar.link.in_flight import copy_error
+from magnetar.link.repeats import copy_error
 from magnetar.link.runtime import Runtime
 from magnetar.link.topic_route import TopicRoute
 from magnetar.messaging.sending.backpressure import PendingBudget
@@ -418,7 +418,7 @@ class PartitionSender:
     def _whole_bytes_max(self) -> int:
         """Limit of the columns of a batch with one message, in bytes."""
         limit = self._config.whole_bytes_max
-        session = self._delivery.connection().live_session
+        session = self._delivery.repeats.connection.live_session
         if session is not None:
             limit = min(limit, session.batch_bytes_max - BATCH_OVERHEAD_BYTES)
         return limit

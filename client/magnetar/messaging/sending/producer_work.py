@@ -10,7 +10,7 @@ from magnetar.arguments import refusal
 from magnetar.column_batch import ColumnBatch
 from magnetar.config import ProducerConfig
 from magnetar.errors import ClientClosed
-from magnetar.link.in_flight import copy_error
+from magnetar.link.repeats import copy_error
 from magnetar.link.runtime import Runtime
 from magnetar.link.topic_route import TopicRoute
 from magnetar.messaging.sending.backpressure import PendingBudget
