@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from magnetar.errors import failure_of
 from magnetar.link.runtime import Runtime
@@ -76,6 +76,26 @@ class Item(Generic[ResponseT]):
 ItemT = TypeVar("ItemT", bound=Item[Any])
 
 
+class Repeated(Protocol):
+    """What has items that are not answered."""
+
+    def write_next(self) -> bool:
+        """Write the next item, if it may leave now; return whether it is written or answered."""
+        ...
+
+    def lose_link(self) -> None:
+        """Note that nothing is written: answers under way may still come."""
+        ...
+
+    def expire(self, now_ms: float) -> None:
+        """Refuse items whose deadline has passed."""
+        ...
+
+    def fail(self, error: MagnetarError) -> None:
+        """Refuse all items: they cannot be sent again, or a callback has died."""
+        ...
+
+
 class Repeats:
     """What a shard has not answered, and the link on which it is written."""
 
@@ -88,7 +108,7 @@ class Repeats:
         self._runtime = runtime
         self.connection = connection
         # In the order in which they were submitted.
-        self._unanswered: dict[Item[Any], Stream[Any, Any]] = {}
+        self._unanswered: dict[Item[Any], Repeated] = {}
         self._session: LinkSession | None = None
         # The number of the call that waits for a link; None: none does.
         self._wait_number: int | None = None
@@ -112,7 +132,7 @@ class Repeats:
             self._find_link()
         return self._session
 
-    def add(self, item: Item[Any], stream: Stream[Any, Any]) -> None:
+    def add(self, item: Item[Any], stream: Repeated) -> None:
         """Watch over an item until it is removed."""
         self._unanswered[item] = stream
         if self._alarm is None or item.deadline_ms < self._alarm_at_ms:
@@ -156,7 +176,7 @@ class Repeats:
         for stream in list(self._unanswered.values()):
             stream.write_next()
 
-    def _streams(self) -> Iterable[Stream[Any, Any]]:
+    def _streams(self) -> Iterable[Repeated]:
         return dict.fromkeys(self._unanswered.values())
 
     def _wait_until(self, at_ms: float) -> None:
