@@ -8,12 +8,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Generic
+from typing import Generic, Protocol
 
 from google.protobuf.message import Message
 
 from magnetar.errors import failure_of
-from magnetar.link.repeats import Item
+from magnetar.link.repeats import Item, Repeats
+from magnetar.link.runtime import Runtime
 from magnetar.link.session import ResponseT, Result
 from magnetar_core.backoff import Backoff
 from magnetar_core.error_kinds import ErrorKind
@@ -21,9 +22,6 @@ from magnetar_core.errors import LogUnavailable, MagnetarError, OutcomeUnknown
 from magnetar_core.requests import Request
 from magnetar_core.transport.frames import FIELD_OF_BODY
 from magnetar_core.transport.transport import LinkClosed, LinkRefused
-
-if TYPE_CHECKING:
-    from magnetar.link.connection_base import ConnectionBase
 
 # What request_soon() tells.
 OnResult = Callable[[MagnetarError | ResponseT], None]
@@ -36,6 +34,31 @@ HARMLESS_BODIES = frozenset(
     if field in ("get_cluster_info", "lookup", "new_txn", "peek", "read")
     or field.startswith(("add_", "describe_", "list_"))
 )
+
+
+class AskedServer(Protocol):
+    """The server of a connection, as a request needs it: see ConnectionBase."""
+
+    repeats: Repeats
+
+    @property
+    def runtime(self) -> Runtime:
+        """The world of the client."""
+        ...
+
+    @property
+    def title(self) -> str:
+        """The name of the server in messages for people."""
+        ...
+
+    @property
+    def failure(self) -> LinkClosed | None:
+        """Why there is no link; None: there is one, or no attempt has failed."""
+        ...
+
+    def moved(self) -> bool:
+        """Note that another server is in charge; return whether asking again may reach it."""
+        ...
 
 
 class RepeatedRequest(Item[ResponseT], Generic[ResponseT]):
@@ -51,7 +74,7 @@ class RepeatedRequest(Item[ResponseT], Generic[ResponseT]):
 
     def __init__(
         self,
-        connection: ConnectionBase,
+        connection: AskedServer,
         body: Request[ResponseT],
         on_result: OnResult[ResponseT],
         *,
@@ -61,7 +84,7 @@ class RepeatedRequest(Item[ResponseT], Generic[ResponseT]):
         """A request that leaves as soon as there is a link.
 
         Args:
-            on_result: called once, and never in this call unless nothing can be sent any more.
+            on_result: called once; in this call only if the client is closed, or refused for good.
             timeout_ms: how long to ask.
             patient: whether the server may keep it for a long time.
         """
@@ -78,7 +101,7 @@ class RepeatedRequest(Item[ResponseT], Generic[ResponseT]):
         self.write_next()
 
     def cancel(self) -> None:
-        """Ask no more: no caller waits for the answer."""
+        """Stop asking: no caller waits for the answer."""
         if not self.finished:
             self._leave()
 
@@ -147,10 +170,10 @@ class RepeatedRequest(Item[ResponseT], Generic[ResponseT]):
             self.in_flight = False
             if self._may_repeat(result):
                 self._is_doubted, self._refusal = was_doubted, result
-                self._backoff = self._backoff or self._connection.runtime.backoff()
-                self._pause = self._connection.runtime.call_later(
-                    self.fail, self._backoff.next_ms(), self._resume
-                )
+                runtime = self._connection.runtime
+                self._backoff = self._backoff or runtime.backoff()
+                self._pause = runtime.call_later(self.fail, self._backoff.next_ms(), self._resume)
+                runtime.pausing[self] = self.fail
             else:
                 self._finish(result)
 
@@ -159,17 +182,20 @@ class RepeatedRequest(Item[ResponseT], Generic[ResponseT]):
 
     def _resume(self) -> None:
         self._pause = None
+        self._connection.runtime.pausing.pop(self, None)
         self.write_next()
 
     def _finish(self, result: MagnetarError | ResponseT) -> None:
-        self._leave()
-        self._connection.runtime.tell(self._on_result, result)
+        if not self.finished:
+            self._leave()
+            self._connection.runtime.tell(self._on_result, result)
 
     def _leave(self) -> None:
         self.finished = True
         self._connection.repeats.remove(self)
         if self._pause is not None:
             self._pause.cancel()
+            self._connection.runtime.pausing.pop(self, None)
 
     def _no_answer(self) -> OutcomeUnknown:
         return OutcomeUnknown(

@@ -4,7 +4,7 @@ Batches and the acks of transactions are numbered, and their server refuses a nu
 predecessor. So the commands of a writer to a participant are a stream. When a link breaks or the
 shard moves, everything of the shard that is not answered is written on the next link, in the order
 in which it was submitted. What is refused for now goes again after a pause, together with all that
-lies behind it in its stream; other streams go on meanwhile. The server recognises repeats.
+follows it in its stream; other streams go on meanwhile. The server recognises repeats.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from magnetar.errors import failure_of
 from magnetar.link.runtime import Runtime
@@ -33,9 +33,6 @@ from magnetar_core.invariants import BrokenInvariant
 from magnetar_core.requests import Request
 from magnetar_core.transport.spliced import Spliced, byte_count_of
 from magnetar_core.transport.transport import LinkClosed
-
-if TYPE_CHECKING:
-    from magnetar.link.connection_base import ConnectionBase
 
 # What the envelope and a frame may add to a command.
 FRAME_OVERHEAD_BYTES = 1024
@@ -77,7 +74,7 @@ ItemT = TypeVar("ItemT", bound=Item[Any])
 
 
 class Repeated(Protocol):
-    """What has items that are not answered."""
+    """A source of items that are not answered: a stream, or a single request."""
 
     def write_next(self) -> bool:
         """Write the next item, if it may leave now; return whether it is written or answered."""
@@ -96,10 +93,32 @@ class Repeated(Protocol):
         ...
 
 
-class Repeats:
-    """What a shard has not answered, and the link on which it is written."""
+class Links(Protocol):
+    """The links to the server of a shard: see ConnectionBase."""
 
-    def __init__(self, runtime: Runtime, connection: ConnectionBase) -> None:
+    @property
+    def title(self) -> str:
+        """The name of the server in messages for people."""
+        ...
+
+    @property
+    def live_session(self) -> LinkSession | None:
+        """The present link; None without."""
+        ...
+
+    def when_connected(self, on_session: Callable[[LinkSession | MagnetarError], None]) -> int:
+        """Call back with a link, or with the error that makes a link impossible."""
+        ...
+
+    def forget(self, number: int) -> None:
+        """Cancel a call of `when_connected`."""
+        ...
+
+
+class Repeats:
+    """The items that a shard has not answered, and the link on which they are written."""
+
+    def __init__(self, runtime: Runtime, connection: Links) -> None:
         """Nothing is sent yet.
 
         Args:
@@ -188,7 +207,7 @@ class Repeats:
         self._alarm = deadlines.call_later(self._died, wait_ms, self._on_alarm)
 
     def _on_alarm(self) -> None:
-        """Refuse what is overdue. Mostly nothing is: the item that set the alarm was answered."""
+        """Refuse overdue items. Mostly there are none: the item of this alarm was answered."""
         self._alarm = None
         now_ms = self._runtime.now_ms()
         late = [stream for item, stream in self._unanswered.items() if item.deadline_ms <= now_ms]
@@ -228,7 +247,7 @@ class Stream(ABC, Generic[ItemT, ResponseT]):
         self.repeats = repeats
         self._in_flight_max = in_flight_max
         self.items: deque[ItemT] = deque()
-        # Those that wait until an item has left.
+        # Callers that wait until an item has left.
         self._drain_waiters: list[tuple[ItemT, asyncio.Future[None]]] = []
 
     @abstractmethod
@@ -289,6 +308,11 @@ class Stream(ABC, Generic[ItemT, ResponseT]):
         if self.items:
             self._lose_from(0)
             self._refuse_from(0, error)
+
+    @property
+    def has_unanswered(self) -> bool:
+        """Whether there are items that are neither confirmed nor refused."""
+        return bool(self.items)
 
     async def drain(self) -> None:
         """Wait until the present items are confirmed or refused."""
@@ -360,7 +384,7 @@ class Stream(ABC, Generic[ItemT, ResponseT]):
             self._refuse_from(0, _in_doubt(self.items[0], error))
 
     def _pump(self) -> None:
-        while self.write_next():
+        while self._written < len(self.items) and self.write_next():
             pass
 
     def _write(self, session: LinkSession, item: ItemT) -> None:

@@ -15,6 +15,7 @@ from magnetar.link.topic_route import TopicRoute
 from magnetar.messaging.sending.backpressure import PendingBudget
 from magnetar.messaging.sending.closed_batch import ClosedBatch
 from magnetar.messaging.sending.followed_transactions import NOBODY, FollowedTransactions
+from magnetar.transactions.begun import Begun
 from magnetar_core.errors import MagnetarError, SequenceGap
 from magnetar_core.ids import PartitionName, TxnID
 from magnetar_core.transport.spliced import Spliced, with_payload
@@ -25,6 +26,14 @@ log = logging.getLogger("magnetar")
 
 class BatchDelivery(Stream[ClosedBatch, broker_pb2.CommandSendResponse]):
     """Sends plain batches, or the batches of a transaction."""
+
+    txn_id: TxnID | None = None
+    # Messages that the broker has confirmed. Counted by CommandEndTxn.
+    confirmed_count = 0
+    # What a transaction's sends come after: as of its beginning, and the same in all of them.
+    _followed = NOBODY
+    _next_sequence = 0
+    _lane = 0
 
     def __init__(
         self,
@@ -45,42 +54,41 @@ class BatchDelivery(Stream[ClosedBatch, broker_pb2.CommandSendResponse]):
             plain: of a transaction's batches: that of the producer's plain ones to the same
                 partition. Nothing leaves until begin() is called.
         """
-        super().__init__(
-            runtime,
-            plain.repeats if plain is not None else route.connection(name.partition).repeats,
-            in_flight_max=in_flight_max,
-        )
-        self._is_open = plain is None
         self.producer_id = producer_id
-        self.txn_id: TxnID | None = None
-        # Messages that the broker has confirmed. Counted by CommandEndTxn.
-        self.confirmed_count = 0
-        # What the producer's plain sends here come after (order, k).
-        self._following: FollowedTransactions = (
-            plain._following if plain is not None else FollowedTransactions()
-        )
-        # What a transaction's sends come after: as of its beginning, and the same in all of them.
-        self._followed = NOBODY
-        self._name = name
         self._route = route
         self._budget = budget
         self._on_refused = on_refused
         self._plain = plain
-        self._producer_epoch: int | None = None
-        self._txn_proof = b""
-        self._next_sequence = 0
-        self._lane = 0
+        if plain is None:
+            repeats = route.connection(name.partition).repeats
+            self.name, self.wire_name = name, name.to_wire()
+            # What the producer's plain sends here come after (order, k).
+            self._following = FollowedTransactions()
+            # What all commands have in common.
+            self._head = broker_pb2.CommandSend(partition=self.wire_name)
+        else:
+            repeats = plain.repeats
+            self.name, self.wire_name = plain.name, plain.wire_name
+            self._following = plain._following
+            self._is_open = False
+        super().__init__(runtime, repeats, in_flight_max=in_flight_max)
 
     @property
     def unconfirmed_count(self) -> int:
         """Messages of complete batches that the broker has not confirmed."""
         return sum(batch.count for batch in self.items if not batch.finished)
 
-    def begin(self, txn_id: TxnID, producer_epoch: int | None, txn_proof: bytes) -> None:
+    def begin(self, begun: Begun) -> None:
         """Send batches from now on, since the transaction has its id."""
-        self.txn_id = txn_id
-        self._producer_epoch = producer_epoch
-        self._txn_proof = txn_proof
+        assert self._plain is not None
+        self.txn_id = begun.txn_id
+        self._head = broker_pb2.CommandSend()
+        self._head.CopyFrom(self._plain._head)
+        self._head.txn_id.CopyFrom(begun.wire_id)
+        if begun.producer_epoch is not None:
+            self._head.producer_epoch = begun.producer_epoch
+        if begun.txn_proof:
+            self._head.txn_proof = begun.txn_proof
         # Not earlier: transactions that were settled while it began are no longer named.
         self._followed = self._following.now()
         self.open()
@@ -92,7 +100,8 @@ class BatchDelivery(Stream[ClosedBatch, broker_pb2.CommandSendResponse]):
         such a send.
         """
         assert self.txn_id is not None
-        self._following.forget(self._followed)
+        if self._followed.txn_ids:
+            self._following.forget(self._followed)
         self._following.append(self.txn_id)
 
     def pass_on(self) -> None:
@@ -140,15 +149,11 @@ class BatchDelivery(Stream[ClosedBatch, broker_pb2.CommandSendResponse]):
         """Return the CommandSend of a batch; called at each attempt."""
         batch.followed = self._following.now() if self._plain is None else self._followed
         batch.patient = bool(batch.followed.txn_ids)
-        command = broker_pb2.CommandSend(
-            partition=self._name.to_wire(),
-            producer_id=batch.producer_id,
-            sequence_id=batch.sequence_id,
-            num_messages=batch.count,
-            txn_id=None if self.txn_id is None else self.txn_id.to_wire(),
-            producer_epoch=self._producer_epoch,
-            txn_proof=self._txn_proof,
-        )
+        command = broker_pb2.CommandSend()
+        command.CopyFrom(self._head)
+        command.producer_id = batch.producer_id
+        command.sequence_id = batch.sequence_id
+        command.num_messages = batch.count
         if batch.patient:
             # A message for each of a hundred names takes twenty times as long.
             command.MergeFromString(batch.followed.wire)
@@ -177,7 +182,7 @@ class BatchDelivery(Stream[ClosedBatch, broker_pb2.CommandSendResponse]):
             if isinstance(error, SequenceGap) and tail[0].attempts <= 1 and tail[0].sequence_id:
                 # The broker has forgotten this producer, for instance after a long silence. It
                 # never had these batches, so sending them under the new id repeats nothing.
-                log.warning("%s: the broker forgot a producer; it continues as another", self._name)
+                log.warning("%s: the broker forgot a producer; it continues as another", self.name)
                 for batch in tail:
                     self._number(batch)
                 self.resubmit(tail)
