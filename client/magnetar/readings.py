@@ -10,7 +10,7 @@ from magnetar.cuts.cut import Cut, range_of
 from magnetar.cuts.taking import CutTaker
 from magnetar.errors import ClientClosed
 from magnetar.link.cluster import Cluster
-from magnetar.link.in_flight import copy_error
+from magnetar.link.repeats import copy_error
 from magnetar.link.topic_route import TopicRoute
 from magnetar.message import Message, MessageColumns
 from magnetar.messaging.receiving.read_ahead import read_ahead

@@ -195,7 +195,7 @@ def test_a_client_that_carries_no_proof_on_writes_in_no_transaction(
                 patch.setattr(
                     BatchDelivery,
                     "begin",
-                    lambda self, txn_id, epoch, _: begin(self, txn_id, epoch, b""),
+                    lambda self, begun: begin(self, begun._replace(txn_proof=b"")),
                 )
                 txn = await client.begin_transaction()
                 with pytest.raises(AuthorizationFailed, match="txn_proof_keys_file"):

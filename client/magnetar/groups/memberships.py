@@ -15,7 +15,7 @@ from magnetar.groups.member_state import Instruction, MemberState
 from magnetar.groups.membership import GroupMembership
 from magnetar.groups.settings import GroupSettings
 from magnetar.link.cluster import Cluster
-from magnetar.link.in_flight import copy_error
+from magnetar.link.repeats import copy_error
 from magnetar.link.runtime import Runtime
 from magnetar.messaging.receiving.partition_ownership import Settling
 from magnetar_core.error_kinds import ErrorKind

@@ -191,6 +191,13 @@ class Cluster:
         if not self._coordinators or not self.runtime.has_latest_members:
             await self.info()
 
+    @property
+    def only_coordinator(self) -> ShardConnection | None:
+        """The connection to the coordinator, if it is known that there is one only."""
+        if self.runtime.has_one_coordinator and self._coordinators:
+            return self._coordinator(self._coordinators[0])
+        return None
+
     async def coordinators(self, tcid: int | None = None) -> tuple[ShardConnection, ...]:
         """Return connections to all coordinators, or to the coordinator with this TCID.
 

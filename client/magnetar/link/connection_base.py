@@ -9,23 +9,20 @@ from functools import partial
 
 from google.protobuf.message import Message
 
-from magnetar.errors import ClientClosed, failure_of
 from magnetar.link.addresses import title_of
-from magnetar.link.runtime import Runtime, awaited
-from magnetar.link.session import LinkSession, Push, ResponseT, Result
-from magnetar_core.error_kinds import ErrorKind
+from magnetar.link.repeated_request import OnResult, RepeatedRequest
+from magnetar.link.repeats import Repeats
+from magnetar.link.runtime import Runtime
+from magnetar.link.session import LinkSession, Push, ResponseT
 from magnetar_core.errors import (
-    LogUnavailable,
     MagnetarError,
-    OutcomeUnknown,
 )
 from magnetar_core.requests import Request
 from magnetar_core.transport.frames import FIELD_OF_BODY
-from magnetar_core.transport.transport import LinkClosed, LinkRefused
+from magnetar_core.transport.transport import LinkClosed
+from magnetar_core.transport.waiters import settle
 from magnetar_core.wire import transaction_pb2
 
-# What request_soon() tells.
-OnResult = Callable[[MagnetarError | ResponseT], None]
 OnSession = Callable[[LinkSession | MagnetarError], None]
 # Pushes for one consumer's partition, or for a member of a group, and the session they came on.
 OnPush = Callable[[LinkSession, Push], None]
@@ -38,20 +35,17 @@ TOKEN_BODIES = frozenset(
     and body is not transaction_pb2.CommandNewTxn
 )
 
-# Commands that only ask, or begin something that ends by itself: it is harmless if one arrived.
-HARMLESS_BODIES = frozenset(
-    body
-    for body, field in FIELD_OF_BODY.items()
-    if field in ("get_cluster_info", "lookup", "new_txn", "peek", "read")
-    or field.startswith(("describe_", "list_"))
-)
-
 
 class ConnectionBase(ABC):
-    """Asks a server, which subclasses find."""
+    """Asks a server, which subclasses find.
+
+    Attributes:
+        repeats: sends the commands that have to reach the server in order.
+    """
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
+        self.repeats = Repeats(runtime, self)
 
     @property
     @abstractmethod
@@ -158,143 +152,26 @@ class ConnectionBase(ABC):
         patient: bool = False,
     ) -> ResponseT:
         """Do the same as request for a call that others may have begun elsewhere."""
-        if timeout_ms is None:
-            timeout_ms = self._runtime.config.operation_timeout_ms
-        session = self.live_session
-        if session is None:
-            return await self._insist(body, timeout_ms, timeout_ms, patient, None)
-        asked_at_ms = self._runtime.now_ms()
-        interruption: Exception
+        future: asyncio.Future[ResponseT] = self._runtime.loop.create_future()
+        on_result: OnResult[ResponseT] = partial(settle, future)
+        asked = self.request_soon(body, on_result, timeout_ms=timeout_ms, patient=patient)
         try:
-            return await session.call(body, patient=patient, timeout_ms=timeout_ms)
-        except TimeoutError as error:
-            raise self._no_answer(body, timeout_ms) from error
-        except LinkClosed as error:
-            interruption = error
-        except MagnetarError as error:
-            if not self._may_repeat(error):
-                raise
-            interruption = error
-        remaining_ms = timeout_ms - (self._runtime.now_ms() - asked_at_ms)
-        return await self._insist(body, timeout_ms, remaining_ms, patient, interruption)
+            return await future
+        finally:
+            asked.cancel()
 
-    async def _insist(
-        self,
-        body: Request[ResponseT],
-        timeout_ms: float,
-        remaining_ms: float,
-        patient: bool,
-        last: Exception | None,
-    ) -> ResponseT:
-        """The course of a request that did not succeed at once.
-
-        Args:
-            last: what interrupted the first attempt, if there was one.
-        """
-        backoff = self._runtime.backoff()
-        # Sent, and perhaps never answered.
-        in_doubt = isinstance(last, LinkClosed)
-        try:
-            async with asyncio.timeout(remaining_ms / 1000):
-                while True:
-                    # A refusal by LogUnavailable may have had an effect.
-                    doubted = in_doubt or isinstance(last, LogUnavailable)
-                    pause_ms = backoff.next_ms() if isinstance(last, MagnetarError) else 0.0
-                    session = await self._next_session(body, pause_ms, in_doubt=doubted)
-                    was_in_doubt, in_doubt = in_doubt, True
-                    try:
-                        return await session.call(body, patient=patient)
-                    except LinkClosed as error:
-                        last = error
-                    except MagnetarError as error:
-                        if not self._may_repeat(error):
-                            raise
-                        in_doubt = was_in_doubt
-                        last = error
-        except TimeoutError:
-            if in_doubt:
-                raise self._no_answer(body, timeout_ms) from last
-            if isinstance(last, MagnetarError):
-                raise last from None
-            failure = self.failure
-            kind = failure.kind if isinstance(failure, LinkRefused) else LogUnavailable
-            raise kind(
-                f"no link to {self.title} within {timeout_ms:.0f} ms;"
-                f" {body.DESCRIPTOR.name} was not sent{_because(failure)}"
-            ) from failure
-
-    async def _next_session(self, body: Message, pause_ms: float, *, in_doubt: bool) -> LinkSession:
-        """Return a live session, to send a request again after a pause.
-
-        Raises:
-            OutcomeUnknown: the server refuses this client, or the client is closed, and the request
-                may have taken effect.
-            MagnetarError: the server refuses this client, or the client is closed.
-        """
-        try:
-            if pause_ms:
-                await self._runtime.pause(pause_ms)
-            return self.live_session or await self.session()
-        except MagnetarError as error:
-            if not in_doubt or type(body) in HARMLESS_BODIES:
-                raise
-            raise OutcomeUnknown(
-                f"{body.DESCRIPTOR.name} may have happened, and cannot be sent again to know:"
-                f" {error}"
-            ) from error
-
-    def _may_repeat(self, error: MagnetarError) -> bool:
-        return error.retriable and (error.kind is not ErrorKind.LOOK_UP or self.moved())
-
-    def _no_answer(self, body: Message, timeout_ms: float) -> OutcomeUnknown:
-        return OutcomeUnknown(
-            f"no answer to {body.DESCRIPTOR.name} from {self.title} within {timeout_ms:.0f} ms;"
-            f" it may have happened, ask again to know{_because(self.failure)}"
-        )
-
-    def request_soon(self, body: Request[ResponseT], on_result: OnResult[ResponseT]) -> None:
-        """Do the same as request without waiting: call back with the reply or the MagnetarError.
-
-        Normally this takes no task.
-        """
-        session = self.live_session
-        if session is None:
-            self._spawn_request(body, on_result)
-        else:
-            session.request(body, partial(self._on_soon, body, on_result))
-
-    def _on_soon(
+    def request_soon(
         self,
         body: Request[ResponseT],
         on_result: OnResult[ResponseT],
-        result: Result[ResponseT],
-    ) -> None:
-        if isinstance(result, LinkClosed) or (
-            isinstance(result, MagnetarError) and self._may_repeat(result)
-        ):
-            self._spawn_request(body, on_result)
-        else:
-            on_result(result)
-
-    def _spawn_request(self, body: Request[ResponseT], on_result: OnResult[ResponseT]) -> None:
-        def tell(asking: asyncio.Task[ResponseT]) -> None:
-            # Not the task itself: the client's close may cancel it before its first step.
-            if asking.cancelled():
-                on_result(ClientClosed("the client was closed"))
-                return
-            error = asking.exception()
-            if error is None:
-                on_result(asking.result())
-            else:
-                on_result(failure_of(error, asking.get_name()))
-
-        name = f"{body.DESCRIPTOR.name} to {self.title}"
-        asking = self._runtime.spawn(self.request(body), name, awaited)
-        self._runtime.when_done(on_result, asking, tell)
-
-
-def _because(failure: LinkClosed | None) -> str:
-    return "" if failure is None else f"; {failure}"
+        *,
+        timeout_ms: float | None = None,
+        patient: bool = False,
+    ) -> RepeatedRequest[ResponseT]:
+        """Do the same as repeat without waiting: call back with the reply or the MagnetarError."""
+        if timeout_ms is None:
+            timeout_ms = self._runtime.config.operation_timeout_ms
+        return RepeatedRequest(self, body, on_result, timeout_ms=timeout_ms, patient=patient)
 
 
 def bear_token(body: Message, runtime: Runtime) -> None:

@@ -13,7 +13,9 @@ import asyncio
 import itertools
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
+from contextvars import copy_context
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
@@ -57,6 +59,22 @@ def _retrieve(future: asyncio.Future[Any]) -> None:
         future.exception()
 
 
+class Scheduled:
+    """A call at the end of the event loop's turn."""
+
+    __slots__ = ("args", "callback", "work_owner")
+
+    def __init__(self, owner: WorkOwner, callback: Callable[..., object], args: Any) -> None:
+        self.work_owner = owner
+        self.callback: Callable[..., object] | None = callback
+        self.args = args
+
+    def cancel(self) -> None:
+        """Do not call it."""
+        self.callback = None
+        self.args = ()
+
+
 class Runtime:
     """The world of a client. Nothing else in the SDK uses time or randomness."""
 
@@ -70,6 +88,8 @@ class Runtime:
     ) -> None:
         self.transport = transport
         self.clock = clock
+        # Returns the milliseconds of a clock that does not jump.
+        self.now_ms = clock.monotonic_ms
         self.random = random
         self.config = config
         # Makes spans; None: there are none.
@@ -94,11 +114,17 @@ class Runtime:
         self.open_blocks: set[object] = set()
         # In order of start: cancelled in that order too.
         self._tasks: dict[int, asyncio.Task[Any]] = {}
+        # Calls at the end of this turn of the event loop, and those that come last.
+        self._soon: deque[Scheduled] = deque()
+        self._last: deque[Scheduled] = deque()
+        self._turn_ends = False
         self._task_count = 0
         # The client refuses further calls.
         self.is_closing = False
         # All background work has ended.
         self._closing = asyncio.Event()
+        # Requests that pause: they are told when the client closes.
+        self.pausing: dict[object, WorkOwner] = {}
         # Why the client has failed as a whole; None: it has not. The client says what it is then
         # that all its parts do.
         self.failure: MagnetarError | None = None
@@ -169,10 +195,6 @@ class Runtime:
         self.is_forked = True
         self._thread_id = 0
 
-    def now_ms(self) -> float:
-        """Return the milliseconds of a clock that does not jump."""
-        return self.clock.monotonic_ms()
-
     def spawn(self, work: Coroutine[Any, Any, T], name: str, owner: WorkOwner) -> asyncio.Task[T]:
         """Run a coroutine in the background; it is cancelled when the client closes.
 
@@ -212,11 +234,48 @@ class Runtime:
                 raise
             raise failure from error
 
-    def call_soon(
-        self, owner: WorkOwner, callback: Callable[..., object], *args: Any
-    ) -> asyncio.Handle:
-        """Call a function in the next turn of the event loop."""
-        return self.loop.call_soon(self.guarded, owner, callback, *args)
+    def call_soon(self, owner: WorkOwner, callback: Callable[..., object], *args: Any) -> Scheduled:
+        """Call a function at the end of this turn of the event loop, with all others of the turn.
+
+        So the commands of all transactions of a turn leave in the same frames.
+        """
+        return self._call_at_end(self._soon, owner, callback, args)
+
+    def call_last(self, owner: WorkOwner, callback: Callable[..., object]) -> None:
+        """Call a function at the end of this turn, behind what call_soon() has asked for."""
+        self._call_at_end(self._last, owner, callback, ())
+
+    def _call_at_end(
+        self,
+        calls: deque[Scheduled],
+        owner: WorkOwner,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+    ) -> Scheduled:
+        if self.traces is not None:
+            # Spans belong where the call was asked for.
+            callback = partial(copy_context().run, callback)
+        scheduled = Scheduled(owner, callback, args)
+        calls.append(scheduled)
+        if not self._turn_ends:
+            self._turn_ends = True
+            self.loop.call_soon(self._end_turn)
+        return scheduled
+
+    def _end_turn(self) -> None:
+        try:
+            self._call_all(self._soon)
+            self._call_all(self._last)
+        finally:
+            self._turn_ends = bool(self._soon or self._last)
+            if self._turn_ends:
+                self.loop.call_soon(self._end_turn)
+
+    def _call_all(self, calls: deque[Scheduled]) -> None:
+        for _ in range(len(calls)):
+            one = calls.popleft()
+            if one.callback is not None:
+                self.guarded(one.work_owner, one.callback, *one.args)
 
     def call_later(
         self, owner: WorkOwner, delay_ms: float, callback: Callable[..., object], *args: Any
@@ -314,7 +373,7 @@ class Runtime:
 
     def close(self) -> list[asyncio.Task[Any]]:
         """Cancel all background tasks, and refuse new ones. Returns those that have not ended."""
-        self._closing.set()
+        self._begin_closing()
         current = asyncio.current_task()
         tasks = [task for task in self._tasks.values() if task is not current]
         for task in tasks:
@@ -322,13 +381,18 @@ class Runtime:
         self.deadlines.close()
         return tasks
 
+    def _begin_closing(self) -> None:
+        self._closing.set()
+        pausing, self.pausing = self.pausing, {}
+        self.fail_each(pausing.values(), ClientClosed("the client is closed"))
+
     async def cancel_all(self) -> None:
         """Do the same as close, and wait until all of them have ended.
 
         The links are closed: calls that wait for an answer, or pause before they ask again, are
         told of that first, and say whether their request may have taken effect.
         """
-        self._closing.set()
+        self._begin_closing()
         await asyncio.sleep(0)
         await asyncio.gather(*self.close(), return_exceptions=True)
         self.deadlines.close()

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from google.protobuf.message import Message
 
@@ -43,13 +43,10 @@ UNASKED = (
 )
 
 
-class _Waiting(NamedTuple):
-    # Each has its own type of response, and response_field says which.
-    on_reply: OnReply[Any]
-    response_field: str
-    written_at_ms: float
-    # The server may park this one for long: its silence alone condemns no link.
-    patient: bool
+# A request under way: what is told of its answer, the name of the answer's field in the envelope,
+# when it was written (ms), and whether the server may park it for long: the silence of such a
+# request alone condemns no link. The name of the field says which type of response it has.
+Waiting: TypeAlias = tuple[OnReply[Any], str, float, bool]
 
 
 class LinkSession:
@@ -81,7 +78,7 @@ class LinkSession:
         self._on_push = on_push
         self._link: Link | None = None
         self._writer: FrameWriter | None = None
-        self._waiting: dict[int, _Waiting] = {}
+        self._waiting: dict[int, Waiting] = {}
         self._request_count = 0
         self._close_callbacks: dict[int, Callable[[], None]] = {}
         self._callback_count = 0
@@ -111,7 +108,7 @@ class LinkSession:
         if self.closed:
             link.close()
             raise LinkClosed(f"the link to {self.title} broke at once")
-        self._writer = FrameWriter(link.write, partial(self._runtime.call_soon, self._died))
+        self._writer = FrameWriter(link.write, partial(self._runtime.call_last, self._died))
         self._watch_later()
         reply = await self.call(self._hello())
         check_server(reply.protocol_version, self.title)
@@ -149,9 +146,8 @@ class LinkSession:
         if traces is not None and (span := traces.request(message, context)) is not None:
             on_reply = traces.ending(span, on_reply)
             traceparent = span.traceparent
-        self._waiting[request_id] = _Waiting(
-            on_reply, RESPONSE_FIELDS[type(message)], self._runtime.now_ms(), patient
-        )
+        now_ms = self._runtime.now_ms()
+        self._waiting[request_id] = (on_reply, RESPONSE_FIELDS[type(message)], now_ms, patient)
         if self._listening is None and self._on_silent is not None:
             self._listen_for(self._patience_ms)
         self._writer.send(body, request_id, byte_count, traceparent)
@@ -233,8 +229,8 @@ class LinkSession:
         waiting, self._waiting = self._waiting, {}
         if waiting:
             log.info("%s; %d requests are under way", reason, len(waiting))
-        for one in waiting.values():
-            self._runtime.tell(one.on_reply, LinkClosed(reason))
+        for on_reply, *_ in waiting.values():
+            self._runtime.tell(on_reply, LinkClosed(reason))
         callbacks, self._close_callbacks = self._close_callbacks, {}
         for callback in callbacks.values():
             self._runtime.guarded(self._runtime.fail, callback)
@@ -248,8 +244,9 @@ class LinkSession:
         if waiting is None:
             return
         self.useful = True
+        on_reply, response_field, _, _ = waiting
         result: Result[Message]
-        if name == waiting.response_field:
+        if name == response_field:
             result = getattr(one, name)
         elif name == "error":
             result = from_wire(one.error)
@@ -257,9 +254,9 @@ class LinkSession:
             result = InternalError("the server answered in a way that this version does not know")
         else:
             result = InternalError(
-                f"{self.title} answered with {name} where {waiting.response_field} belongs"
+                f"{self.title} answered with {name} where {response_field} belongs"
             )
-        self._runtime.tell(waiting.on_reply, result)
+        self._runtime.tell(on_reply, result)
 
     def _pushed(self, name: str | None, one: service_pb2.Command) -> None:
         if name == "error":
@@ -292,9 +289,9 @@ class LinkSession:
         now_ms = self._runtime.now_ms()
         timeout_ms = self._runtime.config.request_timeout_ms
         patient_one_is_late = False
-        for one in self._waiting.values():
-            late = now_ms - one.written_at_ms >= timeout_ms
-            if not one.patient:
+        for _, _, written_at_ms, patient in self._waiting.values():
+            late = now_ms - written_at_ms >= timeout_ms
+            if not patient:
                 if late:
                     self.close(f"{self.title} left a request without an answer for too long")
                     return
@@ -314,9 +311,9 @@ class LinkSession:
     def _listen(self) -> None:
         """Tell of silence while the oldest request has none of the patience left."""
         self._listening = None
-        for one in self._waiting.values():
-            if not one.patient:
-                left_ms = one.written_at_ms + self._patience_ms - self._runtime.now_ms()
+        for _, _, written_at_ms, patient in self._waiting.values():
+            if not patient:
+                left_ms = written_at_ms + self._patience_ms - self._runtime.now_ms()
                 if left_ms <= 0 and self._on_silent is not None:
                     self._on_silent()
                 self._listen_for(left_ms if left_ms > 0 else self._patience_ms)

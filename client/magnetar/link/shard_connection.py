@@ -16,9 +16,10 @@ from magnetar_core.transport.transport import LinkClosed
 class ShardConnection(ConnectionBase):
     """The connection to the server of a shard, a partition or a TCID, replaced when it moves.
 
-    Calls that wait for a link then wait for one to the other server. A link to the server before is
-    of use until it breaks, or that server refuses; where shards change their owner, the code that
-    moves this closes it.
+    Calls that wait for a link then wait for one to the other server, and what is not answered is
+    written there. Answers on the link to the server before count, and consumers stay attached until
+    it breaks, or that server refuses; where shards change their owner, the code that moves this
+    closes it.
     """
 
     def __init__(
@@ -137,6 +138,7 @@ class ShardConnection(ConnectionBase):
             self._watchers[number] = (callback, connection.when_unreachable(callback))
         if self._waiters:
             self._wait()
+        self.repeats.leave_link()
 
     def register(self, addressee: Addressee, on_push: OnPush) -> None:
         """Call `on_push` with what the shard's server pushes to this consumer or member."""

@@ -3,36 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
-from typing import NamedTuple
+from collections.abc import Callable
+from functools import partial
 
-from magnetar.errors import ClientClosed, ClientFailed
-from magnetar.link.connection_base import ConnectionBase
+from magnetar.errors import ClientClosed
 from magnetar.link.runtime import Runtime
+from magnetar.transactions.begun import NOBODY_TAKES_PART, Begun, Participating
 from magnetar.transactions.participants import Participants
-from magnetar.transactions.producer_identity import ProducerIdentity
 from magnetar_core.errors import MagnetarError
-from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
+from magnetar_core.transport.waiters import settle, wake
 
-
-class Begun(NamedTuple):
-    """The coordinator's answer to NewTxn."""
-
-    txn_id: TxnID
-    # 0: it never expires.
-    timeout_ms: int
-    coordinator: ConnectionBase
-    identity: ProducerIdentity | None = None
-    # Whether the coordinator has stored the transaction and the participants that it was given.
-    is_durable: bool = True
-    # The proof that brokers may ask of sends and acks in it; empty: this cluster asks for none.
-    txn_proof: bytes = b""
-    # What the coordinator was told with it.
-    seen_stamp: int = 0
-
-
-# Asks for a transaction that already has these participants.
-Begin = Callable[[Collection[PartitionName], Collection[SubscriptionName]], Awaitable[Begun]]
+# Told the answer, or why there is none.
+OnBegun = Callable[[Begun | MagnetarError], None]
+# Asks for a transaction that already has these participants. Returns a function that ends that.
+Begin = Callable[[Participating, OnBegun], Callable[[], object]]
 
 
 class Beginning:
@@ -63,7 +47,12 @@ class Beginning:
         self._participants = participants
         self._on_begun = on_begun
         self._on_failed = on_failed
-        self._task: asyncio.Task[None] | None = None
+        # Whether a lazy one has to begin, and whether it has begun since, or failed.
+        self._is_asked_for = False
+        self._is_settled = False
+        # Callers that wait for that.
+        self._waiters: list[asyncio.Future[None]] = []
+        self._closed: ClientClosed | None = None
 
     def __str__(self) -> str:
         """The transaction's name in messages for people."""
@@ -72,7 +61,7 @@ class Beginning:
     @property
     def was_asked_for(self) -> bool:
         """Whether a coordinator knows the transaction, or may know it soon."""
-        return self.begun is not None or self._task is not None
+        return self.begun is not None or self._is_asked_for
 
     async def now(self) -> None:
         """Ask a coordinator for the transaction now.
@@ -80,14 +69,19 @@ class Beginning:
         Raises:
             MagnetarError: the coordinator refused it.
         """
-        self._note(await self._begin_with((), ()), (), ())
+        self._runtime.require_loop()
+        answer: asyncio.Future[Begun] = self._runtime.loop.create_future()
+        ask_no_more = self._begin_with(NOBODY_TAKES_PART, partial(settle, answer))
+        try:
+            self._note(await answer, NOBODY_TAKES_PART)
+        finally:
+            ask_no_more()
 
     def soon(self) -> None:
         """Begin a lazy transaction at the end of the event loop's turn, with its participants."""
-        if self.begun is None and self._task is None:
-            self._task = self._runtime.spawn(
-                self._begin_lazily(), "begin a transaction", self._on_failed
-            )
+        if self.begun is None and not self._is_asked_for:
+            self._is_asked_for = True
+            self._runtime.call_soon(self._fail, self._begin)
 
     async def ensure(self) -> None:
         """Begin the transaction if needed; wait until it has begun, or failed.
@@ -105,40 +99,37 @@ class Beginning:
         Raises:
             ClientClosed: the client was closed meanwhile.
         """
-        if self._task is not None:
-            try:
-                await self._runtime.result_of(self._task)
-            except ClientFailed:
-                pass  # It has called on_failed.
+        if self._is_asked_for and not self._is_settled:
+            waiter: asyncio.Future[None] = self._runtime.loop.create_future()
+            self._waiters.append(waiter)
+            await waiter
+        if self._closed is not None:
+            raise self._closed
 
-    async def _begin_lazily(self) -> None:
-        partitions, subscriptions = self._participants.partitions, self._participants.subscriptions
-        try:
-            begun = await self._begin_with(partitions, subscriptions)
-        except ClientClosed:
-            raise
-        except MagnetarError as error:
-            self._on_failed(error)
+    def _begin(self) -> None:
+        taking_part = self._participants.taking_part
+        self._begin_with(taking_part, partial(self._on_answer, taking_part))
+
+    def _on_answer(self, taking_part: Participating, answer: Begun | MagnetarError) -> None:
+        if isinstance(answer, MagnetarError):
+            self._fail(answer)
         else:
-            self._note(begun, partitions, subscriptions)
+            self._note(answer, taking_part)
+            self._settle()
 
-    def _note(
-        self,
-        begun: Begun,
-        partitions: Collection[PartitionName],
-        subscriptions: Collection[SubscriptionName],
-    ) -> None:
+    def _fail(self, error: MagnetarError) -> None:
+        if isinstance(error, ClientClosed):
+            self._closed = error
+        self._settle()
+        self._on_failed(error)
+
+    def _settle(self) -> None:
+        self._is_settled = True
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            wake(waiter)
+
+    def _note(self, begun: Begun, taking_part: Participating) -> None:
         self.begun = begun
         self._on_begun(begun)
-        self._participants.begin(
-            begun.txn_id,
-            begun.coordinator,
-            self._on_failed,
-            identity=begun.identity,
-            # Only a coordinator that allows two-phase commit lets a transaction live for ever.
-            two_phase_commit=not begun.timeout_ms,
-            partitions=partitions,
-            subscriptions=subscriptions,
-            is_durable=begun.is_durable,
-            txn_proof=begun.txn_proof,
-        )
+        self._participants.begin(begun, taking_part, self._on_failed)

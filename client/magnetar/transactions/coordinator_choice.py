@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from magnetar.errors import ClientClosed, failure_of
 from magnetar.link.first_answer import FirstAnswer
+from magnetar.link.runtime import awaited
 from magnetar_core.errors import MagnetarError
 from magnetar_core.wire import common_pb2, transaction_pb2
 
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("magnetar")
 
 Question = asyncio.Task[transaction_pb2.CommandNewTxnResponse]
+# With the connection to the coordinator that gave it.
+Answer = tuple[transaction_pb2.CommandNewTxnResponse, "ConnectionBase"]
+OnAnswer = Callable[["Answer | MagnetarError"], None]
 
 
 class CoordinatorChoice:
@@ -36,9 +41,37 @@ class CoordinatorChoice:
         # Coordinators that did not answer, with the tasks that wait until they do.
         self._silent: dict[ConnectionBase, asyncio.Task[None]] = {}
 
-    async def new_txn(
-        self, command: transaction_pb2.CommandNewTxn
-    ) -> tuple[transaction_pb2.CommandNewTxnResponse, ConnectionBase]:
+    def new_txn(
+        self, command: transaction_pb2.CommandNewTxn, on_answer: OnAnswer
+    ) -> Callable[[], object]:
+        """Begin a transaction at the first coordinator that answers.
+
+        Args:
+            on_answer: told the answer and the coordinator that gave it, or the error of _ask().
+        Returns:
+            A function that ends that. Where several coordinators were asked, a transaction that
+            begins after all is aborted.
+        """
+        only = self._cluster.only_coordinator
+        if only is not None:
+
+            def on_result(result: transaction_pb2.CommandNewTxnResponse | MagnetarError) -> None:
+                on_answer(result if isinstance(result, MagnetarError) else (result, only))
+
+            return only.request_soon(command, on_result).cancel
+
+        def on_asked(asking: asyncio.Task[Answer]) -> None:
+            if asking.cancelled():
+                on_answer(ClientClosed("the client was closed"))
+                return
+            error = asking.exception()
+            on_answer(asking.result() if error is None else failure_of(error, asking.get_name()))
+
+        asking = self._runtime.spawn(self._ask(command), "choose a coordinator", awaited)
+        self._runtime.when_done(on_answer, asking, on_asked)
+        return asking.cancel
+
+    async def _ask(self, command: transaction_pb2.CommandNewTxn) -> Answer:
         """Begin a transaction at the first coordinator that answers.
 
         The next coordinator is asked when no server listens at the address, or when there is no

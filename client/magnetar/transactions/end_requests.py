@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from magnetar.enums import TransactionStatus
 from magnetar.link.runtime import Runtime
-from magnetar.transactions.beginning import Begun
+from magnetar.transactions.begun import Begun
 from magnetar.transactions.producer_identity import ProducerIdentity
 from magnetar_core.wire import common_pb2, transaction_pb2
 
@@ -49,7 +49,7 @@ class EndRequests:
         """
         identity = self._begun.identity
         command = transaction_pb2.CommandEndTxn(
-            txn_id=self._begun.txn_id.to_wire(),
+            txn_id=self._begun.wire_id,
             txn_action=common_pb2.ABORT,
             identity=None if identity is None else identity.to_wire(),
         )

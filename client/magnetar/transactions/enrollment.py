@@ -11,97 +11,75 @@ docs/design/0001-protocol.md, One transaction.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from google.protobuf.message import Message
 
-from magnetar.link.connection_base import ConnectionBase
-from magnetar.transactions.producer_identity import ProducerIdentity
+from magnetar.link.runtime import Scheduled
+from magnetar.transactions.begun import NOBODY_TAKES_PART, Begun, Participating
 from magnetar_core.errors import MagnetarError
-from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
-from magnetar_core.wire import transaction_pb2
+from magnetar_core.ids import PartitionName, SubscriptionName
+from magnetar_core.wire import common_pb2, transaction_pb2
 
 
 class Enrollment:
     """Adds the participants of a transaction, each once."""
 
-    __slots__ = (
-        "_coordinator",
-        "_has_failed",
-        "_identity",
-        "_new_partitions",
-        "_new_subscriptions",
-        "_on_failed",
-        "_scheduled",
-        "_sealed",
-        "_txn_id",
-        "_unanswered",
-        "_unconfirmed_partitions",
-        "_unconfirmed_subscriptions",
-        "_waiter",
-        "partitions",
-        "subscriptions",
-    )
+    _scheduled: Scheduled | None = None
+    _sealed = False
+    _has_failed = False
+    # Commands that the coordinator has not answered.
+    _unanswered = 0
+    _waiter: asyncio.Future[None] | None = None
 
     def __init__(
         self,
-        txn_id: TxnID,
-        coordinator: ConnectionBase,
+        begun: Begun,
+        taking_part: Participating,
         on_failed: Callable[[MagnetarError], None],
-        *,
-        identity: ProducerIdentity | None = None,
-        partitions: Iterable[PartitionName] = (),
-        subscriptions: Iterable[SubscriptionName] = (),
-        is_durable: bool = True,
     ) -> None:
         """The enrollment of a transaction that has just begun.
 
         Args:
-            identity: the producer id and epoch, for the transaction of a transactional producer.
-            partitions: those that the coordinator knew from the beginning.
-            subscriptions: those that the coordinator knew from the beginning.
-            is_durable: whether it has confirmed that it knows them.
+            taking_part: those that the coordinator knew from the beginning.
         """
-        self._identity = identity
-        # In the order in which they were added; the values have no meaning.
-        self.partitions: dict[PartitionName, None] = dict.fromkeys(partitions)
-        self.subscriptions: dict[SubscriptionName, None] = dict.fromkeys(subscriptions)
-        self._txn_id = txn_id
-        self._coordinator = coordinator
+        self._begun = begun
+        self._runtime = begun.coordinator.runtime
         self._on_failed = on_failed
-        self._new_partitions: list[PartitionName] = []
-        self._new_subscriptions: list[SubscriptionName] = []
-        self._unconfirmed_partitions = [] if is_durable else list(self.partitions)
-        self._unconfirmed_subscriptions = [] if is_durable else list(self.subscriptions)
-        self._scheduled: asyncio.Handle | None = None
-        self._sealed = False
-        self._has_failed = False
-        # Commands that the coordinator has not answered.
-        self._unanswered = 0
-        self._waiter: asyncio.Future[None] | None = None
+        # In the order in which they were added.
+        self.partitions = dict(taking_part.partitions)
+        self.subscriptions = dict(taking_part.subscriptions)
+        self._new_partitions: list[common_pb2.Partition] = []
+        self._new_subscriptions: list[common_pb2.Subscription] = []
+        # What the coordinator has not confirmed to know.
+        self._unconfirmed = NOBODY_TAKES_PART if begun.is_durable else taking_part
 
-    def partition(self, name: PartitionName) -> None:
+    def partition(self, name: PartitionName, wire: common_pb2.Partition) -> None:
         """Add a partition to which messages will be sent."""
         if name not in self.partitions:
-            self.partitions[name] = None
-            self._new_partitions.append(name)
+            self.partitions[name] = wire
+            self._new_partitions.append(wire)
             self._flush_soon()
 
-    def subscription(self, name: SubscriptionName) -> None:
+    def subscription(self, name: SubscriptionName, wire: common_pb2.Subscription) -> None:
         """Add a subscription on which messages will be acknowledged."""
         if name not in self.subscriptions:
-            self.subscriptions[name] = None
-            self._new_subscriptions.append(name)
+            self.subscriptions[name] = wire
+            self._new_subscriptions.append(wire)
             self._flush_soon()
 
     def confirm_soon(self) -> None:
         """Have the coordinator confirm the participants that NewTxn named: adding repeats that."""
-        if self._unconfirmed_partitions or self._unconfirmed_subscriptions:
-            self._new_partitions += self._unconfirmed_partitions
-            self._new_subscriptions += self._unconfirmed_subscriptions
-            self._unconfirmed_partitions = []
-            self._unconfirmed_subscriptions = []
+        named, self._unconfirmed = self._unconfirmed, NOBODY_TAKES_PART
+        if named.partitions or named.subscriptions:
+            self._new_partitions += named.partitions.values()
+            self._new_subscriptions += named.subscriptions.values()
             self._flush_soon()
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the coordinator has answered everything, and no participant is new."""
+        return self._scheduled is None and not self._unanswered
 
     async def answered(self) -> None:
         """Wait until the coordinator knows all participants, or `on_failed` was called."""
@@ -110,10 +88,10 @@ class Enrollment:
             return
         if self._scheduled is not None:
             self._scheduled.cancel()
-            self._coordinator.runtime.guarded(self._fail, self._flush)
+            self._runtime.guarded(self._fail, self._flush)
         if self._unanswered and not self._has_failed:
             if self._waiter is None:
-                self._waiter = self._coordinator.runtime.loop.create_future()
+                self._waiter = self._runtime.loop.create_future()
             await asyncio.shield(self._waiter)
 
     def _fail(self, error: MagnetarError) -> None:
@@ -136,24 +114,22 @@ class Enrollment:
 
     def _flush_soon(self) -> None:
         if self._scheduled is None:
-            self._scheduled = self._coordinator.runtime.call_soon(self._fail, self._flush)
+            self._scheduled = self._runtime.call_soon(self._fail, self._flush)
 
     def _flush(self) -> None:
         self._scheduled = None
+        txn_id, identity = self._begun.wire_id, self._begun.identity
+        identity_wire = None if identity is None else identity.to_wire()
         partitions, self._new_partitions = self._new_partitions, []
         if partitions:
             add_partitions = transaction_pb2.CommandAddPartitionToTxn(
-                txn_id=self._txn_id.to_wire(),
-                partitions=[partition.to_wire() for partition in partitions],
-                identity=None if self._identity is None else self._identity.to_wire(),
+                txn_id=txn_id, partitions=partitions, identity=identity_wire
             )
             self._ask(add_partitions)
         subscriptions, self._new_subscriptions = self._new_subscriptions, []
         if subscriptions:
             add_subscriptions = transaction_pb2.CommandAddSubscriptionToTxn(
-                txn_id=self._txn_id.to_wire(),
-                subscriptions=[subscription.to_wire() for subscription in subscriptions],
-                identity=None if self._identity is None else self._identity.to_wire(),
+                txn_id=txn_id, subscriptions=subscriptions, identity=identity_wire
             )
             self._ask(add_subscriptions)
 
@@ -163,7 +139,7 @@ class Enrollment:
         | transaction_pb2.CommandAddSubscriptionToTxn,
     ) -> None:
         self._unanswered += 1
-        self._coordinator.request_soon(command, self._on_result)
+        self._begun.coordinator.request_soon(command, self._on_result)
 
     def _on_result(self, result: Message | MagnetarError) -> None:
         self._unanswered -= 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,8 +13,9 @@ from magnetar.enums import TransactionStatus
 from magnetar.link.cluster import Cluster
 from magnetar.link.connection_base import ConnectionBase
 from magnetar.link.runtime import Runtime
-from magnetar.transactions.beginning import Begin, Begun
-from magnetar.transactions.coordinator_choice import CoordinatorChoice
+from magnetar.transactions.beginning import Begin, OnBegun
+from magnetar.transactions.begun import Begun, Participating
+from magnetar.transactions.coordinator_choice import Answer, CoordinatorChoice
 from magnetar.transactions.participants import TransactionPart, commit_parts
 from magnetar.transactions.prepared_outcome import outcome_of_prepared
 from magnetar.transactions.producer_identity import PreparedTxnState, ProducerIdentity
@@ -23,7 +24,7 @@ from magnetar.transactions.transaction import ConsumerOf, Transaction
 from magnetar.transactions.transaction_work import TransactionWork
 from magnetar.transactions.writer_protocols import TopicProducer
 from magnetar_core.errors import MagnetarError, SequenceCommitted
-from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
+from magnetar_core.ids import TxnID
 from magnetar_core.wire import transaction_pb2
 
 if TYPE_CHECKING:
@@ -46,14 +47,15 @@ class TransactionSpan:
     def around(self, begin: Begin) -> Begin:
         """Return a function that begins the transaction inside the span."""
 
-        async def begin_inside(
-            partitions: Collection[PartitionName], subscriptions: Collection[SubscriptionName]
-        ) -> Begun:
+        def begin_inside(participating: Participating, on_begun: OnBegun) -> Callable[[], object]:
+            def noted(answer: Begun | MagnetarError) -> None:
+                if isinstance(answer, Begun):
+                    self._begun = answer
+                    self._traces.begun(answer.txn_id, self._span)
+                on_begun(answer)
+
             with self._traces.inside(self._span):
-                begun = await begin(partitions, subscriptions)
-            self._begun = begun
-            self._traces.begun(begun.txn_id, self._span)
-            return begun
+                return begin(participating, noted)
 
         return begin_inside
 
@@ -235,57 +237,71 @@ class OpenTransactions:
         if span is not None:
             span.ended(txn)
 
-    async def _new_txn_at(
+    def _new_txn_at(
         self,
         coordinator: ConnectionBase,
         txn_timeout_ms: int,
         identity: ProducerIdentity | None,
         named: transaction_pb2.NamedSequence | None,
-        partitions: Collection[PartitionName],
-        subscriptions: Collection[SubscriptionName],
-    ) -> Begun:
+        participating: Participating,
+        on_begun: OnBegun,
+    ) -> Callable[[], object]:
         seen_stamp = self._runtime.seen_stamp
-        reply = await coordinator.request(
-            transaction_pb2.CommandNewTxn(
-                call_token=0 if named is None else self._runtime.new_id(),
-                txn_timeout_ms=txn_timeout_ms,
-                partitions=[partition.to_wire() for partition in partitions],
-                subscriptions=[subscription.to_wire() for subscription in subscriptions],
-                identity=None if identity is None else identity.to_wire(),
-                named_sequence=named,
-                seen_stamp=seen_stamp,
-            )
-        )
-        return Begun(
-            TxnID.from_wire(reply.txn_id),
-            reply.txn_timeout_ms,
-            coordinator,
-            identity,
-            txn_proof=reply.txn_proof,
+        command = transaction_pb2.CommandNewTxn(
+            call_token=0 if named is None else self._runtime.new_id(),
+            txn_timeout_ms=txn_timeout_ms,
+            partitions=participating.partitions.values(),
+            subscriptions=participating.subscriptions.values(),
+            identity=None if identity is None else identity.to_wire(),
+            named_sequence=named,
             seen_stamp=seen_stamp,
         )
 
-    async def _new_txn(
-        self,
-        txn_timeout_ms: int,
-        partitions: Collection[PartitionName],
-        subscriptions: Collection[SubscriptionName],
-    ) -> Begun:
-        seen_stamp = self._runtime.seen_stamp
-        reply, coordinator = await self._coordinators.new_txn(
-            transaction_pb2.CommandNewTxn(
-                txn_timeout_ms=txn_timeout_ms,
-                partitions=[partition.to_wire() for partition in partitions],
-                subscriptions=[subscription.to_wire() for subscription in subscriptions],
-                answer_before_durable=True,
+        def on_result(result: transaction_pb2.CommandNewTxnResponse | MagnetarError) -> None:
+            if isinstance(result, MagnetarError):
+                on_begun(result)
+                return
+            txn_id = TxnID.from_wire(result.txn_id)
+            begun = Begun(
+                txn_id,
+                txn_id.to_wire(),
+                result.txn_timeout_ms,
+                coordinator,
+                identity,
+                txn_proof=result.txn_proof,
                 seen_stamp=seen_stamp,
             )
-        )
-        return Begun(
-            TxnID.from_wire(reply.txn_id),
-            reply.txn_timeout_ms or txn_timeout_ms,
-            coordinator,
-            is_durable=False,
-            txn_proof=reply.txn_proof,
+            on_begun(begun)
+
+        return coordinator.request_soon(command, on_result).cancel
+
+    def _new_txn(
+        self, txn_timeout_ms: int, participating: Participating, on_begun: OnBegun
+    ) -> Callable[[], object]:
+        seen_stamp = self._runtime.seen_stamp
+        command = transaction_pb2.CommandNewTxn(
+            txn_timeout_ms=txn_timeout_ms,
+            partitions=participating.partitions.values(),
+            subscriptions=participating.subscriptions.values(),
+            answer_before_durable=True,
             seen_stamp=seen_stamp,
         )
+
+        def on_answer(answer: Answer | MagnetarError) -> None:
+            if isinstance(answer, MagnetarError):
+                on_begun(answer)
+                return
+            reply, coordinator = answer
+            txn_id = TxnID.from_wire(reply.txn_id)
+            begun = Begun(
+                txn_id,
+                txn_id.to_wire(),
+                reply.txn_timeout_ms or txn_timeout_ms,
+                coordinator,
+                is_durable=False,
+                txn_proof=reply.txn_proof,
+                seen_stamp=seen_stamp,
+            )
+            on_begun(begun)
+
+        return self._coordinators.new_txn(command, on_answer)

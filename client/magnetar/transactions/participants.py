@@ -6,13 +6,12 @@ enrollment, which names it to the coordinator. Nothing is sent before the transa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from magnetar.link.connection_base import ConnectionBase
+from magnetar.transactions.begun import Begun, Participating
 from magnetar.transactions.enrollment import Enrollment
-from magnetar.transactions.producer_identity import ProducerIdentity
 from magnetar.transactions.writer_protocols import Acks, Sender
 from magnetar_core.errors import InvalidArgument, MagnetarError
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
@@ -74,93 +73,63 @@ def commit_parts(parts: Sequence[TransactionPart]) -> transaction_pb2.CommandEnd
 class Participants:
     """The participants of a transaction."""
 
+    _enrollment: Enrollment | None = None
+    _confirms = False
+    # Whether nothing more comes: what is collected leaves as soon as it may.
+    _is_complete = False
+    # Whether plain sends were told to come after it.
+    _leads = False
+    _begun: Begun | None = None
+
     def __init__(self) -> None:
         self.senders: list[Sender] = []
         self.acks: list[Acks] = []
-        self._forget_senders: list[Callable[[], object]] = []
-        self._txn_id: TxnID | None = None
-        self._txn_proof = b""
-        self._identity: ProducerIdentity | None = None
-        self._two_phase_commit = False
-        self._enrollment: Enrollment | None = None
-        self._confirms = False
-        # Whether plain sends were told to come after it.
-        self._leads = False
 
     def __len__(self) -> int:
         return len(self.senders) + len(self.acks)
 
     @property
-    def partitions(self) -> Collection[PartitionName]:
-        """The partitions to which the transaction sends."""
-        return dict.fromkeys(sender.name for sender in self.senders)
+    def taking_part(self) -> Participating:
+        """The partitions to which it sends, and the subscriptions on which it acknowledges."""
+        return Participating(
+            {sender.name: sender.wire_name for sender in self.senders},
+            {acks.name: acks.wire_name for acks in self.acks},
+        )
 
-    @property
-    def subscriptions(self) -> Collection[SubscriptionName]:
-        """The subscriptions on which the transaction acknowledges."""
-        return dict.fromkeys(acks.name for acks in self.acks)
-
-    def add_sender(self, sender: Sender, forget: Callable[[], object]) -> None:
-        """Add a partition to which a producer sends.
-
-        Args:
-            sender: sends the transaction's messages to the partition.
-            forget: called by release().
-        """
+    def add_sender(self, sender: Sender) -> None:
+        """Add a partition to which a producer sends."""
         self.senders.append(sender)
-        self._forget_senders.append(forget)
         if self._enrollment is not None:
-            self._begin_sender(sender)
+            self._begin_sender(self._enrollment, sender)
 
     def add_acks(self, acks: Acks) -> None:
         """Add a partition on which a consumer acknowledges."""
         self.acks.append(acks)
         if self._enrollment is not None:
-            self._begin_acks(acks)
+            self._begin_acks(self._enrollment, acks)
 
     def begin(
         self,
-        txn_id: TxnID,
-        coordinator: ConnectionBase,
+        begun: Begun,
+        taking_part: Participating,
         on_failed: Callable[[MagnetarError], None],
-        *,
-        identity: ProducerIdentity | None,
-        two_phase_commit: bool,
-        partitions: Collection[PartitionName],
-        subscriptions: Collection[SubscriptionName],
-        is_durable: bool,
-        txn_proof: bytes,
     ) -> None:
-        """Send commands from now on, since the transaction has its id.
+        """Send commands from now on, since the transaction has begun.
 
         Args:
+            taking_part: the participants that the coordinator knows already.
             on_failed: called when the coordinator does not take a participant.
-            identity: the producer id and epoch, for the transaction of a transactional producer.
-            two_phase_commit: whether the transaction never expires.
-            partitions: the partitions that the coordinator knows already.
-            subscriptions: the subscriptions that the coordinator knows already.
-            is_durable: whether it has confirmed that it knows them.
-            txn_proof: what sends and acks carry on; empty: nothing.
         """
-        self._txn_id = txn_id
-        self._txn_proof = txn_proof
-        self._identity = identity
-        self._two_phase_commit = two_phase_commit
-        self._enrollment = Enrollment(
-            txn_id,
-            coordinator,
-            on_failed,
-            identity=identity,
-            partitions=partitions,
-            subscriptions=subscriptions,
-            is_durable=is_durable,
-        )
+        self._begun = begun
+        enrollment = self._enrollment = Enrollment(begun, taking_part, on_failed)
         if self._confirms:
-            self._enrollment.confirm_soon()
+            enrollment.confirm_soon()
         for sender in self.senders:
-            self._begin_sender(sender)
+            self._begin_sender(enrollment, sender)
         for acks in self.acks:
-            self._begin_acks(acks)
+            self._begin_acks(enrollment, acks)
+        if self._is_complete:
+            self._close_all()
 
     def confirm_soon(self) -> None:
         """Have the coordinator confirm all participants, since a caller waits for that."""
@@ -168,26 +137,15 @@ class Participants:
         if self._enrollment is not None:
             self._enrollment.confirm_soon()
 
-    def _begin_sender(self, sender: Sender) -> None:
-        assert self._enrollment is not None
-        assert self._txn_id is not None
-        self._enrollment.partition(sender.name)
-        sender.begin(self._txn_id, self._producer_epoch, self._txn_proof)
+    def _begin_sender(self, enrollment: Enrollment, sender: Sender) -> None:
+        assert self._begun is not None
+        enrollment.partition(sender.name, sender.wire_name)
+        sender.begin(self._begun)
 
-    def _begin_acks(self, acks: Acks) -> None:
-        assert self._enrollment is not None
-        assert self._txn_id is not None
-        self._enrollment.subscription(acks.name)
-        acks.begin(
-            self._txn_id,
-            self._producer_epoch,
-            self._txn_proof,
-            two_phase_commit=self._two_phase_commit,
-        )
-
-    @property
-    def _producer_epoch(self) -> int | None:
-        return None if self._identity is None else self._identity.producer_epoch
+    def _begin_acks(self, enrollment: Enrollment, acks: Acks) -> None:
+        assert self._begun is not None
+        enrollment.subscription(acks.name, acks.wire_name)
+        acks.begin(self._begun)
 
     async def enrolled(self) -> None:
         """Wait until the coordinator knows all participants, or on_failed was called."""
@@ -197,27 +155,39 @@ class Participants:
     async def drain(self) -> None:
         """Wait until everything sent is confirmed or has failed, and all are enrolled."""
         for sender in self.senders:
-            await sender.drain()
+            if sender.has_unanswered:
+                await sender.drain()
         for acks in self.acks:
-            await acks.drain()
-        await self.enrolled()
+            if acks.has_unanswered:
+                await acks.drain()
+        if self._enrollment is not None and not self._enrollment.is_answered:
+            await self._enrollment.answered()
 
-    async def flush(self) -> None:
-        """Send everything that is collected, and drain.
+    def complete(self) -> None:
+        """Send everything that is collected as soon as it may leave: nothing more comes.
 
         Plain sends of the same producers to the same partitions were sent before the commit, so
         they come before its markers.
         """
+        self._is_complete = True
+        if self._begun is not None:
+            self._close_all()
+
+    async def flush(self) -> None:
+        """Drain, and wait for the plain sends that come before the commit."""
+        await self.drain()
+        for sender in self.senders:
+            plain = sender.plain
+            if plain is not None and plain.has_unanswered and sender.failure is None:
+                await plain.drain()
+
+    def _close_all(self) -> None:
         for sender in self.senders:
             sender.close_batch()
             if sender.plain is not None:
                 sender.plain.close_batch()
         for acks in self.acks:
             acks.close_command()
-        await self.drain()
-        for sender in self.senders:
-            if sender.plain is not None and sender.failure is None:
-                await sender.plain.drain()
 
     def abandon(self, error: MagnetarError) -> None:
         """Drop buffered messages; answers that are under way still count."""
@@ -235,25 +205,24 @@ class Participants:
 
     def commit_command(self) -> transaction_pb2.CommandEndTxn:
         """Return the command COMMIT, with the confirmed counts (rule g)."""
-        assert self._txn_id is not None
+        assert self._begun is not None
         assert self._enrollment is not None
+        identity = self._begun.identity
         command = transaction_pb2.CommandEndTxn(
-            txn_id=self._txn_id.to_wire(),
+            txn_id=self._begun.wire_id,
             txn_action=common_pb2.COMMIT,
             counts_given=True,
-            identity=None if self._identity is None else self._identity.to_wire(),
+            identity=None if identity is None else identity.to_wire(),
         )
         producers = {}
-        for partition in self._enrollment.partitions:
-            partition_counts = command.partition_counts.add()
-            partition_counts.partition.CopyFrom(partition.to_wire())
+        for partition, wire in self._enrollment.partitions.items():
+            partition_counts = command.partition_counts.add(partition=wire)
             producers[partition] = partition_counts.producers
         for sender in self.senders:
             producers[sender.name].add(writer_id=sender.producer_id, count=sender.confirmed_count)
         consumers = {}
-        for subscription in self._enrollment.subscriptions:
-            subscription_counts = command.subscription_counts.add()
-            subscription_counts.subscription.CopyFrom(subscription.to_wire())
+        for subscription, subscription_wire in self._enrollment.subscriptions.items():
+            subscription_counts = command.subscription_counts.add(subscription=subscription_wire)
             consumers[subscription] = subscription_counts.consumers
         for acks in self.acks:
             consumers[acks.name].add(writer_id=acks.consumer_id, count=acks.confirmed_count)
@@ -284,7 +253,7 @@ class Participants:
         """Tell producers and consumers that the transaction has ended, and forget them."""
         if self._enrollment is not None:
             self._enrollment.seal()
-        if self._txn_id is not None:
+        if self._begun is not None:
             if committed:
                 self.lead_plain_sends()
             elif not self._leads:
@@ -293,12 +262,9 @@ class Participants:
                     sender.pass_on()
         for acks in self.acks:
             acks.on_ended(committed)
-        for forget in self._forget_senders:
-            forget()
         for sender in self.senders:
             sender.retire()
         for acks in self.acks:
             acks.retire()
         self.senders.clear()
         self.acks.clear()
-        self._forget_senders.clear()

@@ -34,6 +34,9 @@ class TransactionPhase(Enum):
     WITHDRAWN = "another client decides, and nothing of this client counts"
     FORGOTTEN = "it has ended, and its coordinator no longer knows how"
 
+    # Members are single objects. Enum's own __hash__ is a function in Python, which takes longer.
+    __hash__ = object.__hash__
+
 
 @unique
 class TransactionEvent(Enum):
@@ -52,6 +55,8 @@ class TransactionEvent(Enum):
     HEARD_ABORTING = "the coordinator says ABORTING"
     HEARD_ABORTED = "the coordinator says ABORTED"
     HEARD_FORGOTTEN = "the coordinator no longer knows it"
+
+    __hash__ = object.__hash__
 
 
 HEARD: Final[Mapping[TransactionStatus, TransactionEvent]] = {

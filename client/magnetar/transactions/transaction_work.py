@@ -16,9 +16,10 @@ from typing import Any
 
 from magnetar.enums import TransactionStatus
 from magnetar.errors import CommitRefused, failure_of
-from magnetar.link.in_flight import copy_error
+from magnetar.link.repeats import copy_error
 from magnetar.link.runtime import Runtime
-from magnetar.transactions.beginning import Begin, Beginning, Begun
+from magnetar.transactions.beginning import Begin, Beginning
+from magnetar.transactions.begun import Begun
 from magnetar.transactions.end_requests import EndRequests
 from magnetar.transactions.failed_call import FailedCall
 from magnetar.transactions.outcome_inquiry import OutcomeInquiry
@@ -217,14 +218,9 @@ class TransactionWork:
         if self._phase in OVER:
             self._inquiry.end()
 
-    def add_sender(self, sender: Sender, forget: Callable[[], object]) -> None:
-        """Add a partition to which a producer writes.
-
-        Args:
-            sender: sends the transaction's messages to the partition.
-            forget: called when the transaction ends.
-        """
-        self._participants.add_sender(sender, forget)
+    def add_sender(self, sender: Sender) -> None:
+        """Add a partition to which a producer writes."""
+        self._participants.add_sender(sender)
         if len(self._participants) > 1:
             self.begin_soon()
 
@@ -464,7 +460,9 @@ class TransactionWork:
         """
         self._move(TransactionEvent.FLUSH_BEGUN)
         try:
-            await self._beginning.ensure()
+            self._participants.complete()
+            if not self.has_begun:
+                await self._beginning.ensure()
             await self._participants.flush()
         except BaseException:
             if self._phase not in OVER:

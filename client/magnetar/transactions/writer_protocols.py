@@ -10,9 +10,11 @@ from collections.abc import Awaitable, Iterable, Mapping
 from typing import Any, Protocol, runtime_checkable
 
 from magnetar.message import Message, MessageColumns
+from magnetar.transactions.begun import Begun
 from magnetar.transactions.txn_send import TxnSend
 from magnetar_core.errors import MagnetarError
-from magnetar_core.ids import MessageId, PartitionName, SubscriptionName, TxnID
+from magnetar_core.ids import MessageId, PartitionName, SubscriptionName
+from magnetar_core.wire import common_pb2
 
 
 class TopicProducer(Protocol):
@@ -86,6 +88,11 @@ class Writer(Protocol):
         """Confirmed messages or ack commands; the commit names it."""
         ...
 
+    @property
+    def has_unanswered(self) -> bool:
+        """Whether there is something sent that is neither confirmed nor has failed."""
+        ...
+
     def drain(self) -> Awaitable[None]:
         """Wait until everything sent is confirmed or has failed."""
         ...
@@ -108,6 +115,11 @@ class PlainSender(Protocol):
 
     def close_batch(self) -> None:
         """Send the collected messages."""
+        ...
+
+    @property
+    def has_unanswered(self) -> bool:
+        """Whether there is something sent that is neither confirmed nor has failed."""
         ...
 
     def drain(self) -> Awaitable[None]:
@@ -138,6 +150,11 @@ class Sender(Writer, Protocol):
     name: PartitionName
 
     @property
+    def wire_name(self) -> common_pb2.Partition:
+        """The partition's name on the wire."""
+        ...
+
+    @property
     def producer_id(self) -> int:
         """The producer's id."""
         ...
@@ -157,9 +174,7 @@ class Sender(Writer, Protocol):
         """Whether no message waits."""
         ...
 
-    def begin(
-        self, txn_id: TxnID, producer_epoch: int | None = None, txn_proof: bytes = b""
-    ) -> None:
+    def begin(self, begun: Begun) -> None:
         """Send batches from now on, since the transaction has its id."""
         ...
 
@@ -184,16 +199,10 @@ class Acks(Writer, Protocol):
     """A consumer's acknowledgements on a subscription's partition, in a transaction."""
 
     name: SubscriptionName
+    wire_name: common_pb2.Subscription
     consumer_id: int
 
-    def begin(
-        self,
-        txn_id: TxnID,
-        producer_epoch: int | None = None,
-        txn_proof: bytes = b"",
-        *,
-        two_phase_commit: bool = False,
-    ) -> None:
+    def begin(self, begun: Begun) -> None:
         """Send acks from now on, since the transaction has its id."""
         ...
 

@@ -21,7 +21,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "commit-before-plain-sends",
         "magnetar.transactions.participants:Participants.flush",
-        Put("sender.plain.close_batch()", "await sender.plain.drain()"),
+        Put("plain.close_batch()", "await plain.drain()"),
         "A commit does not wait for the plain sends that were made before it.",
     ),
     Mutant(
@@ -44,9 +44,28 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "timeout-is-no-effect",
-        "magnetar.link.in_flight:InFlightCommands._on_deadline",
-        Put("self._items[0].attempts > 1", "self._items[0].attempts"),
+        "magnetar.link.repeats:Stream.expire",
+        Put("item.attempts > 1", "item.attempts"),
         "A send whose only attempt was not answered in time is said to have had no effect.",
+    ),
+    Mutant(
+        "repeats-out-of-order",
+        "magnetar.link.repeats:Repeats._on_link",
+        Put("reversed(self._unanswered.values())", "list(self._unanswered.values())"),
+        "After a broken link the last command of a shard goes again first.",
+        tests=("tests/client/link/test_repeats.py",),
+    ),
+    Mutant(
+        "repeat-skips-one",
+        "magnetar.link.repeats:Stream._lose_from",
+        Put("min(self._written, at + 1)", "min(self._written, at)"),
+        "After a broken link the first command that was not answered is taken for written.",
+    ),
+    Mutant(
+        "gap-behind-a-refusal-fails",
+        "magnetar.link.repeats:Stream._on_error",
+        Put("False", "isinstance(error, SequenceGap) and at > 0"),
+        "What lies behind a command that was refused for now fails with the gap.",
     ),
     Mutant(
         "join-without-waiting",
@@ -116,8 +135,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "doubt-forgotten-at-the-next-link",
-        "magnetar.link.connection_base:ConnectionBase._next_session",
-        Put("in_doubt or error", "not in_doubt or type(body) in HARMLESS_BODIES"),
+        "magnetar.link.repeated_request:RepeatedRequest.fail",
+        Put("not error", "is_doubted and type(self._body) not in HARMLESS_BODIES"),
         "A request that may have arrived is said to have had no effect.",
     ),
     Mutant(

@@ -10,16 +10,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from magnetar.errors import ClientClosed, failure_of
-from magnetar.link.in_flight import InFlightCommands, Item, copy_error
-from magnetar.link.runtime import Runtime, unobserved
-from magnetar.link.shard_connection import ShardConnection
+from magnetar.link.repeats import Item, Stream, copy_error
+from magnetar.link.runtime import Runtime, Scheduled, unobserved
 from magnetar.link.topic_route import TopicRoute
 from magnetar.messaging.interval_set import IntervalSet, Range
+from magnetar.transactions.begun import Begun
+from magnetar.transactions.failed_call import FailedCall
 from magnetar_core.errors import MagnetarError, OutcomeUnknown
 from magnetar_core.ids import SubscriptionName, TxnID
 from magnetar_core.wire import broker_pb2, common_pb2
+
+if TYPE_CHECKING:
+    from magnetar.transactions.transaction_work import TransactionWork
 
 log = logging.getLogger("magnetar")
 
@@ -226,98 +231,97 @@ class PlainAcks:
 class AckCommand(Item[broker_pb2.CommandAckResponse]):
     """A numbered ack command of a transaction."""
 
-    __slots__ = ("command", "ranges", "receipt")
-
     def __init__(
-        self, command: broker_pb2.CommandAck, ranges: list[Range], receipt: Receipt | None
+        self,
+        ack_type: broker_pb2.CommandAck.AckType,
+        ranges: list[Range],
+        ack_sequence: int,
+        ledger_id: int,
+        receipt: Receipt | None,
     ) -> None:
-        super().__init__()
-        self.command = command
+        self.ack_type = ack_type
         self.ranges = ranges
+        self.ack_sequence = ack_sequence
+        self.ledger_id = ledger_id
         self.receipt = receipt
 
 
-class TransactionAcks:
+class AckedPartition(Protocol):
+    """The consumer's partition on which transactions acknowledge: AcksInTransactions."""
+
+    runtime: Runtime
+    route: TopicRoute
+    name: SubscriptionName
+    wire_name: common_pb2.Subscription
+    consumer_id: int
+    # What all commands have in common, outside of a transaction.
+    head: broker_pb2.CommandAck
+
+    def confirmed(self, acks: TransactionAcks, ranges: Sequence[Range]) -> None:
+        """Note that the broker has confirmed these acks."""
+        ...
+
+    def refused(self, error: MagnetarError) -> None:
+        """Note the broker's refusal; not called when the client itself gives up."""
+        ...
+
+    def ended(self, acks: TransactionAcks, committed: bool) -> None:
+        """Note how the transaction has ended; called once."""
+        ...
+
+
+class TransactionAcks(Stream[AckCommand, broker_pb2.CommandAckResponse]):
     """The acks of a transaction by a consumer on a partition.
 
     Acks of the same turn of the event loop travel in the same command. Nothing leaves until
     begin().
+
+    Attributes:
+        txn: the transaction.
+        txn_id: its id; None while a lazy transaction has none.
+        confirmed_count: commands that the broker has confirmed. Counted by CommandEndTxn.
     """
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        route: TopicRoute,
-        name: SubscriptionName,
-        consumer_id: int,
-        *,
-        member: common_pb2.GroupMember | None,
-        on_confirmed: Callable[[Sequence[Range]], None],
-        on_failed: Callable[[MagnetarError], None],
-        on_refused: Callable[[MagnetarError], object],
-        on_ended: Callable[[bool], None],
-        on_doubted: Callable[[], None],
-    ) -> None:
-        """The acks of a transaction that has acknowledged nothing here yet.
+    txn_id: TxnID | None = None
+    confirmed_count = 0
+    failure: MagnetarError | None = None
+    _is_open = False
+    _open_type = INDIVIDUAL
+    _ledger_id = 0
+    _receipt: Receipt | None = None
+    _scheduled: Scheduled | None = None
+    _next_sequence = 0
 
-        Args:
-            member: the member that acknowledges, for a partition that a group has assigned.
-            on_doubted: called when the broker delivers again what it had confirmed.
-            on_refused: called with the broker's refusal, and not when the client itself gives up.
-            on_ended: called once, with whether the transaction committed.
-        """
-        self.name = name
-        self.consumer_id = consumer_id
-        # Commands that the broker has confirmed. Counted by CommandEndTxn.
-        self.confirmed_count = 0
-        self.on_ended = on_ended
-        self.on_doubted = on_doubted
-        self.failure: MagnetarError | None = None
-        self._runtime = runtime
-        self._route = route
-        self._txn_id: TxnID | None = None
-        self._producer_epoch: int | None = None
-        self._txn_proof = b""
-        self._two_phase_commit = False
-        self._member = member
-        self._on_confirmed = on_confirmed
-        self._on_failed = on_failed
-        self._on_refused = on_refused
-        self._open = IntervalSet()
-        self._open_type = INDIVIDUAL
-        self._ledger_id = 0
-        self._receipt: Receipt | None = None
-        self._scheduled: asyncio.Handle | None = None
-        self._next_sequence = 0
-        self._in_flight: InFlightCommands[AckCommand, broker_pb2.CommandAckResponse] = (
-            InFlightCommands(runtime, self, in_flight_max=IN_FLIGHT_ACKS_MAX, open_gate=False)
+    def __init__(self, owner: AckedPartition, txn: TransactionWork) -> None:
+        """The acks of a transaction that has acknowledged nothing here yet."""
+        super().__init__(
+            owner.runtime,
+            owner.route.connection(owner.name.partition).repeats,
+            in_flight_max=IN_FLIGHT_ACKS_MAX,
         )
+        self.txn = txn
+        self.name = owner.name
+        self.wire_name = owner.wire_name
+        self.consumer_id = owner.consumer_id
+        self._owner = owner
+        self._open = IntervalSet()
+        # What all commands have in common, from when the transaction has begun.
+        self._head = owner.head
 
-    def begin(
-        self,
-        txn_id: TxnID,
-        producer_epoch: int | None = None,
-        txn_proof: bytes = b"",
-        *,
-        two_phase_commit: bool = False,
-    ) -> None:
-        """Send acks from now on, since the transaction has its id.
-
-        Args:
-            producer_epoch: the epoch of the transactional producer, if there is one.
-            txn_proof: what the coordinator gave with the id, to be carried on.
-            two_phase_commit: whether the transaction never expires; a group may refuse that.
-        """
-        self._txn_id = txn_id
-        self._producer_epoch = producer_epoch
-        self._txn_proof = txn_proof
-        self._two_phase_commit = two_phase_commit
-        self._in_flight.open()
-
-    @property
-    def txn_id(self) -> TxnID | None:
-        """The id of the transaction; None while a lazy transaction has none."""
-        return self._txn_id
+    def begin(self, begun: Begun) -> None:
+        """Send acks from now on, since the transaction has its id."""
+        self.txn_id = begun.txn_id
+        head = self._head = broker_pb2.CommandAck()
+        head.CopyFrom(self._owner.head)
+        head.txn_id.CopyFrom(begun.wire_id)
+        if begun.producer_epoch is not None:
+            head.producer_epoch = begun.producer_epoch
+        if begun.txn_proof:
+            head.txn_proof = begun.txn_proof
+        # A group may refuse a transaction that never expires. Only a coordinator that allows
+        # two-phase commit lets one live for ever.
+        head.two_phase_commit = not begun.timeout_ms
+        self.open()
 
     def add(self, ranges: Sequence[Range], *, cumulative: bool, ledger_id: int) -> Receipt:
         """Acknowledge in the transaction. The receipt has the broker's answer.
@@ -341,7 +345,7 @@ class TransactionAcks:
     def _died(self, error: MagnetarError) -> None:
         """Fail all acks, and the transaction, since a callback has died."""
         self.give_up(error)
-        self._on_failed(error)
+        self._doom(error)
 
     def close_command(self) -> None:
         """Number the collected acks and send them."""
@@ -370,69 +374,53 @@ class TransactionAcks:
             raise
 
     def _submit(self, ranges: list[Range], receipt: Receipt | None) -> None:
-        command = broker_pb2.CommandAck(
-            subscription=self.name.to_wire(),
-            consumer_id=self.consumer_id,
-            ack_type=self._open_type,
-            ranges=ranges_to_wire(ranges),
-            ack_sequence=self._next_sequence,
-            ledger_id=self._ledger_id,
-            member=self._member,
-        )
-        self._next_sequence += 1
-        self._in_flight.submit(
-            AckCommand(command, ranges, receipt),
+        self.submit(
+            AckCommand(self._open_type, ranges, self._next_sequence, self._ledger_id, receipt),
             timeout_ms=self._runtime.config.operation_timeout_ms,
         )
-
-    async def drain(self) -> None:
-        """Wait until all numbered acks are confirmed or have failed."""
-        await self._in_flight.drain()
+        self._next_sequence += 1
 
     def abandon(self, error: MagnetarError) -> None:
         """Fail and drop buffered acks; answers that are under way still count."""
         if self.failure is None:
             self.failure = error
         self.close_command()
-        self._in_flight.abandon(error)
+        super().abandon(error)
 
     def give_up(self, error: MagnetarError) -> None:
         """Fail everything that is not confirmed, now."""
         if self.failure is None:
             self.failure = error
         self.close_command()
-        self._in_flight.refuse_all(error)
+        super().give_up(error)
 
     def retire(self) -> None:
         """Forget everything, since the transaction has ended."""
-        self._in_flight.retire()
+        self._is_abandoned = True
 
-    # What the queue in flight asks for, and tells.
-
-    def connection(self) -> ShardConnection:
-        """The connection to the broker that has the partition."""
-        return self._route.connection(self.name.partition)
+    # What the stream asks for, and tells.
 
     def moved(self) -> None:
         """Look up the broker again, since the partition has moved."""
-        self._route.refresh_soon()
+        self._owner.route.refresh_soon()
 
     def build(self, item: AckCommand) -> broker_pb2.CommandAck:
         """Return the command of a numbered ack."""
-        assert self._txn_id is not None
-        item.command.txn_id.CopyFrom(self._txn_id.to_wire())
-        if self._producer_epoch is not None:
-            item.command.producer_epoch = self._producer_epoch
-        item.command.two_phase_commit = self._two_phase_commit
-        item.command.txn_proof = self._txn_proof
-        return item.command
+        command = broker_pb2.CommandAck()
+        command.CopyFrom(self._head)
+        command.ack_type = item.ack_type
+        command.ack_sequence = item.ack_sequence
+        command.ledger_id = item.ledger_id
+        for first, last in item.ranges:
+            command.ranges.add(first=first, last=last)
+        return command
 
     def confirmed(self, item: AckCommand, reply: broker_pb2.CommandAckResponse) -> None:
         """Note that the broker has confirmed a command."""
         self.confirmed_count += 1
         if item.receipt is not None and not item.receipt.done():
             item.receipt.set_result(None)
-        self._on_confirmed(item.ranges)
+        self._owner.confirmed(self, item.ranges)
 
     def refused(self, tail: list[AckCommand], error: MagnetarError) -> None:
         """Note that the broker has refused a command, and with it those behind it."""
@@ -442,6 +430,13 @@ class TransactionAcks:
         for item in tail:
             if item.receipt is not None and not item.receipt.done():
                 item.receipt.set_exception(copy_error(error))
-        self._on_failed(error)
+        self._doom(error)
         if is_first:
-            self._on_refused(error)
+            self._owner.refused(error)
+
+    def on_ended(self, committed: bool) -> None:
+        """Note how the transaction ended."""
+        self._owner.ended(self, committed)
+
+    def _doom(self, error: MagnetarError) -> None:
+        self.txn.doom(error, FailedCall.ack_on(self.name))

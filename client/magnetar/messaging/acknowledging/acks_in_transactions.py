@@ -15,10 +15,9 @@ from magnetar.link.topic_route import TopicRoute
 from magnetar.messaging.acknowledging.acks import TransactionAcks
 from magnetar.messaging.acknowledging.unacked_tracker import UnackedTracker
 from magnetar.messaging.interval_set import Range
-from magnetar.transactions.failed_call import FailedCall
 from magnetar_core.errors import MagnetarError
 from magnetar_core.ids import SubscriptionName, TxnID
-from magnetar_core.wire import common_pb2
+from magnetar_core.wire import broker_pb2, common_pb2
 
 if TYPE_CHECKING:
     from magnetar.transactions.transaction_work import TransactionWork
@@ -54,12 +53,16 @@ class AcksInTransactions:
             on_ended: a transaction that had acknowledged here has ended.
             on_refused: whether an ack was refused because the group has given the partition away.
         """
-        self._runtime = runtime
-        self._route = route
-        self._name = name
-        self._consumer_id = consumer_id
-        self._type = subscription_type
+        self.runtime = runtime
+        self.route = route
+        self.name = name
+        self.wire_name = name.to_wire()
+        self.consumer_id = consumer_id
+        self.head = broker_pb2.CommandAck(
+            subscription=self.wire_name, consumer_id=consumer_id, member=member
+        )
         self._member = member
+        self._type = subscription_type
         self._unacked = unacked
         self._ask_again = ask_again
         self._attach_again = attach_again
@@ -97,7 +100,7 @@ class AcksInTransactions:
         """Note copies of messages that these transactions acknowledged: they may be aborted."""
         for number in numbers:
             if number in self._acks:
-                self._acks[number].on_doubted()
+                self._acks[number].txn.doubt()
 
     def reset(self) -> None:
         """Note that earlier deliveries no longer count, and come again in order."""
@@ -107,29 +110,28 @@ class AcksInTransactions:
             self._note_after(acks)
 
     def _enroll(self, txn: TransactionWork) -> TransactionAcks:
-        txn.require_client(self._runtime)
-        number, unacked = txn.number, self._unacked
-        acks = TransactionAcks(
-            self._runtime,
-            self._route,
-            self._name,
-            self._consumer_id,
-            member=self._member,
-            on_confirmed=lambda ranges: unacked.ack_in_transaction_confirmed(number, ranges),
-            on_failed=lambda error: txn.doom(error, FailedCall.ack_on(self._name)),
-            on_refused=self._on_refused,
-            on_ended=lambda committed: self._ended(number, committed),
-            on_doubted=txn.doubt,
-        )
-        self._acks[number] = acks
+        txn.require_client(self.runtime)
+        acks = self._acks[txn.number] = TransactionAcks(self, txn)
         txn.add_acks(acks)
         return acks
 
-    def _ended(self, number: int, committed: bool) -> None:
-        acks = self._acks.pop(number, None)
-        wanted = self._unacked.end_transaction(number, committed=committed)
-        self._ask_again(wanted)
-        if acks is not None and not committed and self._comes_in_order(acks, wanted):
+    # What the acks of a transaction tell.
+
+    def confirmed(self, acks: TransactionAcks, ranges: Sequence[Range]) -> None:
+        """Note that the broker has confirmed these acks."""
+        self._unacked.ack_in_transaction_confirmed(acks.txn.number, ranges)
+
+    def refused(self, error: MagnetarError) -> None:
+        """Note the broker's refusal."""
+        self._on_refused(error)
+
+    def ended(self, acks: TransactionAcks, committed: bool) -> None:
+        """Note how the transaction has ended."""
+        del self._acks[acks.txn.number]
+        wanted = self._unacked.end_transaction(acks.txn.number, committed=committed)
+        if wanted:
+            self._ask_again(wanted)
+        if not committed and self._comes_in_order(acks, wanted):
             # The messages that it acknowledged come before the later ones.
             if self._type is SubscriptionType.EXCLUSIVE:
                 self._note_after(acks)

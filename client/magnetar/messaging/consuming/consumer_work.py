@@ -181,6 +181,9 @@ class ConsumerWork(MessageSource):
         if isinstance(messages, MessageColumns):
             receiver, _, _ = self.place(Message(messages.batch, messages.start))
             return [(receiver, [(messages.first_offset, messages.last_offset)])]
+        if isinstance(messages, Sequence) and len(messages) == 1:
+            receiver, first, last = self.place(messages[0])
+            return [(receiver, [(first, last)])]
         found: dict[PartitionReceiver, IntervalSet] = {}
         for message, count in _consecutive(messages):
             receiver, first, last = self.place(message)

@@ -7,7 +7,7 @@ import asyncio
 from magnetar.arguments import number
 from magnetar.enums import SubscriptionType
 from magnetar.errors import ClientClosed
-from magnetar.link.in_flight import copy_error
+from magnetar.link.repeats import copy_error
 from magnetar.link.runtime import Runtime
 from magnetar.message import MessageColumns
 from magnetar.messaging.consuming.dead_letters import DeadLetters

@@ -7,15 +7,15 @@ producer and partition. A batch gets its sequence when it is complete.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
-from magnetar.link.in_flight import InFlightCommands
+from magnetar.link.repeats import Stream
 from magnetar.link.runtime import Runtime
-from magnetar.link.shard_connection import ShardConnection
 from magnetar.link.topic_route import TopicRoute
 from magnetar.messaging.sending.backpressure import PendingBudget
 from magnetar.messaging.sending.closed_batch import ClosedBatch
 from magnetar.messaging.sending.followed_transactions import NOBODY, FollowedTransactions
+from magnetar.transactions.begun import Begun
 from magnetar_core.errors import MagnetarError, SequenceGap
 from magnetar_core.ids import PartitionName, TxnID
 from magnetar_core.transport.spliced import Spliced, with_payload
@@ -24,27 +24,16 @@ from magnetar_core.wire import broker_pb2
 log = logging.getLogger("magnetar")
 
 
-class BatchDelivery:
+class BatchDelivery(Stream[ClosedBatch, broker_pb2.CommandSendResponse]):
     """Sends plain batches, or the batches of a transaction."""
 
-    __slots__ = (
-        "_budget",
-        "_followed",
-        "_following",
-        "_in_flight",
-        "_lane",
-        "_name",
-        "_next_sequence",
-        "_on_refused",
-        "_plain",
-        "_producer_epoch",
-        "_route",
-        "_runtime",
-        "_txn_proof",
-        "confirmed_count",
-        "producer_id",
-        "txn_id",
-    )
+    txn_id: TxnID | None = None
+    # Messages that the broker has confirmed. Counted by CommandEndTxn.
+    confirmed_count = 0
+    # What a transaction's sends come after: as of its beginning, and the same in all of them.
+    _followed = NOBODY
+    _next_sequence = 0
+    _lane = 0
 
     def __init__(
         self,
@@ -66,42 +55,43 @@ class BatchDelivery:
                 partition. Nothing leaves until begin() is called.
         """
         self.producer_id = producer_id
-        self.txn_id: TxnID | None = None
-        # Messages that the broker has confirmed. Counted by CommandEndTxn.
-        self.confirmed_count = 0
-        # What the producer's plain sends here come after (order, k).
-        self._following: FollowedTransactions = (
-            plain._following if plain is not None else FollowedTransactions()
-        )
-        # What a transaction's sends come after: as of its beginning, and the same in all of them.
-        self._followed = NOBODY
-        self._name = name
-        self._runtime = runtime
         self._route = route
         self._budget = budget
         self._on_refused = on_refused
         self._plain = plain
-        self._producer_epoch: int | None = None
-        self._txn_proof = b""
-        self._next_sequence = 0
-        self._lane = 0
-        self._in_flight: InFlightCommands[ClosedBatch, broker_pb2.CommandSendResponse] = (
-            InFlightCommands(runtime, self, in_flight_max=in_flight_max, open_gate=plain is None)
-        )
+        if plain is None:
+            repeats = route.connection(name.partition).repeats
+            self.name, self.wire_name = name, name.to_wire()
+            # What the producer's plain sends here come after (order, k).
+            self._following = FollowedTransactions()
+            # What all commands have in common.
+            self._head = broker_pb2.CommandSend(partition=self.wire_name)
+        else:
+            repeats = plain.repeats
+            self.name, self.wire_name = plain.name, plain.wire_name
+            self._following = plain._following
+            self._is_open = False
+        super().__init__(runtime, repeats, in_flight_max=in_flight_max)
 
     @property
     def unconfirmed_count(self) -> int:
         """Messages of complete batches that the broker has not confirmed."""
-        return sum(batch.count for batch in self._in_flight.items if not batch.finished)
+        return sum(batch.count for batch in self.items if not batch.finished)
 
-    def begin(self, txn_id: TxnID, producer_epoch: int | None, txn_proof: bytes) -> None:
+    def begin(self, begun: Begun) -> None:
         """Send batches from now on, since the transaction has its id."""
-        self.txn_id = txn_id
-        self._producer_epoch = producer_epoch
-        self._txn_proof = txn_proof
+        assert self._plain is not None
+        self.txn_id = begun.txn_id
+        self._head = broker_pb2.CommandSend()
+        self._head.CopyFrom(self._plain._head)
+        self._head.txn_id.CopyFrom(begun.wire_id)
+        if begun.producer_epoch is not None:
+            self._head.producer_epoch = begun.producer_epoch
+        if begun.txn_proof:
+            self._head.txn_proof = begun.txn_proof
         # Not earlier: transactions that were settled while it began are no longer named.
         self._followed = self._following.now()
-        self._in_flight.open()
+        self.open()
 
     def lead_plain_sends(self) -> None:
         """Put the producer's later sends behind this transaction, which has begun (order, k).
@@ -110,7 +100,8 @@ class BatchDelivery:
         such a send.
         """
         assert self.txn_id is not None
-        self._following.forget(self._followed)
+        if self._followed.txn_ids:
+            self._following.forget(self._followed)
         self._following.append(self.txn_id)
 
     def pass_on(self) -> None:
@@ -140,31 +131,15 @@ class BatchDelivery:
     def _submit(self, batch: ClosedBatch, timeout_ms: float) -> None:
         # First, since submit() may find that the batch is refused, which gives it back.
         self._budget.take(batch.size, batch.count)
-        self._in_flight.submit(batch, timeout_ms=timeout_ms)
-
-    def drain(self) -> Awaitable[None]:
-        """Wait until all batches are confirmed or have failed."""
-        return self._in_flight.drain()
-
-    def abandon(self, error: MagnetarError) -> None:
-        """Fail batches that were not written; answers that are under way still count."""
-        self._in_flight.abandon(error)
-
-    def give_up(self, error: MagnetarError) -> None:
-        """Fail everything that is not confirmed, now."""
-        self._in_flight.refuse_all(error)
+        self.submit(batch, timeout_ms=timeout_ms)
 
     def retire(self) -> None:
         """Forget everything, since the transaction has ended; this breaks reference cycles."""
-        if not len(self._in_flight):
-            self._in_flight.retire()
+        if not self.items:
+            self._is_abandoned = True
             del self._on_refused
 
-    # What the queue in flight asks for, and tells.
-
-    def connection(self) -> ShardConnection:
-        """The connection to the broker that has the partition now."""
-        return self._route.connection(self._name.partition)
+    # What the stream asks for, and tells.
 
     def moved(self) -> None:
         """Look up the broker again, since the partition has moved."""
@@ -174,15 +149,11 @@ class BatchDelivery:
         """Return the CommandSend of a batch; called at each attempt."""
         batch.followed = self._following.now() if self._plain is None else self._followed
         batch.patient = bool(batch.followed.txn_ids)
-        command = broker_pb2.CommandSend(
-            partition=self._name.to_wire(),
-            producer_id=batch.producer_id,
-            sequence_id=batch.sequence_id,
-            num_messages=batch.count,
-            txn_id=None if self.txn_id is None else self.txn_id.to_wire(),
-            producer_epoch=self._producer_epoch,
-            txn_proof=self._txn_proof,
-        )
+        command = broker_pb2.CommandSend()
+        command.CopyFrom(self._head)
+        command.producer_id = batch.producer_id
+        command.sequence_id = batch.sequence_id
+        command.num_messages = batch.count
         if batch.patient:
             # A message for each of a hundred names takes twenty times as long.
             command.MergeFromString(batch.followed.wire)
@@ -211,10 +182,10 @@ class BatchDelivery:
             if isinstance(error, SequenceGap) and tail[0].attempts <= 1 and tail[0].sequence_id:
                 # The broker has forgotten this producer, for instance after a long silence. It
                 # never had these batches, so sending them under the new id repeats nothing.
-                log.warning("%s: the broker forgot a producer; it continues as another", self._name)
+                log.warning("%s: the broker forgot a producer; it continues as another", self.name)
                 for batch in tail:
                     self._number(batch)
-                self._in_flight.resubmit(tail)
+                self.resubmit(tail)
                 return
         self._on_refused(tail, error)
         for batch in tail:

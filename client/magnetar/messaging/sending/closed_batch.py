@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from magnetar.link.in_flight import EFFECT_UNKNOWN, Item
+from magnetar.link.repeats import EFFECT_UNKNOWN, Item
 from magnetar.link.runtime import unobserved
 from magnetar.messaging.sending.followed_transactions import NOBODY
 from magnetar_core.errors import MagnetarError, OutcomeUnknown
@@ -24,26 +24,16 @@ class Receipt(asyncio.Future[common_pb2.MessageIdData]):
 class ClosedBatch(Item[broker_pb2.CommandSendResponse]):
     """An encoded batch with its sequence. It never changes, however often it is sent."""
 
-    __slots__ = (
-        "count",
-        "followed",
-        "payload",
-        "producer_id",
-        "receipt",
-        "sequence_id",
-        "size",
-    )
+    producer_id = 0
+    sequence_id = 0
+    # What the last attempt named as coming before it (order, k).
+    followed = NOBODY
 
     def __init__(self, payload: bytes, count: int, size: int, receipt: Receipt | None) -> None:
-        super().__init__()
         self.payload = payload
         self.count = count
         self.size = size
         self.receipt = receipt
-        self.producer_id = 0
-        self.sequence_id = 0
-        # What the last attempt named as coming before it (order, k).
-        self.followed = NOBODY
 
     @property
     def unawaited_count(self) -> int:

@@ -12,6 +12,7 @@ Source: docs/design/0001-protocol.md, Order (k).
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import lru_cache
 from typing import NamedTuple
 
 from magnetar_core.ids import TxnID
@@ -42,6 +43,13 @@ class Followed(NamedTuple):
 
 
 NOBODY = Followed((), 0, b"")
+
+
+@lru_cache(maxsize=FOLLOWED_MAX)
+def _name_of(txn_id: TxnID) -> bytes:
+    """Return the bytes of a CommandSend that name it: most have several partitions."""
+    name = txn_id.to_wire().SerializeToString()
+    return _TAG + bytes((len(name),)) + name
 
 
 class FollowedTransactions:
@@ -84,11 +92,11 @@ class FollowedTransactions:
 
     def append(self, txn_id: TxnID) -> None:
         """Name a transaction as the newest; the oldest is left out if there are too many."""
-        self._drop([txn_id])
+        if txn_id in self._numbers:
+            self._drop([txn_id])
         self._count += 1
         self._numbers[txn_id] = self._count
-        name = txn_id.to_wire().SerializeToString()
-        self._names[txn_id] = _TAG + bytes((len(name),)) + name
+        self._names[txn_id] = _name_of(txn_id)
         if len(self._numbers) > FOLLOWED_MAX:
             self._drop([next(iter(self._numbers))])
         self._seen = None

@@ -7,13 +7,14 @@ producer and partition. A batch gets its sequence when it is complete.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from functools import partial
+from typing import TYPE_CHECKING, Protocol
 
 from magnetar.config import Batching, ProducerConfig
 from magnetar.errors import ClientClosed, failure_of
-from magnetar.link.in_flight import copy_error
-from magnetar.link.runtime import Runtime
+from magnetar.link.repeats import copy_error
+from magnetar.link.runtime import Runtime, Scheduled
 from magnetar.link.topic_route import TopicRoute
 from magnetar.messaging.sending.backpressure import PendingBudget
 from magnetar.messaging.sending.batch_delivery import BatchDelivery
@@ -25,13 +26,18 @@ from magnetar.messaging.sending.batching import (
 )
 from magnetar.messaging.sending.closed_batch import ClosedBatch, Receipt, new_receipt, of_all_copies
 from magnetar.messaging.sending.message_arguments import check_size
+from magnetar.transactions.begun import Begun
 from magnetar_core.batch import split
 from magnetar_core.errors import (
     MagnetarError,
     MessageTooLarge,
     OutcomeUnknown,
 )
-from magnetar_core.ids import PartitionName, TxnID
+from magnetar_core.ids import PartitionName
+from magnetar_core.wire import common_pb2
+
+if TYPE_CHECKING:
+    from magnetar.transactions.transaction_work import TransactionWork
 
 # What header, offsets and checksum may add to a batch of one message.
 BATCH_OVERHEAD_BYTES = 1024
@@ -39,63 +45,73 @@ BATCH_OVERHEAD_BYTES = 1024
 PART_BYTES_MAX = 1 << 20
 
 
-class PartitionSender:
-    """Collects messages in batches and sends them to the broker in order."""
+class SendingProducer(Protocol):
+    """The producer of senders: magnetar.messaging.sending.producer_work.ProducerWork."""
 
-    __slots__ = (
-        "_config",
-        "_delivery",
-        "_linger",
-        "_on_batch_closed",
-        "_on_failed",
-        "_open",
-        "_runtime",
-        "failure",
-        "name",
-        "plain",
-    )
+    runtime: Runtime
+    config: ProducerConfig
+    budget: PendingBudget
+    producer_id: int
+
+    def sending_failed(
+        self, sender: PartitionSender, error: MagnetarError, unawaited_count: int
+    ) -> None:
+        """Note that a batch has failed, with so many messages for which no caller waits."""
+        ...
+
+    def batch_closed(self, sender: PartitionSender) -> None:
+        """Note that a batch is complete; the next may go to another partition."""
+        ...
+
+    def forget(self, sender: PartitionSender) -> None:
+        """Note that the transaction of a sender has ended."""
+        ...
+
+
+class PartitionSender:
+    """Collects messages in batches and sends them to the broker in order.
+
+    Attributes:
+        txn: the transaction to which all messages belong; None: they belong to none.
+        plain: for a transaction's sender, the producer's sender for the same partition outside of
+            transactions. A transaction's sender sends nothing until begin() is called.
+    """
+
+    failure: MagnetarError | None = None
+    _linger: Scheduled | asyncio.TimerHandle | None = None
 
     def __init__(
         self,
-        runtime: Runtime,
-        config: ProducerConfig,
+        owner: SendingProducer,
         route: TopicRoute,
         partition: int,
-        producer_id: int,
-        budget: PendingBudget,
         *,
-        on_failed: Callable[[MagnetarError, int], None],
-        on_batch_closed: Callable[[int], None],
+        txn: TransactionWork | None = None,
         plain: PartitionSender | None = None,
     ) -> None:
-        """A sender that has sent nothing yet.
-
-        Args:
-            on_failed: called when a batch fails, with the number of its messages for which no
-                caller waits.
-            on_batch_closed: called when a batch is complete; the next may go to another partition.
-            plain: for a transaction's sender, the producer's sender for the same partition outside
-                of transactions. A transaction's sender sends nothing until begin() is called.
-        """
+        """A sender that has sent nothing yet."""
         self.name: PartitionName = route.partition_name(partition) if plain is None else plain.name
+        self.txn = txn
         self.plain = plain
-        self.failure: MagnetarError | None = None
-        self._runtime = runtime
-        self._config = config
-        self._on_failed = on_failed
-        self._on_batch_closed = on_batch_closed
+        self._owner = owner
+        self._runtime = owner.runtime
+        self._config = owner.config
         self._open = self._new_open()
-        self._linger: asyncio.Handle | None = None
         self._delivery: BatchDelivery = BatchDelivery(
-            runtime,
+            owner.runtime,
             route,
             self.name,
-            producer_id,
-            budget,
-            in_flight_max=config.in_flight_batches_max,
+            owner.producer_id,
+            owner.budget,
+            in_flight_max=owner.config.in_flight_batches_max,
             on_refused=self._fail,
             plain=None if plain is None else plain._delivery,
         )
+
+    @property
+    def wire_name(self) -> common_pb2.Partition:
+        """The partition's name on the wire."""
+        return self._delivery.wire_name
 
     @property
     def producer_id(self) -> int:
@@ -112,16 +128,14 @@ class PartitionSender:
         """Messages that the broker has not confirmed."""
         return self._open.count + self._delivery.unconfirmed_count
 
-    def begin(
-        self, txn_id: TxnID, producer_epoch: int | None = None, txn_proof: bytes = b""
-    ) -> None:
-        """Send batches from now on, since the transaction has its id.
+    @property
+    def has_unanswered(self) -> bool:
+        """Whether complete batches are neither confirmed nor have failed."""
+        return bool(self._delivery.items)
 
-        Args:
-            producer_epoch: the epoch of the transactional producer, if there is one.
-            txn_proof: what the coordinator gave with the id, to be carried on.
-        """
-        self._delivery.begin(txn_id, producer_epoch, txn_proof)
+    def begin(self, begun: Begun) -> None:
+        """Send batches from now on, since the transaction has its id."""
+        self._delivery.begin(begun)
         if self._open.count and self._linger is None:
             self._linger_later()
 
@@ -244,7 +258,7 @@ class PartitionSender:
             receipt.awaited -= 1
         elif (error := receipt.exception()) is not None:
             assert isinstance(error, MagnetarError)
-            self._on_failed(error, 1)
+            self._owner.sending_failed(self, error, 1)
 
     def add_many(self, values: Sequence[bytes], keys: Sequence[bytes] | None) -> None:
         """Append many messages, none of which is too large.
@@ -295,7 +309,7 @@ class PartitionSender:
         if self.failure is not None:
             raise copy_error(self.failure)
         batch = ClosedBatch(payload, count, size, None)
-        self._on_batch_closed(self.name.partition)
+        self._owner.batch_closed(self)
         self._delivery.send(batch, timeout_ms=self._runtime.config.send_timeout_ms)
 
     def close_batch(self) -> None:
@@ -319,7 +333,7 @@ class PartitionSender:
             return
         payload = open_batch.encode(self._config.codec)
         batch = ClosedBatch(payload, open_batch.count, open_batch.size, open_batch.receipt)
-        self._on_batch_closed(self.name.partition)
+        self._owner.batch_closed(self)
         self._delivery.send(batch, timeout_ms=self._runtime.config.send_timeout_ms)
 
     def _fail_unsent(self, open_batch: OpenBatch, error: MagnetarError) -> None:
@@ -385,13 +399,14 @@ class PartitionSender:
 
     def retire(self) -> None:
         """Forget everything, since the transaction has ended."""
+        self._owner.forget(self)
         self._delivery.retire()
 
     def _linger_later(self) -> None:
         if self.plain is not None and self._delivery.txn_id is None:
             # It may turn out that all of the transaction fits this batch.
             if len(self._open.batches) > 1:
-                self._on_batch_closed(self.name.partition)
+                self._owner.batch_closed(self)
             return
         linger_ms = self._config.linger_ms
         if linger_ms:
@@ -402,7 +417,7 @@ class PartitionSender:
     def _died(self, error: MagnetarError) -> None:
         """Fail for good, since a callback has died: what it left behind is not known."""
         self.give_up(error)
-        self._on_failed(error, 0)
+        self._owner.sending_failed(self, error, 0)
 
     def needs_parts(self, value: bytes, key: bytes | None, properties: bytes) -> bool:
         """Return whether a message is too large for a batch.
@@ -418,7 +433,7 @@ class PartitionSender:
     def _whole_bytes_max(self) -> int:
         """Limit of the columns of a batch with one message, in bytes."""
         limit = self._config.whole_bytes_max
-        session = self._delivery.connection().live_session
+        session = self._delivery.repeats.connection.live_session
         if session is not None:
             limit = min(limit, session.batch_bytes_max - BATCH_OVERHEAD_BYTES)
         return limit
@@ -453,7 +468,7 @@ class PartitionSender:
             is_last = number == len(parts) - 1
             batch = ClosedBatch(part, 1, len(part), receipt if is_last else None)
             self._delivery.send(batch, timeout_ms=self._runtime.config.send_timeout_ms)
-        self._on_batch_closed(self.name.partition)
+        self._owner.batch_closed(self)
         return len(parts)
 
     def _new_receipt(self) -> Receipt:
@@ -482,6 +497,6 @@ class PartitionSender:
             if batch.receipt is not None and not batch.receipt.done():
                 batch.receipt.set_exception(copy_error(own))
         for batch, own in zip(tail, errors, strict=True):
-            self._on_failed(own, batch.unawaited_count)
+            self._owner.sending_failed(self, own, batch.unawaited_count)
         if self.plain is not None:
             self.close_batch()

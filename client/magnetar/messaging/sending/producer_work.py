@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from functools import partial
 
 from magnetar.arguments import refusal
 from magnetar.column_batch import ColumnBatch
 from magnetar.config import ProducerConfig
 from magnetar.errors import ClientClosed
-from magnetar.link.in_flight import copy_error
+from magnetar.link.repeats import copy_error
 from magnetar.link.runtime import Runtime
 from magnetar.link.topic_route import TopicRoute
 from magnetar.messaging.sending.backpressure import PendingBudget
@@ -66,17 +65,7 @@ class ProducerWork:
         self._on_close = on_close
         self.is_closed = False
         self.plain_senders: list[PartitionSender] = [
-            PartitionSender(
-                runtime,
-                config,
-                route,
-                partition,
-                self.producer_id,
-                budget,
-                on_failed=self._note_failure,
-                on_batch_closed=self._rotate,
-            )
-            for partition in range(route.partition_count)
+            PartitionSender(self, route, partition) for partition in range(route.partition_count)
         ]
         # By the transaction's number and the partition.
         self._transactional: dict[tuple[int, int], PartitionSender] = {}
@@ -223,25 +212,11 @@ class ProducerWork:
     def _enroll(self, txn: TransactionWork, partition: int) -> PartitionSender:
         txn.require_client(self.runtime)
         sender = PartitionSender(
-            self.runtime,
-            self.config,
-            self._route,
-            partition,
-            self.producer_id,
-            self.budget,
-            on_failed=lambda error, _: txn.doom(error, FailedCall(self.topic, partition)),
-            on_batch_closed=self._rotate if txn.has_begun else partial(self._outgrown, txn),
-            plain=self.plain_senders[partition],
+            self, self._route, partition, txn=txn, plain=self.plain_senders[partition]
         )
-        key = (txn.number, partition)
-        self._transactional[key] = sender
-        txn.add_sender(sender, partial(self._transactional.pop, key, None))
+        self._transactional[txn.number, partition] = sender
+        txn.add_sender(sender)
         return sender
-
-    def _outgrown(self, txn: TransactionWork, partition: int) -> None:
-        """Begin a lazy transaction, whose messages fill more than a batch."""
-        txn.begin_soon()
-        self._rotate(partition)
 
     def _add_by_key(
         self, values: Sequence[bytes], keys: Sequence[bytes], txn: Transaction | None
@@ -258,15 +233,31 @@ class ProducerWork:
         for partition, (some_values, some_keys) in by_partition.items():
             self.sender(None, partition, txn).add_many(some_values, some_keys)
 
-    def _rotate(self, partition: int) -> None:
+    # What senders tell.
+
+    def batch_closed(self, sender: PartitionSender) -> None:
+        """Fill a batch for the next partition. A lazy transaction has more than a batch now."""
+        partition = sender.name.partition
         if partition == self.sticky_partition:
             self.sticky_partition = (partition + 1) % self.partition_count
+        if sender.txn is not None:
+            sender.txn.begin_soon()
 
-    def _note_failure(self, error: MagnetarError, unawaited_count: int) -> None:
-        if unawaited_count:
+    def sending_failed(
+        self, sender: PartitionSender, error: MagnetarError, unawaited_count: int
+    ) -> None:
+        """Let the transaction fail, or flush() for messages for which no caller waits."""
+        if sender.txn is not None:
+            sender.txn.doom(error, FailedCall.send_to(sender.name))
+        elif unawaited_count:
             self._failed_count += unawaited_count
             if self._first_failure is None:
                 self._first_failure = error
+
+    def forget(self, sender: PartitionSender) -> None:
+        """Note that the transaction of a sender has ended."""
+        assert sender.txn is not None
+        self._transactional.pop((sender.txn.number, sender.name.partition), None)
 
     def _raise_failure(self) -> None:
         error, self._first_failure = self._first_failure, None
