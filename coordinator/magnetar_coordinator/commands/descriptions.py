@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from magnetar_coordinator.metadata.named_sequences import NamedSequence
 from magnetar_coordinator.metadata.records import WIRE_STATUS, TxnEnded
-from magnetar_coordinator.metadata.transaction import Participant, Transaction
+from magnetar_coordinator.metadata.transaction import (
+    Participant,
+    Transaction,
+    TransactionClient,
+)
 from magnetar_coordinator.metadata.wire import put_identity, put_named_sequence
-from magnetar_coordinator.transactions.session_quota import TransactionClient
 from magnetar_core.ids import PartitionName
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import transaction_pb2 as pb

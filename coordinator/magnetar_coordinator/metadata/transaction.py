@@ -85,6 +85,20 @@ class TxnOwner(NamedTuple):
     pair: tuple[int, int]
 
 
+class TransactionClient(NamedTuple):
+    """The client that began an OPEN transaction.
+
+    Attributes:
+        name: as the client calls itself; empty: it gave none, or used a unary call.
+        host: its machine, as far as the transport knows it.
+        is_connected: whether the conversation goes on in which it began the transaction.
+    """
+
+    name: str
+    host: str
+    is_connected: bool
+
+
 @dataclass(slots=True, kw_only=True)
 class Transaction:
     """A live transaction: OPEN, COMMITTING or ABORTING.

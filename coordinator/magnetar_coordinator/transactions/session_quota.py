@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from magnetar_coordinator.metadata.records import StatusChanged
+from magnetar_coordinator.metadata.transaction import TransactionClient
 from magnetar_core.errors import QuotaExceeded
 from magnetar_core.ids import TxnID
 from magnetar_core.server.commands import CommandSession, Reply
-
-
-class TransactionClient(NamedTuple):
-    """The client that began an OPEN transaction.
-
-    Attributes:
-        name: as the client calls itself; empty: it gave none, or used a unary call.
-        host: its machine, as far as the transport knows it.
-        is_connected: whether the conversation goes on in which it began the transaction.
-    """
-
-    name: str
-    host: str
-    is_connected: bool
 
 
 class _Begun:
