@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from magnetar_coordinator.metadata.participant_counts import writer_counts
 from magnetar_coordinator.metadata.records import (
     LossAccepted,
     ParticipantsAdded,
@@ -13,16 +14,10 @@ from magnetar_coordinator.metadata.records import (
     TxnEnded,
     TxnOpened,
 )
-from magnetar_coordinator.metadata.transaction import (
-    ACTION_OF,
-    Counts,
-    Participant,
-    TxnAction,
-    TxnStatus,
-)
+from magnetar_coordinator.metadata.transaction import ACTION_OF, Counts, TxnAction, TxnStatus
 from magnetar_coordinator.transactions.transaction_table import TransactionTable
 from magnetar_core.history import events
-from magnetar_core.ids import PartitionName, TxnID
+from magnetar_core.ids import TxnID
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import transaction_pb2 as pb
 
@@ -87,15 +82,4 @@ def _is_commit(status: TxnStatus) -> bool:
 def _counts(counts: Counts | None) -> events.Counts | None:
     if counts is None:
         return None
-    return tuple(
-        (participant, _writer_counts(participant, raw)) for participant, raw in counts.items()
-    )
-
-
-def _writer_counts(participant: Participant, raw: bytes) -> events.WriterCounts:
-    """Return the counts of each writer, which the coordinator carries on without reading them."""
-    if isinstance(participant, PartitionName):
-        found = pb.PartitionCounts.FromString(raw).producers
-    else:
-        found = pb.SubscriptionCounts.FromString(raw).consumers
-    return tuple((one.writer_id, one.count) for one in found)
+    return tuple((one, writer_counts(one, packed)) for one, packed in counts.items())

@@ -16,6 +16,8 @@ GROUPS: Constants = {
 PROMISES = ("OneOwnerInAGeneration", "OnlyOwnersAcksCount", "Once", "InOrder", "NoReturn")
 ONE_INPUT: Constants = {"Inputs": 1, "Transactions": 2}
 COMES_BACK: Constants = {"Members": "{a}", "JoinsMax": 2}
+# A member that aborts two transactions at once.
+ALONE: Constants = {"Members": "{a}", "Transactions": 4, "GenerationsMax": 1, "ExpulsionsMax": 0}
 
 
 def _groups(
@@ -41,6 +43,7 @@ _RUNS = (
     _groups("one input", ONE_INPUT, is_small=True),
     _groups("two inputs", {"Transactions": 2}),
     _groups("a member that comes back", COMES_BACK),
+    _groups("a member that aborts two", ALONE),
 )
 _SITUATIONS = (
     situation(_groups("", {}), "NeverMoves"),
@@ -54,7 +57,7 @@ _MISTAKES = (
     _groups_mistake("generation_not_checked", "OnlyOwnersAcksCount", COMES_BACK),
     _groups_mistake("earlier_owners_not_awaited", "InOrder", {}),
     _groups_mistake("next_consumer_does_not_wait", "InOrder", {}),
-    _groups_mistake("first_end_is_enough", "InOrder", {}),
+    _groups_mistake("first_end_is_enough", "InOrder", ALONE),
     _groups_mistake("subscription_ends_first", "InOrder", {}),
 )
 
