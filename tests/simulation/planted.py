@@ -22,7 +22,6 @@ PROFILE_OF = {
     "made-up-taken": "rule f",
     "surplus-sends-kept": "rule g",
     "ack-check-skipped": "rule i",
-    "ack-answered-before-durable": "workers",
     "old-watermark-taken": "rule c",
     "floor-past-pending": "rule i",
     "expiry-of-committing": "rule k",

@@ -9,11 +9,12 @@ import pytest
 from tests.core.envelope import command
 from tests.simulation.durable_wiretap import DurableWiretap
 from tests.simulation.planting import replaced
+from tests.simulation.protocol_wiretap import ProtocolWiretap
 from tests.simulation.short.runner import run_history
 from tests.virtual_time import run
 
 from magnetar_coordinator.metadata.records import FAMILIES, META, META_COUNTER, u64
-from magnetar_coordinator.runtime import Runtime
+from magnetar_coordinator.parking import Parking
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import service_pb2 as pb
 from magnetar_core.wire import transaction_pb2
@@ -23,14 +24,18 @@ from magnetar_storage.store import WriteBatch
 SEEDS = 20
 
 
-def at_once(runtime: Any, callback: Callable[[], None]) -> None:
+def at_once(parking: Any, callback: Callable[[], None]) -> None:
     callback()
 
 
 @pytest.mark.sim
 @pytest.mark.parametrize("profile", ["transactions", "identities", "sequences"])
 def test_who_speaks_before_it_is_durable_is_seen(profile: str) -> None:
-    with replaced(Runtime, "when_durable", at_once):
+    # The follower would see it first.
+    with (
+        replaced(Parking, "when_durable", at_once),
+        replaced(ProtocolWiretap, "follows", False),
+    ):
         failures = (
             run_history(seed, profile, checks_servers=False).failure for seed in range(SEEDS)
         )

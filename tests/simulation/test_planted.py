@@ -60,9 +60,7 @@ def test_each_planted_bug_has_a_profile() -> None:
         ("dispatched-before-sync", "is shown, and no disk has it"),
         # Two transactions were open where a member took over, and the first one ended.
         ("first-awaited-only", "is read in generation"),
-        # Power has to go between the answer and the sync, or a copy to be late; the follower sees
-        # it at once.
-        ("ack-answered-before-durable", "are durable"),
+        # A copy has to be late; the follower sees it at once.
         ("old-watermark-taken", "is covered, and stays so"),
     ],
 )

@@ -630,6 +630,13 @@ def test_what_lost_its_store_has_no_effect(play: Play) -> None:
     play.note(LATER_B0, PlainSent(P, 1, 0, 3, 0))
 
 
+def test_an_owner_that_lost_its_store_may_answer_late(play: Play) -> None:
+    """A frozen coordinator wakes up, and gives a TxnID that the next owner has never seen."""
+    play.note(LATER_TC, recovered())
+    play.note(TC, Opened(T, ()), TxnTold(T, True))
+    play.refuses(LATER_TC, TxnTold(T, True), "invariant 8", "was opened")
+
+
 def test_what_became_durable_may_be_told_after_the_store_has_moved(play: Play) -> None:
     play.note(B0, PlainSent(P, 1, 0, 3, 0))
     play.seal(B0)

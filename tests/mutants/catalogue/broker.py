@@ -7,12 +7,6 @@ from tests.mutants.operations import Compare, Insert, LeaveOut, Put, ReturnEarly
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
-        "ack-answered-before-durable",
-        "magnetar_broker.commands.subscription_commands:SubscriptionCommands._ack",
-        Put("leave()", "self._environment.when_durable(...)"),
-        "An ack of a transaction is answered before it is durable (rule a).",
-    ),
-    Mutant(
         "anybody-speaks-for-a-coordinator",
         "magnetar_broker.coordinators.transaction_commands:TransactionCommands._low_watermark",
         LeaveOut("self._admit_store(...)"),
@@ -52,7 +46,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "reply-to-send-before-durable",
         "magnetar_broker.replies:Answers.park",
         Put("durable.leave()", "self._environment.when_durable(...)"),
-        "A send is answered when it is applied, before it is durable (rule a).",
+        "A send or an ack is answered when it is applied, before it is durable (rule a).",
     ),
     Mutant(
         "run-parked-at-its-weakest",
