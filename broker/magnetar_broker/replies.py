@@ -41,7 +41,7 @@ class _Leaving:
         self._counts[counter] = self._counts.get(counter, 0) + amount
 
     def tell(self, event: Event) -> None:
-        """Note, when the answers leave, what one of them tells."""
+        """Note an event of the history when the answers leave: one of them tells it."""
         self._told.append(event)
 
     def leave(self) -> None:

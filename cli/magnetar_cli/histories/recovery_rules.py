@@ -18,6 +18,7 @@ from magnetar_cli.histories.coordinator_state import (
 )
 from magnetar_core.history import events
 from magnetar_core.history.events import Event, Life
+from magnetar_core.invariants import BrokenInvariant
 
 
 def _check_sealed(cluster: Cluster, life: Life, event: events.Sealed) -> None:
@@ -76,7 +77,8 @@ def recovered(cluster: Cluster, life: Life, event: Any) -> bool:
     """Begin a life. Returns whether it went on after an accepted loss."""
     lives = cluster.lives(life)
     matching = _matching(cluster, life, event)
-    assert not isinstance(matching, str)
+    if isinstance(matching, str):
+        raise BrokenInvariant("a recovery is taken that was not checked")
     is_after_loss = matching is None and lives.life is not None
     position, known = matching if matching is not None else (lives.sealed_position, lives.rows)
     if isinstance(event, events.BrokerRecovered):
