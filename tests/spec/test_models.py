@@ -60,3 +60,10 @@ def test_names_of_runs_are_unique_and_their_formulas_exist() -> None:
 
 def _text(module: str) -> str:
     return (SPEC / f"{module}.tla").read_text()
+
+
+def test_the_page_shows_what_the_models_say() -> None:
+    shown = re.findall(r"```tla\n(.*?)```", (ROOT / "docs/protocol/model.md").read_text(), re.S)
+    assert shown
+    for action in shown:
+        assert any(action in _text(module) for module in MODULES), action
