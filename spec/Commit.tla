@@ -453,7 +453,7 @@ Spec == Init /\ [][Next]_vars
 *)
 Fairness ==
     \* A client repeats its requests until they are answered, and messages arrive at last.
-    \* client/magnetar/link/in_flight.py: InFlightCommands
+    \* client/magnetar/link/repeats.py: Repeats
     /\ WF_vars(Begin) /\ WF_vars(Enroll) /\ WF_vars(End) /\ WF_vars(AcceptPlainSend)
     \* storage/magnetar_storage/group_commit.py: GroupCommit
     /\ WF_vars(CommitGroup)
