@@ -10,13 +10,14 @@ docs/design/0022-model.md says why.
 
 from __future__ import annotations
 
-from tests.spec.runs import commit, cuts, groups, identity, owners
+from tests.spec.runs import commit, cuts, disaster, groups, identity, owners
 from tests.spec.runs.run import Run
 
 RUNS: tuple[Run, ...] = (
     *commit.RUNS,
     *identity.RUNS,
     *owners.RUNS,
+    *disaster.RUNS,
     *groups.RUNS,
     *cuts.RUNS,
 )
