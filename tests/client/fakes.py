@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any, TypeVar
 
@@ -514,6 +515,17 @@ FAST = magnetar.ClientConfig(
     close_timeout_ms=500,
     backoff_ms_min=1,
     backoff_ms_max=4,
+)
+# For a test in real time: a pause of the machine, or of a collection of garbage, is no failure.
+REAL_TIME = replace(
+    FAST,
+    request_timeout_ms=60_000,
+    operation_timeout_ms=60_000,
+    send_timeout_ms=60_000,
+    commit_timeout_ms=60_000,
+    abort_timeout_ms=60_000,
+    abort_drain_ms=60_000,
+    close_timeout_ms=60_000,
 )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from blocking_facade import INTERNAL, PAIRS, Pair
 from tests.client.every_object import every_object
-from tests.client.fakes import BROKER_ADDRESS, FAST, FakeCluster, run
+from tests.client.fakes import BROKER_ADDRESS, REAL_TIME, FakeCluster, run
 from tests.waiting import turns
 
 from magnetar import (
@@ -248,7 +248,7 @@ def test_callbacks_are_callables(callback: Any) -> None:
     run(test)
     cluster = FakeCluster()
     with (
-        blocking.connect(BROKER_ADDRESS, transport=cluster.transport, config=FAST) as client,
+        blocking.connect(BROKER_ADDRESS, transport=cluster.transport, config=REAL_TIME) as client,
         pytest.raises(InvalidArgument, match="on_lost must be a callable or None"),
     ):
         client.consumer_group("g", "t", on_lost=callback)
@@ -256,7 +256,7 @@ def test_callbacks_are_callables(callback: Any) -> None:
 
 def test_blocking_objects_and_others_are_not_mixed() -> None:
     cluster = FakeCluster()
-    with blocking.connect(BROKER_ADDRESS, transport=cluster.transport, config=FAST) as client:
+    with blocking.connect(BROKER_ADDRESS, transport=cluster.transport, config=REAL_TIME) as client:
         client.admin.topics.create("t")
         transaction: Any = client.begin_transaction()
         producer, transactional = client.create_producer("t"), client.transactional_producer("id")

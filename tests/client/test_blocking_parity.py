@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import re
 import threading
@@ -12,7 +13,7 @@ import blocking_facade
 import pytest
 from blocking_facade import INTERNAL, PAIRS, Pair, plain
 from tests.client.every_object import every_object
-from tests.client.fakes import BROKER_ADDRESS, FAST, FakeCluster, run
+from tests.client.fakes import BROKER_ADDRESS, REAL_TIME, FakeCluster, run
 
 import magnetar
 from magnetar import blocking
@@ -169,21 +170,24 @@ def cluster() -> FakeCluster:
 
 @pytest.fixture
 def client(cluster: FakeCluster) -> Iterator[blocking.Client]:
-    with blocking.connect(BROKER_ADDRESS, transport=cluster.transport, config=FAST) as client:
+    with blocking.connect(BROKER_ADDRESS, transport=cluster.transport, config=REAL_TIME) as client:
         yield client
 
 
-def test_callbacks_may_use_the_client(cluster: FakeCluster, client: blocking.Client) -> None:
+def test_callbacks_may_use_the_client(cluster: FakeCluster) -> None:
     """On the client's own thread they would wait for themselves."""
     cluster.coordinators = {"coordinator:1": 1, "coordinator:2": 2}
     cluster.net.dead.add("coordinator:2")
-    client.admin.cluster_info()
     heard: list[tuple[int, list[object]]] = []
+    # So long it waits for the coordinator that does not answer.
+    config = dataclasses.replace(REAL_TIME, operation_timeout_ms=2_000)
+    with blocking.connect(BROKER_ADDRESS, transport=cluster.transport, config=config) as client:
 
-    def on_unanswered(tcid: int, error: magnetar.MagnetarError) -> None:
-        heard.append((tcid, [*client.admin.topics.list()]))
+        def on_unanswered(tcid: int, error: magnetar.MagnetarError) -> None:
+            heard.append((tcid, [*client.admin.topics.list()]))
 
-    assert client.admin.transactions.list(on_unanswered=on_unanswered) == []
+        client.admin.cluster_info()
+        assert client.admin.transactions.list(on_unanswered=on_unanswered) == []
     assert heard == [(2, [])]
 
 

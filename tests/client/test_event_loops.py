@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from tests.client.fakes import BROKER_ADDRESS, FAST, FakeCluster
+from tests.client.fakes import BROKER_ADDRESS, REAL_TIME, FakeCluster
 from tests.waiting import turns, until
 
 import magnetar
@@ -19,7 +19,7 @@ from magnetar import Client, CommitRefused, WrongEventLoop
 
 async def connect(cluster: FakeCluster) -> Client:
     """Connect in real time, on whatever event loop runs."""
-    return await magnetar.connect(BROKER_ADDRESS, transport=cluster.transport(), config=FAST)
+    return await magnetar.connect(BROKER_ADDRESS, transport=cluster.transport(), config=REAL_TIME)
 
 
 class Things:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.client.fakes import BROKER_ADDRESS, FAST, FakeCluster, run
+from tests.client.fakes import BROKER_ADDRESS, REAL_TIME, FakeCluster, run
 from tests.playbook import HOLD
 from tests.waiting import turns
 
@@ -284,7 +284,7 @@ def test_texts_of_properties_come_back() -> None:
 
 def test_a_blocking_producer_refuses_the_same() -> None:
     cluster = FakeCluster()
-    with blocking.connect(BROKER_ADDRESS, transport=cluster.transport, config=FAST) as client:
+    with blocking.connect(BROKER_ADDRESS, transport=cluster.transport, config=REAL_TIME) as client:
         client.admin.topics.create("t")
         producer: Any = client.create_producer("t")
         for name, bad in BAD:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import assert_type
 
 import pytest
-from tests.client.fakes import BROKER_ADDRESS, FAST, FakeCluster, connect, run
+from tests.client.fakes import BROKER_ADDRESS, REAL_TIME, FakeCluster, connect, run
 from tests.client.groups.test_processing import process_all
 from tests.waiting import until
 
@@ -621,7 +621,7 @@ def cluster() -> FakeCluster:
 
 @pytest.fixture
 def client(cluster: FakeCluster) -> Iterator[blocking.Client]:
-    with blocking.connect(BROKER_ADDRESS, transport=cluster.transport, config=FAST) as client:
+    with blocking.connect(BROKER_ADDRESS, transport=cluster.transport, config=REAL_TIME) as client:
         yield client
 
 

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from tests.client.fakes import BROKER_ADDRESS, FAST, FakeCluster, connect, run
+from tests.client.fakes import BROKER_ADDRESS, REAL_TIME, FakeCluster, connect, run
 from tests.playbook import HOLD
 from tests.virtual_time import time_passes
 from tests.waiting import turns
@@ -423,7 +423,7 @@ def test_what_is_no_transaction_is_refused(txn: Any) -> None:
 
 def test_the_same_without_asyncio() -> None:
     cluster = FakeCluster()
-    with blocking.connect(BROKER_ADDRESS, transport=cluster.transport, config=FAST) as client:
+    with blocking.connect(BROKER_ADDRESS, transport=cluster.transport, config=REAL_TIME) as client:
         client.admin.topics.create("t")
         producer = client.create_producer("t")
 
