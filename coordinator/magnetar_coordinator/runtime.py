@@ -65,6 +65,18 @@ class Recovered(NamedTuple):
     named_sequences: NamedSequences
     run_time: RunTime
 
+    def forget(self, txn_id: TxnID) -> None:
+        """Forget a transaction that has ended everywhere, nobody knows how (rule n)."""
+        log.warning(
+            "transaction %s had ended before the loss, and how is forgotten",
+            txn_id,
+            extra={"txn_id": txn_id},
+        )
+        self.metadata.forget(txn_id, self.shard.live[txn_id].record_count)
+        self.shard.forget(txn_id)
+        self.transactional_ids.forget(txn_id, run_time_ms=self.run_time.now_ms())
+        self.named_sequences.forget(txn_id)
+
 
 class OutcomeFollower(Protocol):
     """Object whose state changes with a transaction's outcome, in the group that fixes it."""

@@ -423,7 +423,7 @@ class UnfinishedParticipant(_message.Message):
     def __init__(self, partition: _Optional[_Union[_common_pb2.Partition, _Mapping]] = ..., subscription: _Optional[str] = ..., error: _Optional[_Union[_common_pb2.ServerError, _Mapping]] = ...) -> None: ...
 
 class CommandEndTxnOnPartition(_requests.Request[CommandEndTxnOnPartitionResponse]):
-    __slots__ = ("txn_id", "partition", "txn_action", "counts_given", "counts", "selection_given", "selected_writer_ids", "loss_accepted", "hanging", "stamp")
+    __slots__ = ("txn_id", "partition", "txn_action", "counts_given", "counts", "selection_given", "selected_writer_ids", "loss_accepted", "hanging", "stamp", "incarnation")
     TXN_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     TXN_ACTION_FIELD_NUMBER: _ClassVar[int]
@@ -434,6 +434,7 @@ class CommandEndTxnOnPartition(_requests.Request[CommandEndTxnOnPartitionRespons
     LOSS_ACCEPTED_FIELD_NUMBER: _ClassVar[int]
     HANGING_FIELD_NUMBER: _ClassVar[int]
     STAMP_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
     txn_id: _common_pb2.TxnId
     partition: _common_pb2.Partition
     txn_action: _common_pb2.TxnAction
@@ -444,7 +445,8 @@ class CommandEndTxnOnPartition(_requests.Request[CommandEndTxnOnPartitionRespons
     loss_accepted: bool
     hanging: HangingTxn
     stamp: int
-    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., partition: _Optional[_Union[_common_pb2.Partition, _Mapping]] = ..., txn_action: _Optional[_Union[_common_pb2.TxnAction, str]] = ..., counts_given: _Optional[bool] = ..., counts: _Optional[_Iterable[_Union[WriterCount, _Mapping]]] = ..., selection_given: _Optional[bool] = ..., selected_writer_ids: _Optional[_Iterable[int]] = ..., loss_accepted: _Optional[bool] = ..., hanging: _Optional[_Union[HangingTxn, _Mapping]] = ..., stamp: _Optional[int] = ...) -> None: ...
+    incarnation: int
+    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., partition: _Optional[_Union[_common_pb2.Partition, _Mapping]] = ..., txn_action: _Optional[_Union[_common_pb2.TxnAction, str]] = ..., counts_given: _Optional[bool] = ..., counts: _Optional[_Iterable[_Union[WriterCount, _Mapping]]] = ..., selection_given: _Optional[bool] = ..., selected_writer_ids: _Optional[_Iterable[int]] = ..., loss_accepted: _Optional[bool] = ..., hanging: _Optional[_Union[HangingTxn, _Mapping]] = ..., stamp: _Optional[int] = ..., incarnation: _Optional[int] = ...) -> None: ...
 
 class HangingTxn(_message.Message):
     __slots__ = ("start_offset", "producer_epoch")
@@ -461,7 +463,7 @@ class CommandEndTxnOnPartitionResponse(_message.Message):
     def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ...) -> None: ...
 
 class CommandEndTxnOnSubscription(_requests.Request[CommandEndTxnOnSubscriptionResponse]):
-    __slots__ = ("txn_id", "subscription", "txn_action", "counts_given", "counts", "selection_given", "selected_writer_ids", "loss_accepted", "hanging", "stamp")
+    __slots__ = ("txn_id", "subscription", "txn_action", "counts_given", "counts", "selection_given", "selected_writer_ids", "loss_accepted", "hanging", "stamp", "incarnation")
     TXN_ID_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     TXN_ACTION_FIELD_NUMBER: _ClassVar[int]
@@ -472,6 +474,7 @@ class CommandEndTxnOnSubscription(_requests.Request[CommandEndTxnOnSubscriptionR
     LOSS_ACCEPTED_FIELD_NUMBER: _ClassVar[int]
     HANGING_FIELD_NUMBER: _ClassVar[int]
     STAMP_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
     txn_id: _common_pb2.TxnId
     subscription: _common_pb2.Subscription
     txn_action: _common_pb2.TxnAction
@@ -482,7 +485,8 @@ class CommandEndTxnOnSubscription(_requests.Request[CommandEndTxnOnSubscriptionR
     loss_accepted: bool
     hanging: HangingTxn
     stamp: int
-    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., subscription: _Optional[_Union[_common_pb2.Subscription, _Mapping]] = ..., txn_action: _Optional[_Union[_common_pb2.TxnAction, str]] = ..., counts_given: _Optional[bool] = ..., counts: _Optional[_Iterable[_Union[WriterCount, _Mapping]]] = ..., selection_given: _Optional[bool] = ..., selected_writer_ids: _Optional[_Iterable[int]] = ..., loss_accepted: _Optional[bool] = ..., hanging: _Optional[_Union[HangingTxn, _Mapping]] = ..., stamp: _Optional[int] = ...) -> None: ...
+    incarnation: int
+    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., subscription: _Optional[_Union[_common_pb2.Subscription, _Mapping]] = ..., txn_action: _Optional[_Union[_common_pb2.TxnAction, str]] = ..., counts_given: _Optional[bool] = ..., counts: _Optional[_Iterable[_Union[WriterCount, _Mapping]]] = ..., selection_given: _Optional[bool] = ..., selected_writer_ids: _Optional[_Iterable[int]] = ..., loss_accepted: _Optional[bool] = ..., hanging: _Optional[_Union[HangingTxn, _Mapping]] = ..., stamp: _Optional[int] = ..., incarnation: _Optional[int] = ...) -> None: ...
 
 class CommandEndTxnOnSubscriptionResponse(_message.Message):
     __slots__ = ("txn_id",)
@@ -491,7 +495,7 @@ class CommandEndTxnOnSubscriptionResponse(_message.Message):
     def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ...) -> None: ...
 
 class CommandEndTxnOnParticipants(_requests.Request[CommandEndTxnOnParticipantsResponse]):
-    __slots__ = ("txn_id", "txn_action", "counts_given", "partitions", "subscriptions", "selection_given", "selected_writer_ids", "loss_accepted", "stamp")
+    __slots__ = ("txn_id", "txn_action", "counts_given", "partitions", "subscriptions", "selection_given", "selected_writer_ids", "loss_accepted", "stamp", "incarnation")
     TXN_ID_FIELD_NUMBER: _ClassVar[int]
     TXN_ACTION_FIELD_NUMBER: _ClassVar[int]
     COUNTS_GIVEN_FIELD_NUMBER: _ClassVar[int]
@@ -501,6 +505,7 @@ class CommandEndTxnOnParticipants(_requests.Request[CommandEndTxnOnParticipantsR
     SELECTED_WRITER_IDS_FIELD_NUMBER: _ClassVar[int]
     LOSS_ACCEPTED_FIELD_NUMBER: _ClassVar[int]
     STAMP_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
     txn_id: _common_pb2.TxnId
     txn_action: _common_pb2.TxnAction
     counts_given: bool
@@ -510,7 +515,8 @@ class CommandEndTxnOnParticipants(_requests.Request[CommandEndTxnOnParticipantsR
     selected_writer_ids: _containers.RepeatedScalarFieldContainer[int]
     loss_accepted: bool
     stamp: int
-    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., txn_action: _Optional[_Union[_common_pb2.TxnAction, str]] = ..., counts_given: _Optional[bool] = ..., partitions: _Optional[_Iterable[_Union[PartitionCounts, _Mapping]]] = ..., subscriptions: _Optional[_Iterable[_Union[SubscriptionCounts, _Mapping]]] = ..., selection_given: _Optional[bool] = ..., selected_writer_ids: _Optional[_Iterable[int]] = ..., loss_accepted: _Optional[bool] = ..., stamp: _Optional[int] = ...) -> None: ...
+    incarnation: int
+    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., txn_action: _Optional[_Union[_common_pb2.TxnAction, str]] = ..., counts_given: _Optional[bool] = ..., partitions: _Optional[_Iterable[_Union[PartitionCounts, _Mapping]]] = ..., subscriptions: _Optional[_Iterable[_Union[SubscriptionCounts, _Mapping]]] = ..., selection_given: _Optional[bool] = ..., selected_writer_ids: _Optional[_Iterable[int]] = ..., loss_accepted: _Optional[bool] = ..., stamp: _Optional[int] = ..., incarnation: _Optional[int] = ...) -> None: ...
 
 class CommandEndTxnOnParticipantsResponse(_message.Message):
     __slots__ = ("txn_id", "unfinished")
@@ -549,13 +555,19 @@ class CommandLowWatermark(_requests.Request[CommandLowWatermarkResponse]):
     def __init__(self, tcid: _Optional[int] = ..., incarnation: _Optional[int] = ..., low_watermark: _Optional[int] = ..., live: _Optional[_Iterable[_Union[TxnRange, _Mapping]]] = ..., counter_bound: _Optional[int] = ..., known: _Optional[_Iterable[_Union[OrphanedParticipant, _Mapping]]] = ..., next_counter: _Optional[int] = ..., store_token: _Optional[str] = ...) -> None: ...
 
 class CommandDescribeEnds(_requests.Request[CommandDescribeEndsResponse]):
-    __slots__ = ("txn_ids",)
+    __slots__ = ("txn_ids", "tcid", "incarnation", "store_token")
     TXN_IDS_FIELD_NUMBER: _ClassVar[int]
+    TCID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    STORE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     txn_ids: _containers.RepeatedCompositeFieldContainer[_common_pb2.TxnId]
-    def __init__(self, txn_ids: _Optional[_Iterable[_Union[_common_pb2.TxnId, _Mapping]]] = ...) -> None: ...
+    tcid: int
+    incarnation: int
+    store_token: str
+    def __init__(self, txn_ids: _Optional[_Iterable[_Union[_common_pb2.TxnId, _Mapping]]] = ..., tcid: _Optional[int] = ..., incarnation: _Optional[int] = ..., store_token: _Optional[str] = ...) -> None: ...
 
 class CommandDescribeEndsResponse(_message.Message):
-    __slots__ = ("ends",)
+    __slots__ = ("ends", "forgotten")
     class DescribedEnd(_message.Message):
         __slots__ = ("txn_id", "txn_action", "selection_digest", "stamp")
         TXN_ID_FIELD_NUMBER: _ClassVar[int]
@@ -568,8 +580,10 @@ class CommandDescribeEndsResponse(_message.Message):
         stamp: int
         def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., txn_action: _Optional[_Union[_common_pb2.TxnAction, str]] = ..., selection_digest: _Optional[bytes] = ..., stamp: _Optional[int] = ...) -> None: ...
     ENDS_FIELD_NUMBER: _ClassVar[int]
+    FORGOTTEN_FIELD_NUMBER: _ClassVar[int]
     ends: _containers.RepeatedCompositeFieldContainer[CommandDescribeEndsResponse.DescribedEnd]
-    def __init__(self, ends: _Optional[_Iterable[_Union[CommandDescribeEndsResponse.DescribedEnd, _Mapping]]] = ...) -> None: ...
+    forgotten: _containers.RepeatedCompositeFieldContainer[_common_pb2.TxnId]
+    def __init__(self, ends: _Optional[_Iterable[_Union[CommandDescribeEndsResponse.DescribedEnd, _Mapping]]] = ..., forgotten: _Optional[_Iterable[_Union[_common_pb2.TxnId, _Mapping]]] = ...) -> None: ...
 
 class CommandTxnsIssued(_message.Message):
     __slots__ = ("tcid", "incarnation", "next_counter")
