@@ -70,7 +70,7 @@ def describe_ended(
 
 
 def _put_details(description: pb.TransactionDescription, transaction: Transaction) -> None:
-    """Put what the outcome of a transaction does not tell."""
+    """Fill in the fields that an outcome does not have."""
     description.txn_timeout_ms = transaction.timeout_ms
     description.two_phase_commit = not transaction.expires
     description.decided_at_ms = transaction.decided_time_ms

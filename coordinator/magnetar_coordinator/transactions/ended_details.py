@@ -40,7 +40,7 @@ class EndedDetails:
         self._weight_max = constants.ended_participants_max
         # Short and small ones that have ended since the last question, the oldest first.
         self._arrived: deque[Transaction] = deque(maxlen=self._count_max)
-        # Those of earlier questions, the oldest first.
+        # Short and small ones that had ended at earlier questions, the oldest first.
         self._short: dict[TxnID, Transaction] = {}
         # Slow and large ones, the oldest first.
         self._slow: dict[TxnID, Transaction] = {}
