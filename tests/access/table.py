@@ -128,6 +128,13 @@ TABLE: list[tuple[str, Any, Set[str]]] = [
     (BROKER, wire.CommandListOffsets(topic="topic-a"), DESCRIBING),
     (BROKER, wire.CommandListStoredTxns(partition=PARTITION), DESCRIBING),
     (BROKER, wire.CommandDescribeProducers(partition=PARTITION), DESCRIBING),
+    (
+        BROKER,
+        wire.CommandDescribeParticipants(
+            txn_id=NEVER, partitions=[PARTITION], subscriptions=[SUBSCRIPTION]
+        ),
+        DESCRIBING,
+    ),
     (BROKER, wire.CommandSkipDamaged(partition=PARTITION, dry_run=True), DESCRIBING),
     (BROKER, wire.CommandSkipDamaged(partition=PARTITION), {"admin", "manager", "broker"}),
     (BROKER, wire.CommandSubscribe(subscription=SUBSCRIPTION), {"admin", "reader"}),

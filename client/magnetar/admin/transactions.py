@@ -13,6 +13,7 @@ from google.protobuf.message import Message
 
 from magnetar.admin.producer_descriptions import HangingTransaction, ProducerDescription
 from magnetar.admin.transaction_descriptions import TransactionDescription
+from magnetar.admin.transaction_history import TransactionHistory, history_of
 from magnetar.arguments import checked
 from magnetar.enums import TransactionAction, TransactionStatus
 from magnetar.link.cluster import Cluster
@@ -158,6 +159,20 @@ class TransactionAdmin:
         return TransactionDescription.from_wire(reply.transaction)
 
     @checked
+    async def history(self, txn_id: TxnID) -> TransactionHistory:
+        """Tell what became of a transaction: how it began, was decided and ended, everywhere.
+
+        The coordinator is asked as by describe(), and then the brokers of all participants, for how
+        much they have of it. A broker that does not answer within seconds leaves its participants
+        without that, and they say so.
+
+        Raises:
+            TxnNotFound: this TxnID was never issued.
+            TxnForgotten: the transaction ended longer ago than its coordinator remembers.
+        """
+        return await history_of(self._cluster, await self.describe(txn_id))
+
+    @checked
     async def statuses(self, txn_ids: Sequence[TxnID]) -> TransactionStatuses:
         """Return the status of each transaction, in order; None: its coordinator does not know it.
 
@@ -203,6 +218,7 @@ class TransactionAdmin:
                 txn_action=int(action),  # type: ignore[arg-type]
                 wait_finished=wait_finished,
                 seen_stamp=self._cluster.runtime.seen_stamp,
+                by_hand=True,
             ),
             patient=wait_finished,
         )

@@ -19,6 +19,7 @@ from magnetar.admin.topic_descriptions import TopicDescription, TopicOffsets
 from magnetar.admin.topics import OffsetRanges, TopicSummaries, UncommittedMessages
 from magnetar.admin.topics import TopicAdmin as AsyncTopicAdmin
 from magnetar.admin.transaction_descriptions import StoredTransactions, TransactionDescription
+from magnetar.admin.transaction_history import TransactionHistory
 from magnetar.admin.transactional_ids import TransactionalIdAdmin as AsyncTransactionalIdAdmin
 from magnetar.admin.transactional_ids import TransactionalIds
 from magnetar.admin.transactions import HangingOnes, Producers, Transactions, TransactionStatuses
@@ -440,6 +441,19 @@ class TransactionAdmin(Facade[AsyncTransactionAdmin]):
             TxnForgotten: the transaction ended longer ago than its coordinator remembers.
         """
         return self._loop.wait(self.inner.describe(txn_id))
+
+    def history(self, txn_id: TxnID) -> TransactionHistory:
+        """Tell what became of a transaction: how it began, was decided and ended, everywhere.
+
+        The coordinator is asked as by describe(), and then the brokers of all participants, for how
+        much they have of it. A broker that does not answer within seconds leaves its participants
+        without that, and they say so.
+
+        Raises:
+            TxnNotFound: this TxnID was never issued.
+            TxnForgotten: the transaction ended longer ago than its coordinator remembers.
+        """
+        return self._loop.wait(self.inner.history(txn_id))
 
     def statuses(self, txn_ids: Sequence[TxnID]) -> TransactionStatuses:
         """Return the status of each transaction, in order; None: its coordinator does not know it.
