@@ -52,7 +52,9 @@ def test_no_transaction_is_torn_between_participants_that_the_copy_knows(seed: i
         await time_passes(0.5)
         copy = await copy_of(node)
 
-        committed, aborted, is_open = set(), set(), set()
+        committed: set[int] = set()
+        aborted: set[int] = set()
+        is_open: set[int] = set()
         for number, txn in enumerate(txns):
             part = random.choice([committed, committed, aborted, is_open])
             part.add(number)
