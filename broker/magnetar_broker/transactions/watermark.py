@@ -139,7 +139,7 @@ class Watermarks:
         return self._by_tcid.get(tcid)
 
     def set(self, tcid: int, watermark: Watermark) -> None:
-        """Set a coordinator's watermark. That of a former incarnation is kept."""
+        """Set a coordinator's watermark, and keep the last one of its former incarnation."""
         before = self.of(tcid)
         if self._history is not None and before.coverage != watermark.coverage:
             self._history.note(WatermarkTaken(tcid, *watermark.coverage))

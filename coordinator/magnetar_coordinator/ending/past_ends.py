@@ -41,7 +41,7 @@ class PastEnds(NamedTuple):
 
     Attributes:
         known: those that have ended at a participant at least.
-        forgotten: those that have ended at all participants; nobody knows how any more.
+        forgotten: those that have ended at all participants; their outcome is forgotten.
     """
 
     known: dict[TxnID, PastEnd]
@@ -70,7 +70,7 @@ async def past_ends(
 
     A participant that took no part is told to abort what it holds (rule f). So where one has
     committed a transaction and another has aborted it, it was committed; and where one has aborted
-    it and another has forgotten how it ended, nobody knows.
+    it and another has forgotten the outcome, the outcome is not known.
 
     Args:
         asks: a question to each broker. All are awaited: any of them may know the only end.

@@ -361,7 +361,7 @@ def fix(
 def forget(
     identity: TransactionalIdMetadata, epochs: Epochs, *, run_time_ms: int
 ) -> TransactionalIdMetadata:
-    """Note that the ongoing transaction has ended, nobody knows how.
+    """Note that the ongoing transaction has ended, and its outcome is forgotten.
 
     The pair is the one that the end has given to its client.
     """

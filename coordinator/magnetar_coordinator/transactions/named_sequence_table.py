@@ -90,7 +90,7 @@ class NamedSequences:
             self._set(rules.fixed(self._by_name[found], action, fingerprint))
 
     def forget(self, txn_id: TxnID) -> None:
-        """Note that a transaction has ended, nobody knows how, if it belongs to a name.
+        """Note that a transaction of a name has ended, and its outcome is forgotten.
 
         The sequence may be written again: then it may be there twice.
         """

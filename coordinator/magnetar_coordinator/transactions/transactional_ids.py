@@ -175,7 +175,7 @@ class TransactionalIds:
             self._set(rules.complete(identity))
 
     def forget(self, txn_id: TxnID, *, run_time_ms: int) -> None:
-        """Note that a transaction has ended, nobody knows how, if a transactional id owns it."""
+        """Note that a transaction of a transactional id has ended, and its outcome is forgotten."""
         identity = self.of_txn(txn_id)
         if identity is not None:
             self._set(rules.forget(identity, self._epochs, run_time_ms=run_time_ms))

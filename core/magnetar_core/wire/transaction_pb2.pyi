@@ -386,6 +386,38 @@ class CommandListTxnsResponse(_message.Message):
     truncated: bool
     def __init__(self, transactions: _Optional[_Iterable[_Union[TransactionDescription, _Mapping]]] = ..., truncated: _Optional[bool] = ...) -> None: ...
 
+class CommandListTxnChanges(_requests.Request[CommandListTxnChangesResponse]):
+    __slots__ = ("place", "limit")
+    PLACE_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    place: TxnChangesPlace
+    limit: int
+    def __init__(self, place: _Optional[_Union[TxnChangesPlace, _Mapping]] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class TxnChangesPlace(_message.Message):
+    __slots__ = ("life", "version", "listed_to")
+    LIFE_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    LISTED_TO_FIELD_NUMBER: _ClassVar[int]
+    life: int
+    version: int
+    listed_to: _common_pb2.TxnId
+    def __init__(self, life: _Optional[int] = ..., version: _Optional[int] = ..., listed_to: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ...) -> None: ...
+
+class CommandListTxnChangesResponse(_message.Message):
+    __slots__ = ("anew", "transactions", "ended", "place", "truncated")
+    ANEW_FIELD_NUMBER: _ClassVar[int]
+    TRANSACTIONS_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
+    PLACE_FIELD_NUMBER: _ClassVar[int]
+    TRUNCATED_FIELD_NUMBER: _ClassVar[int]
+    anew: bool
+    transactions: _containers.RepeatedCompositeFieldContainer[TransactionDescription]
+    ended: _containers.RepeatedCompositeFieldContainer[TransactionDescription]
+    place: TxnChangesPlace
+    truncated: bool
+    def __init__(self, anew: _Optional[bool] = ..., transactions: _Optional[_Iterable[_Union[TransactionDescription, _Mapping]]] = ..., ended: _Optional[_Iterable[_Union[TransactionDescription, _Mapping]]] = ..., place: _Optional[_Union[TxnChangesPlace, _Mapping]] = ..., truncated: _Optional[bool] = ...) -> None: ...
+
 class CommandAcceptTxnLoss(_requests.Request[CommandAcceptTxnLossResponse]):
     __slots__ = ("txn_id",)
     TXN_ID_FIELD_NUMBER: _ClassVar[int]
