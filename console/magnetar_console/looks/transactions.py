@@ -13,9 +13,15 @@ from magnetar_core.clock import Clock
 # ListTxns returns as many at most.
 TRANSACTIONS_MAX: Final = 10_000
 # How many ended transactions are shown.
-ENDED_MAX: Final = 20
+ENDED_MAX: Final = 10
+# How many transactions are remembered after they were seen open.
+REMEMBERED_MAX: Final = 2_000
 # How many topics or subscriptions a row names.
 NAMES_MAX: Final = 6
+REMEMBERED: Final = (
+    *("client", "host", "principal", "opened_at_ms"),
+    *("topics", "subscriptions", "participants"),
+)
 ENDED = (TransactionStatus.COMMITTED, TransactionStatus.ABORTED)
 
 
@@ -50,6 +56,8 @@ class TransactionsLook:
     def __init__(self, clock: Clock) -> None:
         self.period_s = 1.0
         self._beginnings = Beginnings(clock)
+        # The last row of each transaction that was seen open, the oldest look first.
+        self._remembered: dict[str, Row] = {}
 
     async def look(self, client: Client) -> Seen:
         """Ask all coordinators."""
@@ -67,7 +75,8 @@ class TransactionsLook:
             on_unanswered=unanswered.__setitem__,
         )
         rows = {str(one.txn_id): self._row(one) for one in live}
-        latest = {str(one.txn_id): self._row(one) for one in ended}
+        latest = {str(one.txn_id): self._remembering(self._row(one)) for one in ended}
+        self._remember(rows)
         self._beginnings.keep((*rows, *latest))
         problems = [
             f"Coordinator {tcid} does not answer, and its transactions are missing: {error}"
@@ -78,8 +87,23 @@ class TransactionsLook:
         return Seen({"transactions": rows, "ended": latest}, tuple(problems))
 
     async def close(self) -> None:
-        """Forget the beginnings."""
+        """Forget everything."""
         self._beginnings.keep(())
+        self._remembered.clear()
+
+    def _remember(self, rows: Mapping[str, Row]) -> None:
+        for key in [*rows][-REMEMBERED_MAX:]:
+            self._remembered.pop(key, None)
+            self._remembered[key] = rows[key]
+        while len(self._remembered) > REMEMBERED_MAX:
+            del self._remembered[next(iter(self._remembered))]
+
+    def _remembering(self, ended: Row) -> Row:
+        """Add to the row of an ended transaction what its coordinator no longer tells."""
+        before = self._remembered.get(ended["id"])
+        if before is None:
+            return ended
+        return {**ended, **{name: before[name] for name in REMEMBERED}}
 
     def _row(self, one: TransactionDescription) -> Row:
         # The age of an ended transaction is the time since its end.
@@ -106,23 +130,34 @@ def transaction_row(one: TransactionDescription, since_ms: int) -> dict[str, Any
         "connected": one.client.is_connected if one.client else None,
         "principal": one.principal,
         "transactional_id": one.identity.transactional_id if one.identity else "",
-        "topics": counted((part.topic, part.partition) for part in one.partitions),
+        "topics": counted((part.topic, part.partition, "") for part in one.partitions),
         "subscriptions": counted(
-            (f"{part.topic} / {part.subscription}", part.partition) for part in one.subscriptions
+            (part.topic, part.partition, part.subscription) for part in one.subscriptions
         ),
         "participants": len(one.partitions) + len(one.subscriptions),
         "unfinished": len(one.unfinished),
     }
 
 
-def counted(places: Iterable[tuple[str, int]]) -> list[Mapping[str, Any]]:
-    """Return each name with its partitions; the last row may count the names that are left out."""
-    partitions: defaultdict[str, list[int]] = defaultdict(list)
-    for name, partition in places:
-        partitions[name].append(partition)
+def counted(places: Iterable[tuple[str, int, str]]) -> list[Mapping[str, Any]]:
+    """Return the partitions of each topic, or of each subscription on it.
+
+    Args:
+        places: topics, partitions, and subscriptions; empty: the topic itself.
+    Returns:
+        A row for each; the last one may count those that are left out, as "more".
+    """
+    partitions: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+    for topic, partition, subscription in places:
+        partitions[topic, subscription].append(partition)
     named: list[Mapping[str, Any]] = [
-        {"name": name, "partitions": sorted(found)[:NAMES_MAX], "count": len(found)}
-        for name, found in partitions.items()
+        {
+            "topic": topic,
+            "subscription": subscription,
+            "partitions": sorted(found)[:NAMES_MAX],
+            "count": len(found),
+        }
+        for (topic, subscription), found in partitions.items()
     ]
     if len(named) > NAMES_MAX:
         named[NAMES_MAX:] = [{"more": len(named) - NAMES_MAX}]

@@ -26,6 +26,9 @@ export function duration(ms) {
   return `${Math.floor(hours / 24)} d ${hours % 24} h`;
 }
 
+// Short times in milliseconds.
+export const precise = (ms) => (ms < 1000 ? `${Math.max(0, Math.round(ms))} ms` : duration(ms));
+
 export const timeText = (ms) => (ms ? TIME.format(ms) : 'not known');
 
 export const clockText = (ms) => (ms ? CLOCK.format(ms) : 'not known');

@@ -35,14 +35,15 @@ export function who(one) {
 }
 
 export function places(topics, subscriptions) {
-  const parts = [...topics.map((one) => place(one, '')), ...subscriptions.map((one) => place(one, 'acks of '))];
+  const parts = [...topics, ...subscriptions].map(place);
   return parts.length ? element('span', { class: 'places' }, parts) : soft('nothing written yet');
 }
 
-function place(one, before) {
+// Partitions as "invoices / 0, 2", acknowledged messages as "acks of bill: purchases / 3".
+function place(one) {
   if (one.more) return element('span', {}, `and ${counted(one.more, 'more name')}`);
   const numbers = one.partitions.join(', ') + (one.count > one.partitions.length ? ', …' : '');
-  return element('span', {}, `${before}${one.name} [${numbers}]`);
+  return element('span', {}, `${one.subscription ? `acks of ${one.subscription}: ` : ''}${one.topic} / ${numbers}`);
 }
 
 // A key or a value.
@@ -71,9 +72,20 @@ export const topicLink = (name) => link('/topic', { name }, name, { 'data-focus'
 
 export const groupLink = (name) => link('/group', { name }, name, { 'data-focus': name });
 
-export const names = (list) => (list.length ? list.slice(0, 5).join(', ') + (list.length > 5 ? ' and more' : '') : '–');
+const short = (text) => (text.length > 24 ? `${text.slice(0, 12)}…` : text);
+
+export const names = (list) => (list.length
+  ? element('span', { title: list.join(', ') }, list.slice(0, 5).map(short).join(', ') + (list.length > 5 ? ' and more' : ''))
+  : '–');
 
 export { count, counted };
+
+// A transaction with the colour that it has in the strips.
+export function colouredTxn(id) {
+  const square = element('span', { class: 'square', 'aria-hidden': 'true' });
+  square.style.setProperty('--hue', hue(id));
+  return [square, txnLink(id)];
+}
 
 // A colour of its own for each transaction.
 export function hue(id) {

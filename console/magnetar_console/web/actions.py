@@ -47,8 +47,8 @@ async def loss(client: Client, body: dict[str, Any]) -> dict[str, Any]:
         MagnetarError: the transaction is not known, or may not be seen.
     """
     found = await client.admin.transactions.describe(_txn_id(body))
-    partitions = [(one.topic, one.partition) for one in found.partitions]
-    acks = [(f"{one.topic} / {one.subscription}", one.partition) for one in found.subscriptions]
+    partitions = [(one.topic, one.partition, "") for one in found.partitions]
+    acks = [(one.topic, one.partition, one.subscription) for one in found.subscriptions]
     content = f"{found.txn_id} {found.status.name} {sorted(partitions)} {sorted(acks)}"
     return {
         "id": str(found.txn_id),

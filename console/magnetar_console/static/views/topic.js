@@ -1,9 +1,13 @@
 import { byId, element, link, showFacts, showRows, soft, tag, txnLink } from '../dom.js';
 import { bytes, count, counted, duration, timeText } from '../format.js';
 import { Live } from '../live.js';
-import { content, hue, names, pending, separated } from '../parts.js';
+import { colouredTxn, content, hue, names, pending, separated } from '../parts.js';
 
 const name = document.body.dataset.name;
+// The strip has more.
+const ROWS_MAX = 20;
+// A block of so many messages has room for its transaction.
+const NAMED_MIN = 8;
 const parameters = new URLSearchParams(location.search);
 const partition = /^\d{1,9}$/.test(parameters.get('partition') ?? '') ? Number(parameters.get('partition')) : 0;
 
@@ -49,7 +53,7 @@ function strip(id, found, nothing) {
   byId(id).replaceChildren(...(found.length ? found.map((one) => {
     const title = one.id ? `${counted(one.size, 'message')} of transaction ${one.id}` : `${counted(one.size, 'plain message')}`;
     const made = element('span', { class: one.id ? '' : 'plain', title: one.first === undefined ? title : `${title}, from offset ${one.first}` },
-      one.id ? `${one.id} ×${one.size}` : `plain ×${one.size}`);
+      one.size >= NAMED_MIN ? `${one.id || 'plain'} ×${one.size}` : one.size > 1 ? `×${one.size}` : '');
     made.style.flexGrow = one.size;
     made.style.setProperty('--hue', one.id ? hue(one.id) : 0);
     return made;
@@ -64,15 +68,15 @@ function renderMessages(view) {
   strip('strip', blocks(messages), 'no messages');
   strip('sidecar-strip', blocks(waiting), 'nothing');
   byId('strip-note').textContent = messages.length
-    ? `The last ${counted(messages.length, 'message')} up to offset ${count(log.end_offset - 1)}. A commit puts all messages of a transaction here at once, side by side.`
+    ? `The last ${counted(messages.length, 'message')} up to offset ${count(log.end_offset - 1)}. Grey: plain messages. In colour: what a transaction has committed, from its marker on, all at once and side by side.`
     : '';
   showRows('sidecar', waiting.map((one, number) => ({ ...one, number })), (one) => String(one.number), (one) => [
-    txnLink(one.txn_id), content(one.key), content(one.value),
+    colouredTxn(one.txn_id), content(one.key), content(one.value),
   ]);
-  showRows('messages', [...messages].reverse(), (one) => String(one.offset), (one) => [
+  showRows('messages', messages.slice(-ROWS_MAX).reverse(), (one) => String(one.offset), (one) => [
     count(one.offset),
     timeText(one.append_time_ms),
-    one.txn_id ? ['committed by ', txnLink(one.txn_id)] : tag('plain'),
+    one.txn_id ? ['committed by ', ...colouredTxn(one.txn_id)] : tag('plain'),
     content(one.key),
     [content(one.value), Object.keys(one.properties).length ? soft(Object.entries(one.properties).map(([key, value]) => `${key}: ${value}`).join(', ')) : ''],
   ]);

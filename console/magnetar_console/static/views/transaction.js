@@ -1,5 +1,5 @@
 import { byId, element, showFacts, showRows, soft } from '../dom.js';
-import { clockText, count, duration, timeText } from '../format.js';
+import { clockText, count, duration, precise, timeText } from '../format.js';
 import { age, Live, now } from '../live.js';
 import { counted, places, state, topicLink, who } from '../parts.js';
 import { confirmAbort } from '../abort.js';
@@ -40,7 +40,7 @@ function facts(it) {
     ['Who', element('span', {}, ...who(it))],
     ['Begun', timeText(began)],
     ended ? ['Ended', timeText(it.ended_at_ms)] : ['Age', age(it.since_ms)],
-    ended ? ['Took', it.opened_at_ms ? duration(it.ended_at_ms - it.opened_at_ms) : 'not known'] : ['Deadline', deadline],
+    ended ? ['Took', it.opened_at_ms ? precise(it.ended_at_ms - it.opened_at_ms) : 'not known'] : ['Deadline', deadline],
     ['Writes to', element('span', {}, places(it.topics, it.subscriptions))],
     ...(it.stamp ? [['Stamp of the commit', String(it.stamp)]] : []),
   ];
@@ -53,6 +53,11 @@ function endOf(one, it) {
     case 'refuses': return ['refuses the end', 'bad'];
     default: return [it.status === 'COMMITTED' || it.status === 'COMMITTING' ? 'committed' : 'aborted', 'good'];
   }
+}
+
+// A time, and how long after the beginning it was.
+function moment(ms, it) {
+  return [timeText(ms), it.opened_at_ms ? soft(`${precise(ms - it.opened_at_ms)} after it was begun`) : ''];
 }
 
 const tagText = ([text, kind]) => element('span', { class: `tag ${kind}` }, text);
@@ -89,7 +94,10 @@ function timeline(it, participants) {
     ...(deadline ? [mark(deadline, 'deadline', 'deadline')] : []),
     ...(it.decided_by_ms && !ended ? [mark(it.decided_by_ms, 'decided', 'decided')] : []),
   ];
-  const rows = [element('div', { class: 'label' }, 'the whole'), element('div', { class: 'lane' }, bar(began, present, 'whole', 'from its beginning'), ...marks())];
+  const share = (present - began) / (stop - began);
+  const words = element('em', { class: share > 0.6 ? 'before' : '' }, ended ? `${it.status.toLowerCase()} after ${precise(present - began)}` : `now, ${duration(present - began)}`);
+  words.style.left = at(present);
+  const rows = [element('div', { class: 'label' }, 'transaction'), element('div', { class: 'lane' }, bar(began, present, 'whole', 'from its beginning'), words, ...marks())];
   for (const one of participants) {
     const bars = [];
     if (one.first_ms) bars.push(bar(one.first_ms, Math.max(one.first_ms, one.last_ms), one.state === 'refuses' ? 'bad' : '', 'from its first to its last write'));
@@ -103,12 +111,8 @@ function timeline(it, participants) {
     axis.append(made);
   };
   write(began, `begun ${clockText(began)}`, '');
-  const share = (present - began) / (stop - began);
-  if (ended) write(stop, `${it.status.toLowerCase()} after ${duration(present - began)}`, 'end');
-  else if (deadline) {
-    if (share > 0.3 && share < 0.75) write(present, `now, ${duration(present - began)}`, 'middle');
-    write(stop, `deadline after ${duration(it.timeout_ms)}`, 'end');
-  } else write(stop, `now, ${duration(present - began)}`, 'end');
+  if (deadline) write(stop, `deadline after ${duration(it.timeout_ms)}`, 'end');
+  else write(stop, ended ? clockText(it.ended_at_ms) : 'it never expires', 'end');
   rows.push(element('div', {}), axis);
   place.replaceChildren(...rows);
   note.textContent = ended && !participants.length
@@ -129,8 +133,8 @@ function render(view) {
   else timeline(it, participants);
   showRows('participants', participants.map((one) => ({ ...one, status: it.status })), name, (one) => [
     [topicLink(one.topic), ` / ${one.partition}`, one.subscription ? soft(`acks of ${one.subscription}`) : ''],
-    one.first_ms ? timeText(one.first_ms) : tagText(['none seen', 'warn']),
-    one.last_ms ? timeText(one.last_ms) : '–',
+    one.first_ms ? moment(one.first_ms, it) : tagText(['none seen', 'warn']),
+    one.last_ms ? moment(one.last_ms, it) : '–',
     [tagText(endOf(one, it)), one.error ? soft(one.error) : ''],
   ]);
   byId('participants-empty').firstElementChild.textContent = it.status === 'OPEN'

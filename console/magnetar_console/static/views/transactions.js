@@ -1,5 +1,5 @@
 import { byId, element, showFacts, showRows, soft, txnLink } from '../dom.js';
-import { count, duration, timeText } from '../format.js';
+import { count, duration, precise, timeText } from '../format.js';
 import { age, Live, meter } from '../live.js';
 import { places, state, who } from '../parts.js';
 
@@ -9,8 +9,8 @@ const ROWS_MAX = 200;
 function matches(one, text, wanted) {
   if (wanted === 'PREPARED' ? !one.may_be_prepared : wanted && one.status !== wanted) return false;
   if (!text) return true;
-  const places = [...one.topics, ...one.subscriptions].map((place) => place.name);
-  return [one.id, one.client, one.host, one.principal, one.transactional_id, ...places]
+  const names = [...one.topics, ...one.subscriptions].flatMap((place) => [place.topic, place.subscription]);
+  return [one.id, one.client, one.host, one.principal, one.transactional_id, ...names]
     .some((word) => word?.toLowerCase().includes(text));
 }
 
@@ -49,7 +49,9 @@ function render(view) {
     txnLink(one.id),
     state(one),
     who(one),
-    [element('time', { title: timeText(one.ended_at_ms) }, age(one.since_ms, ' ago'))],
+    [element('span', { title: timeText(one.ended_at_ms) }, age(one.since_ms, ' ago'))],
+    one.opened_at_ms ? precise(one.ended_at_ms - one.opened_at_ms) : '–',
+    one.participants ? places(one.topics, one.subscriptions) : soft('was not seen while it was open'),
   ]);
 }
 
