@@ -17,7 +17,7 @@ from magnetar import (
     TxnID,
     TxnNotFound,
 )
-from magnetar_console.looks.transactions import Beginnings, transaction_row
+from magnetar_console.looks.transactions import ENDED, Beginnings, remembering, transaction_row
 from magnetar_console.seen import Row, Seen
 from magnetar_core.clock import Clock
 
@@ -42,6 +42,8 @@ class TransactionLook:
         self._beginnings = Beginnings(clock)
         self._places: dict[Place, dict[str, Any]] = {}
         self._decided_by_ms = 0
+        # The last row before the end.
+        self._before: Row | None = None
 
     async def look(self, client: Client) -> Seen:
         """Ask about the transaction."""
@@ -62,8 +64,13 @@ class TransactionLook:
         is_open = known.status is TransactionStatus.OPEN
         if not is_open and not self._decided_by_ms:
             self._decided_by_ms = self._clock.wall_ms()
-        row = transaction_row(known, self._beginnings.began_ms(known.status, known.age_ms))
-        return row | {
+        row: Row = transaction_row(known, self._beginnings.began_ms(known.status, known.age_ms))
+        if known.status in ENDED:
+            row = remembering(row, self._before)
+        else:
+            self._before = row
+        return {
+            **row,
             "prepared_state": str(known.prepared_state) if known.may_be_prepared else "",
             "stamp": known.stamp,
             "decided_by_ms": self._decided_by_ms,
@@ -75,7 +82,7 @@ class TransactionLook:
     ) -> tuple[str, ...]:
         """Note what the participants say. Return sentences about what is missing."""
         is_open = known.status is TransactionStatus.OPEN
-        has_ended = known.status in (TransactionStatus.COMMITTED, TransactionStatus.ABORTED)
+        has_ended = known.status in ENDED
         places: list[Place] = [(one, "") for one in known.partitions]
         places += [(one.partition_name, one.subscription) for one in known.subscriptions]
         for place in places[:PARTITIONS_MAX]:

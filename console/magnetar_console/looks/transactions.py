@@ -100,14 +100,22 @@ class TransactionsLook:
 
     def _remembering(self, ended: Row) -> Row:
         """Add to the row of an ended transaction what its coordinator no longer tells."""
-        before = self._remembered.get(ended["id"])
-        if before is None:
-            return ended
-        return {**ended, **{name: before[name] for name in REMEMBERED}}
+        return remembering(ended, self._remembered.get(ended["id"]))
 
     def _row(self, one: TransactionDescription) -> Row:
         # The age of an ended transaction is the time since its end.
         return transaction_row(one, self._beginnings.began_ms(str(one.txn_id), one.age_ms))
+
+
+def remembering(row: Row, before: Row | None) -> Row:
+    """Return a row with what was known of a transaction when it was open.
+
+    Args:
+        before: its row then; None: it was not seen while it was open.
+    """
+    if before is None:
+        return row
+    return {**row, **{name: before[name] for name in REMEMBERED}}
 
 
 def transaction_row(one: TransactionDescription, since_ms: int) -> dict[str, Any]:

@@ -41,7 +41,9 @@ function facts(it) {
     ['Begun', timeText(began)],
     ended ? ['Ended', timeText(it.ended_at_ms)] : ['Age', age(it.since_ms)],
     ended ? ['Took', it.opened_at_ms ? precise(it.ended_at_ms - it.opened_at_ms) : 'not known'] : ['Deadline', deadline],
-    ['Writes to', element('span', {}, places(it.topics, it.subscriptions))],
+    ended
+      ? ['Wrote to', it.participants ? places(it.topics, it.subscriptions) : 'not known']
+      : ['Writes to', element('span', {}, places(it.topics, it.subscriptions))],
     ...(it.stamp ? [['Stamp of the commit', String(it.stamp)]] : []),
   ];
 }
