@@ -60,7 +60,7 @@ class Watched:
             self.complaints.append(f"{message.type}: {message.text}")
 
     def violations(self) -> list[str]:
-        """Return what the page has done against the content policy."""
+        """Return the violations of the content policy so far."""
         found: list[str] = self.page.evaluate("window.violations")
         return found
 

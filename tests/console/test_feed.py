@@ -15,7 +15,7 @@ TABLES = st.dictionaries(st.sampled_from(["one", "two"]), ROWS)
 
 
 def applied(tables: dict[str, Any], kind: str, texts: list[str]) -> dict[str, Any]:
-    """What a page has after events, as static/live.js applies them."""
+    """Apply events to the tables of a page, as static/live.js does."""
     for text in texts:
         if kind == "state":
             tables = json.loads(text)

@@ -1,4 +1,4 @@
-"""What a request has to show, and what browsers are told."""
+"""Requests that are refused, and headers of all answers."""
 
 from __future__ import annotations
 

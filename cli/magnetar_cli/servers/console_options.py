@@ -9,9 +9,9 @@ import click
 
 from magnetar_cli.servers.options import PORT
 
-# Those of the extra `console`.
+# Packages of the extra `console`.
 PACKAGES = ("jinja2", "starlette", "uvicorn")
-# That of magnetar_console.settings, which is not imported for the help.
+# The same as in magnetar_console.settings, which is not imported for the help.
 DEFAULT_PORT = 8650
 
 console_option = click.option(

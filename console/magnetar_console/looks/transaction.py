@@ -58,7 +58,7 @@ class TransactionLook:
         )
 
     async def close(self) -> None:
-        """Keep what was seen, for the next viewer."""
+        """Keep the participants that were seen, for the next viewer."""
 
     def _row(self, known: TransactionDescription) -> Row:
         is_open = known.status is TransactionStatus.OPEN
@@ -80,7 +80,7 @@ class TransactionLook:
     async def _ask_participants(
         self, client: Client, known: TransactionDescription
     ) -> tuple[str, ...]:
-        """Note what the participants say. Return sentences about what is missing."""
+        """Ask the participants. Return a sentence about each that did not answer."""
         is_open = known.status is TransactionStatus.OPEN
         has_ended = known.status in ENDED
         places: list[Place] = [(one, "") for one in known.partitions]
