@@ -24,7 +24,8 @@ class FakeClock:
     ("data", "form", "text"),
     [
         (b"hello", "text", "hello"),
-        (b'{"a": [1, 2]}', "JSON", '{\n "a": [\n  1,\n  2\n ]\n}'),
+        (b'{"a":[1,2]}', "JSON", '{"a": [1, 2]}'),
+        (b'["%s",1]' % (b"x" * 80), "JSON", f'[\n "{"x" * 80}",\n 1\n]'),
         (b'{"a": ', "text", '{"a": '),
         (b"\xff\x00", "bytes", "ff00"),
         (b"\x00\x01", "bytes", "0001"),

@@ -163,6 +163,7 @@ def test_one_transaction(scene: Scene, page: Page) -> None:
     expect(page.locator("#facts")).to_contain_text(re.compile(r"\d\d:\d\d:\d\d (CET|CEST)"))
     written = row(page, "participants", "invoices / 0")
     expect(written).to_contain_text("after it was begun")
+    expect(written).to_contain_text("1 message")
     expect(row(page, "participants", "acks of bill")).to_contain_text("open")
     timeline = page.locator("#timeline")
     expect(timeline).to_contain_text("deadline after 10 min 0 s")
