@@ -11,7 +11,10 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
+from tests.cli.running_cluster import PATIENCE_S as UP_PATIENCE_S
+from tests.cli.running_cluster import skip_without_programs, up
 from tests.system.processes import BROKER, COORDINATOR, Servers
+from tests.waiting import wait_until
 
 from magnetar import ClientConfig, TransactionStatus, blocking
 
@@ -323,7 +326,7 @@ def test_the_content_policy_holds(scene: Scene, browser: Browser) -> None:
         opened.page.goto(scene.path("/"))
         opened.check()
         opened.page.evaluate(FOREIGN_STYLE)
-        opened.page.wait_for_function("window.violations.length > 0")
+        wait_until(opened.violations)
         assert opened.violations()[0].startswith("style-src")
         with pytest.raises(AssertionError):
             opened.check()
@@ -405,3 +408,20 @@ def test_servers_that_die_are_shown_as_away(tmp_path: Path, browser: Browser) ->
         scene.servers.start(BROKER)
         expect(page.locator("#live")).to_have_text("live")
         expect(page.locator("#problems")).to_be_empty()
+
+
+def test_shards_of_a_dead_broker_are_seen_to_move(tmp_path: Path, browser: Browser) -> None:
+    skip_without_programs()
+    with up(tmp_path, "--console") as cluster, watched(browser) as opened:
+        page = opened.page
+        addresses = {one["name"]: one["address"] for one in cluster.content["servers"]}
+        wait_until(lambda: all(cluster.owners().values()), UP_PATIENCE_S)
+        page.goto(f"{addresses['console']}cluster")
+        expect(page.locator("#shards tbody tr")).to_have_count(10)
+        expect(page.locator("#facts")).to_contain_text("5, all answer")
+        victim = cluster.owners()["broker-0"]
+        cluster.processes[victim].kill()
+        expect(row(page, "servers", addresses[victim])).to_contain_text("away")
+        moved = row(page, "events", f"broker-0: from {addresses[victim]}")
+        expect(moved.first).to_be_visible()
+        expect(row(page, "shards", "broker-0")).not_to_contain_text(addresses[victim])
