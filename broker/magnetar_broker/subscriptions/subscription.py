@@ -173,7 +173,7 @@ class Subscription:
         )
         index_rows.put_written(batch, self._index_key(txn_id), self.index.open[txn_id], writer)
         if is_new:
-            self._environment.metrics.open_txns.inc()
+            self._environment.metrics.open_txns += 1
 
     def end(self, end: End) -> None:
         """End a transaction, as CommandEndTxnOnSubscription asks.
@@ -186,13 +186,13 @@ class Subscription:
         if plan.already_ended:
             return
         batch = self._environment.commits.batch
-        transaction = self.cursor.transactions.get(end.txn_id)
-        for ack in transaction.acks if transaction is not None else ():
+        pending = self.cursor.transactions.get(end.txn_id)
+        for ack in pending.acks if pending is not None else ():
             batch.delete(
                 keys.PENDINGACKS,
                 keys.pending_ack(self._prefix, end.txn_id, ack.ordinal, ack.ack_sequence),
             )
-        kept = {one.writer.ordinal: one.kept for one in plan.writers}
+        kept = {writer.ordinal: count for writer, count in plan.writers}
         deleted, released = self.cursor.end(end.txn_id, kept)
         removed_end = self._log.first_offset
         if released and released.first() < removed_end:
@@ -209,7 +209,7 @@ class Subscription:
             marker_entry_id=None,
         )
         if plan.transaction is not None:
-            self._environment.metrics.open_txns.dec()
+            self._environment.metrics.open_txns -= 1
         self._environment.defer_rows(self)
         settling = self.dispatcher.acknowledged(deleted)
         if released or self.delivery.waiting:

@@ -218,7 +218,7 @@ class Partition:
         rows.put(keys.TXNLOG, keys.txnlog(self._prefix, txn_id, writer.ordinal, sequence_id), batch)
         index_rows.put_written(rows, self._index_key(txn_id), self.index.open[txn_id], writer)
         if is_new:
-            self._environment.metrics.open_txns.inc()
+            self._environment.metrics.open_txns += 1
         return Accepted(place, duplicate=False)
 
     # Ends
@@ -243,24 +243,26 @@ class Partition:
                 self.order.park(awaited, partial(self._end_again, end.txn_id))
             return
         # A single batch: there is no moment between the marker and COMMITTED.
-        rows = self._environment.commits.batch
-        kept = [one for one in plan.writers if one.kept]
-        marker = self._marker(end, kept) if kept else None
-        if marker is not None:
-            self._append(marker)
+        environment = self._environment
+        rows = environment.commits.batch
+        marker_entry_id: int | None = None
+        kept = [one for one in plan.writers if one[1]]
+        if kept:
+            marker_entry_id = self.log.end_offset
+            self._append(self._marker(end, kept))
         for writer, count in plan.writers:
-            self._environment.recent_messages.drop(writer)
+            environment.recent_messages.drop(writer)
             if count < writer.next_index:
                 self._delete_batches(rows, end.txn_id, writer, from_index=count)
-            self._environment.open_bytes.give_back(writer.account, writer.stored_bytes)
+            environment.open_bytes.give_back(writer.account, writer.stored_bytes)
         if plan.transaction is not None:
-            self._environment.metrics.open_txns.dec()
+            environment.metrics.open_txns -= 1
         index_rows.put_ended(
             rows,
             self._index_key(end.txn_id),
             self.index.record_end(end, self.order.ended(end, plan.transaction)),
             plan.transaction,
-            marker_entry_id=marker.entry_id if marker is not None else None,
+            marker_entry_id=marker_entry_id,
         )
         asked.done()
         self.order.run()
@@ -275,13 +277,24 @@ class Partition:
 
     def _marker(self, end: End, kept: Sequence[KeptWriter]) -> MarkerEntry:
         """Build the log's next entry: the marker of the messages that a commit keeps."""
+        messages = stored_bytes = 0
+        writers = []
+        for writer, count in kept:
+            messages += count
+            stored_bytes += writer.stored_bytes
+            starts: Sequence[int] = writer.batch_starts
+            if not writer.are_starts_known or len(starts) > BATCH_STARTS_NOTED_MAX:
+                starts = ()
+            elif count < writer.next_index:
+                starts = [start for start in starts if start < count]
+            writers.append(MarkerWriter(writer.ordinal, writer.writer_id, count, tuple(starts)))
         return MarkerEntry(
             self.log.end_offset,
-            sum([one.kept for one in kept]),
+            messages,
             self.log.next_append_time_ms(self._environment.clock.wall_ms()),
             end.txn_id,
-            tuple(map(_marker_writer, kept)),
-            sum([one.writer.stored_bytes for one in kept]),
+            tuple(writers),
+            stored_bytes,
             messages_of(kept),
             end.stamp,
         )
@@ -461,23 +474,22 @@ class Partition:
             batch.delete(keys.PRODUCERS, key)
 
     def _append(self, entry: Entry) -> None:
-        self._environment.commits.batch.put(
-            keys.LOG,
-            keys.in_partition(self.name.topic_id, self.name.partition, entry.entry_id),
-            entry.to_bytes(),
+        environment = self._environment
+        environment.commits.batch.put(
+            keys.LOG, self._prefix + keys.u64(entry.entry_id), entry.to_bytes()
         )
         self.log.append(entry)
-        if self._environment.history is not None and isinstance(entry, MarkerEntry):
+        if environment.history is not None and isinstance(entry, MarkerEntry):
             marked = MarkerWritten(self.name, entry.txn_id, entry.entry_id, entry.count)
-            self._environment.history.note(marked)
-        self._environment.defer_rows(self)
-        position = self._environment.commits.position()
+            environment.history.note(marked)
+        environment.defer_rows(self)
+        position = environment.commits.position()
         if position == self._growing.position:
             # The entry before it is in the same group: both are shown together.
-            self._growing.end = entry.end
+            self._growing.end = self.log.end_offset
         else:
-            self._growing = grown = _Growth(position, entry.end)
-            self._environment.when_written(lambda: self._advance(grown.end))
+            self._growing = grown = _Growth(position, self.log.end_offset)
+            environment.when_written(lambda: self._advance(grown.end))
 
     def _advance(self, written_end: int) -> None:
         self.log.advance(written_end)
@@ -502,13 +514,3 @@ def _fail(error: Exception) -> None:
 async def _in_another_turn(call: Callable[[], None]) -> None:
     await asyncio.sleep(0)
     call()
-
-
-def _marker_writer(one: KeptWriter) -> MarkerWriter:
-    writer, kept = one.writer, one.kept
-    starts = writer.batch_starts
-    noted: tuple[int, ...] = ()
-    if writer.are_starts_known and len(starts) <= BATCH_STARTS_NOTED_MAX:
-        whole = kept == writer.next_index
-        noted = tuple(starts) if whole else tuple([start for start in starts if start < kept])
-    return MarkerWriter(writer.ordinal, writer.writer_id, kept, noted)

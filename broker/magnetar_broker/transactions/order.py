@@ -141,8 +141,8 @@ class Order:
 
         A writer that counts follows it.
         """
-        for one in plan.writers:
-            for followed in one.writer.follows if one.kept else ():
+        for writer, kept in plan.writers:
+            for followed in writer.follows if kept else ():
                 if self.is_unsettled(followed):
                     return followed
         return None
@@ -166,7 +166,8 @@ class Order:
         # Of a dropped one nothing is left here that could follow.
         if transaction is not None and not end.is_dropped:
             for writer in transaction.writers.values():
-                followed.update(dict.fromkeys(writer.follows))
+                if writer.follows:
+                    followed.update(dict.fromkeys(writer.follows))
         unsettled = tuple(self.unsettled(followed)) if followed else ()
         if unsettled:
             self._pass_on(end.txn_id, unsettled)

@@ -7,7 +7,7 @@ plain messages. Larger transactions, and those from before a restart, are read.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from magnetar_broker.budgets.tails import Tails
@@ -19,15 +19,8 @@ WRITER_BYTES_MAX: Final = 64 << 10
 SHARE: Final = 4
 
 
-class Messages(NamedTuple):
-    """Batches of a transaction: for each writer of its marker, first indexes and batches."""
-
-    of_writers: tuple[tuple[tuple[int, bytes], ...], ...]
-
-    @property
-    def byte_count(self) -> int:
-        """Bytes of all batches."""
-        return sum([len(batch) for writer in self.of_writers for _, batch in writer])
+# Batches of a transaction: for each writer of its marker, first indexes and batches.
+Messages = Sequence[Sequence[tuple[int, bytes]]]
 
 
 class RecentMessages:
@@ -75,10 +68,12 @@ class RecentMessages:
 
 def messages_of(kept: Sequence[KeptWriter]) -> Messages | None:
     """Return the messages that a commit keeps; None: not all of them are in memory."""
-    of_writers: list[tuple[tuple[int, bytes], ...]] = []
+    messages: list[list[tuple[int, bytes]]] = []
     for writer, count in kept:
         if writer.recent is None:
             return None
-        batches = zip(writer.batch_starts, writer.recent, strict=True)
-        of_writers.append(tuple([batch for batch in batches if batch[0] < count]))
-    return Messages(tuple(of_writers))
+        batches = list(zip(writer.batch_starts, writer.recent, strict=True))
+        if count < writer.next_index:
+            batches = [batch for batch in batches if batch[0] < count]
+        messages.append(batches)
+    return messages

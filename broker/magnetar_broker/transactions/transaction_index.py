@@ -14,7 +14,7 @@ h.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
@@ -115,11 +115,8 @@ class End(NamedTuple):
         return digest_of_selection(self.selection)
 
 
-class KeptWriter(NamedTuple):
-    """A writer and how much of it a commit keeps; 0: all of it is discarded."""
-
-    writer: Writer
-    kept: int
+# A writer, and how much of it a commit keeps; 0: all of it is discarded.
+KeptWriter = tuple[Writer, int]
 
 
 class EndPlan(NamedTuple):
@@ -127,7 +124,7 @@ class EndPlan(NamedTuple):
 
     already_ended: bool
     transaction: OpenTransaction | None = None
-    writers: tuple[KeptWriter, ...] = ()
+    writers: Sequence[KeptWriter] = ()
 
 
 class TransactionIndex:
@@ -271,16 +268,22 @@ class TransactionIndex:
                 raise InvalidTxnState(f"transaction {end.txn_id} was {ended.outcome.value} here")
             return EndPlan(already_ended=True)
         transaction = self.open.get(end.txn_id)
-        if transaction is None and self._covers(end.txn_id):
-            return EndPlan(already_ended=True)
-        writers = transaction.writers if transaction is not None else {}
+        if transaction is None:
+            if self._covers(end.txn_id):
+                return EndPlan(already_ended=True)
+            if end.outcome is Outcome.COMMITTED and not end.loss_accepted:
+                _check_complete(end, {})
+            return EndPlan(already_ended=False)
+        writers = transaction.writers
         if end.outcome is Outcome.ABORTED:
-            discarded = tuple([KeptWriter(writer, 0) for writer in writers.values()])
-            return EndPlan(False, transaction, discarded)
-        if not end.loss_accepted:
-            self._check_complete(end, writers)
-        kept = tuple([KeptWriter(writer, _kept(end, writer)) for writer in writers.values()])
-        return EndPlan(False, transaction, kept)
+            return EndPlan(False, transaction, [(writer, 0) for writer in writers.values()])
+        held = {writer_id: writer.next_index for writer_id, writer in writers.items()}
+        if end.selection is not None or (end.counts is not None and end.counts != held):
+            if not end.loss_accepted:
+                _check_complete(end, held)
+            return EndPlan(False, transaction, [(one, _kept(end, one)) for one in writers.values()])
+        # Nearly always what is here is what counts.
+        return EndPlan(False, transaction, list(zip(writers.values(), held.values(), strict=True)))
 
     def record_end(self, end: End, follows: tuple[TxnID, ...] = ()) -> EndedTransaction | None:
         """Note that a transaction has ended as planned.
@@ -323,21 +326,27 @@ class TransactionIndex:
                 producer_epoch=found[1],
             )
 
-    @staticmethod
-    def _check_complete(end: End, writers: Mapping[int, Writer]) -> None:
-        for writer_id, confirmed in (end.counts or {}).items():
-            if end.selection is not None and writer_id not in end.selection:
-                continue
-            writer = writers.get(writer_id)
-            present = writer.next_index if writer is not None else 0
-            if present < confirmed:
-                raise TxnIncomplete(
-                    f"transaction {end.txn_id}: writer {writer_id} had {confirmed} confirmed,"
-                    f" {present} are here; an administrator must accept the loss",
-                    writer_id=writer_id,
-                    confirmed=confirmed,
-                    present=present,
-                )
+
+def _check_complete(end: End, held: Mapping[int, int]) -> None:
+    """Check that everything is here that was confirmed to the client and counts.
+
+    Args:
+        held: how many writes each writer has here.
+    Raises:
+        TxnIncomplete: something is missing.
+    """
+    for writer_id, confirmed in (end.counts or {}).items():
+        if end.selection is not None and writer_id not in end.selection:
+            continue
+        present = held.get(writer_id, 0)
+        if present < confirmed:
+            raise TxnIncomplete(
+                f"transaction {end.txn_id}: writer {writer_id} had {confirmed} confirmed,"
+                f" {present} are here; an administrator must accept the loss",
+                writer_id=writer_id,
+                confirmed=confirmed,
+                present=present,
+            )
 
 
 def _kept(end: End, writer: Writer) -> int:

@@ -116,7 +116,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "incomplete-commits",
-        "magnetar_broker.transactions.transaction_index:TransactionIndex._check_complete",
+        "magnetar_broker.transactions.transaction_index:_check_complete",
         Put("not present and confirmed", "present < confirmed"),
         "A commit goes through when part of what was confirmed is missing (rule g).",
     ),
@@ -129,7 +129,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "marker-of-nothing",
         "magnetar_broker.topics.partition:Partition.end",
-        Put("list(plan.writers)", "[one for one in plan.writers if one.kept]"),
+        Put("list(plan.writers)", "[one for one in plan.writers if one[1]]"),
         "A commit of which nothing counts writes a marker (rule h).",
     ),
     Mutant(
