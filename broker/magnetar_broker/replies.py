@@ -74,20 +74,18 @@ class Answers:
 
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
-        self.written = self._none_yet()
-        self.durable = self._none_yet()
+        self.written = _Leaving(environment.history)
+        self.durable = _Leaving(environment.history)
 
     def park(self) -> None:
-        """Let the answers leave when everything applied so far is as durable as they ask for."""
-        if self.written:
-            written, self.written = self.written, self._none_yet()
-            self._environment.when_written(written.leave)
-        if self.durable:
-            durable, self.durable = self.durable, self._none_yet()
-            self._environment.when_durable(durable.leave)
+        """Let the answers leave when everything applied so far is as durable as they ask for.
 
-    def _none_yet(self) -> _Leaving:
-        return _Leaving(self._environment.history)
+        Call it once, when the last answer was added.
+        """
+        if self.written:
+            self._environment.when_written(self.written.leave)
+        if self.durable:
+            self._environment.when_durable(self.durable.leave)
 
 
 class Replies:

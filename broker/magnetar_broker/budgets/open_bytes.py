@@ -143,14 +143,16 @@ class OpenBytes:
                 open_txn_bytes_max=self._total_max,
             )
 
-    def take(self, account: Account, byte_count: int) -> None:
-        """Add bytes to an account."""
-        account.add(byte_count)
+    def take(self, account: Account | None, byte_count: int) -> None:
+        """Add bytes to an account; None: to the total alone."""
+        if account is not None:
+            account.add(byte_count)
         self.total += byte_count
 
-    def give_back(self, account: Account, byte_count: int) -> None:
+    def give_back(self, account: Account | None, byte_count: int) -> None:
         """Remove bytes from an account: their transaction has ended here."""
-        account.add(-byte_count)
+        if account is not None:
+            account.add(-byte_count)
         self.total -= byte_count
         if self.total < 0:
             raise BrokenInvariant("more is given back than was taken")

@@ -146,12 +146,13 @@ class Subscription:
             txn_id, consumer_id, ack_sequence, 1, writers_max=config.txn_writers_max
         ):
             return
-        if txn_id not in self.index.open and len(self.index.open) >= config.open_txns_max:
+        is_new = txn_id not in self.index.open
+        if is_new and len(self.index.open) >= config.open_txns_max:
             raise QuotaExceeded(f"{config.open_txns_max} transactions are open here")
         self._check_ranges(ranges)
         self.cursor.check_transactional(txn_id, ranges)
         now_ms = self._environment.clock.wall_ms()
-        writer, is_new = self.index.record_write(
+        transaction, writer = self.index.record_write(
             txn_id,
             consumer_id,
             1,
@@ -171,7 +172,7 @@ class Subscription:
             keys.pending_ack(self._prefix, txn_id, writer.ordinal, ack_sequence),
             pack_ranges(ranges),
         )
-        index_rows.put_written(batch, self._index_key(txn_id), self.index.open[txn_id], writer)
+        index_rows.put_written(batch, self._index_key(txn_id), transaction, writer)
         if is_new:
             self._environment.metrics.open_txns += 1
 

@@ -46,23 +46,24 @@ class RecentMessages:
 
     def keep(self, writer: Writer, batch: bytes) -> None:
         """Keep the batch that the writer has just added, if all before it were kept."""
-        is_first = len(writer.batch_starts) == 1
-        if is_first and writer.recent is None:
-            writer.recent = []
-        if writer.recent is None:
-            return
+        recent = writer.recent
+        if recent is None:
+            if len(writer.batch_starts) > 1:
+                return
+            recent = writer.recent = []
         size = len(batch)
         is_small = writer.stored_bytes + size <= WRITER_BYTES_MAX
         if is_small and self.byte_count + size <= self._tails.bytes_max // SHARE:
-            writer.recent.append(batch)
+            recent.append(batch)
             self.byte_count += size
         else:
             self.drop(writer)
 
     def drop(self, writer: Writer) -> None:
         """Forget a writer's batches: it has grown, or its transaction has ended."""
-        if writer.recent is not None:
-            self.byte_count -= sum(map(len, writer.recent))
+        recent = writer.recent
+        if recent is not None:
+            self.byte_count -= sum(map(len, recent))
             writer.recent = None
 
 

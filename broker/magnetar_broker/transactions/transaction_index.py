@@ -55,8 +55,8 @@ class Writer:
     stored_bytes: int = 0
     # Its batches, while they are few and in memory: see recent_messages.
     recent: list[bytes] | None = None
-    # The account that counts their bytes.
-    account: Account = field(default_factory=Account)
+    # The account that counts their bytes; None: they are from before a restart.
+    account: Account | None = None
 
 
 @dataclass(slots=True)
@@ -218,21 +218,16 @@ class TransactionIndex:
         start_offset: int = 0,
         producer_epoch: int = NO_EPOCH,
         member: MemberName = NO_MEMBER,
-    ) -> tuple[Writer, bool]:
-        """Count a write that check_write has accepted.
-
-        Returns:
-            The writer, and whether the transaction is new here.
-        """
+    ) -> tuple[OpenTransaction, Writer]:
+        """Count a write that check_write has accepted; return its transaction and writer."""
         transaction = self.open.get(txn_id)
-        is_new = transaction is None
         if transaction is None:
             transaction = OpenTransaction(txn_id, now_ms, start_offset, producer_epoch, member)
             self.restore_open(transaction)
-        writer = transaction.writers.get(writer_id)
+        writers = transaction.writers
+        writer = writers.get(writer_id)
         if writer is None:
-            writer = Writer(len(transaction.writers), writer_id, follows=follows)
-            transaction.writers[writer_id] = writer
+            writer = writers[writer_id] = Writer(len(writers), writer_id, 0, follows)
         first_index = writer.next_index
         writer.batch_starts.append(first_index)
         writer.next_index += count
@@ -240,7 +235,7 @@ class TransactionIndex:
             named = () if first_index else writer.follows
             wrote = Wrote(self.name, txn_id, writer_id, first_index, count, named)
             self._history.note(wrote)
-        return writer, is_new
+        return transaction, writer
 
     def restore_open(self, transaction: OpenTransaction) -> None:
         """Restore an open transaction."""

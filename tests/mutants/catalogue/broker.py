@@ -45,13 +45,16 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "reply-to-send-before-durable",
         "magnetar_broker.replies:Answers.park",
-        Put("durable.leave()", "self._environment.when_durable(...)"),
+        Put("self.durable.leave()", "self._environment.when_durable(...)"),
         "A send or an ack is answered when it is applied, before it is durable (rule a).",
     ),
     Mutant(
         "run-parked-at-its-weakest",
         "magnetar_broker.replies:Answers.park",
-        Put("self._environment.when_written(durable.leave)", "self._environment.when_durable(...)"),
+        Put(
+            "self._environment.when_written(self.durable.leave)",
+            "self._environment.when_durable(...)",
+        ),
         "All answers of a run leave with those that need the least, before they are durable.",
     ),
     Mutant(
