@@ -14,6 +14,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import ClassVar, NamedTuple
 
 from magnetar_broker import keys
@@ -111,17 +112,27 @@ class MarkerEntry:
 
     def to_bytes(self) -> bytes:
         """Return the entry as stored."""
-        row = _HEADER.pack(TXN_COMMIT, self.count, self.append_time_ms) + _MARKER.pack(
-            *self.txn_id, self.stored_bytes, self.stamp, len(self.writers)
-        )
-        for ordinal, producer_id, count, starts in self.writers:
+        writers = self.writers
+        fields = [TXN_COMMIT, self.count, self.append_time_ms, *self.txn_id]
+        fields += (self.stored_bytes, self.stamp, len(writers))
+        start_counts = []
+        for ordinal, producer_id, count, starts in writers:
             start_count = len(starts)
-            row += _WRITER.pack(ordinal, producer_id, count, start_count)
-            row += struct.pack(f"<{start_count}Q", *starts)
-        return row
+            start_counts.append(start_count)
+            fields += (ordinal, producer_id, count, start_count, *starts)
+        return _marker_row(tuple(start_counts)).pack(*fields)
 
 
 Entry = DataEntry | MarkerEntry
+
+
+@lru_cache(maxsize=256)
+def _marker_row(start_counts: tuple[int, ...]) -> struct.Struct:
+    """Return the layout of a marker whose writers have so many batch starts."""
+    parts = [_HEADER.format, _MARKER.format]
+    for start_count in start_counts:
+        parts += (_WRITER.format, f"{start_count}Q")
+    return struct.Struct("<" + "".join(parts).replace("<", ""))
 
 
 def parse_entry(entry_id: int, data: bytes, *, verify: bool = False) -> Entry:

@@ -22,7 +22,6 @@ from magnetar_broker.subscriptions.subscriptions import Subscriptions
 from magnetar_broker.transactions import index_rows
 from magnetar_broker.transactions.order import Order
 from magnetar_broker.transactions.producers import Producers
-from magnetar_broker.transactions.recent_messages import messages_of
 from magnetar_broker.transactions.transaction_index import (
     End,
     KeptWriter,
@@ -235,11 +234,9 @@ class Partition:
         # A single batch: there is no moment between the marker and COMMITTED.
         environment = self._environment
         rows = environment.commits.batch
-        marker_entry_id: int | None = None
-        kept = [one for one in plan.writers if one[1]]
-        if kept:
-            marker_entry_id = self.log.end_offset
-            self._append(self._marker(end, kept))
+        marker = self._marker(end, plan.writers)
+        if marker is not None:
+            self._append(marker)
         for writer, count in plan.writers:
             environment.recent_messages.drop(writer)
             if count < writer.next_index:
@@ -247,12 +244,13 @@ class Partition:
             environment.open_bytes.give_back(writer.account, writer.stored_bytes)
         if plan.transaction is not None:
             environment.metrics.open_txns -= 1
+        ended = self.index.record_end(end, self.order.ended(end, plan.transaction))
         index_rows.put_ended(
             rows,
             self._index_key(end.txn_id),
-            self.index.record_end(end, self.order.ended(end, plan.transaction)),
+            ended,
             plan.transaction,
-            marker_entry_id=marker_entry_id,
+            marker_entry_id=marker.entry_id if marker is not None else None,
         )
         asked.done()
         self.order.run()
@@ -265,27 +263,40 @@ class Partition:
             except Exception as error:
                 asked.failed(error)
 
-    def _marker(self, end: End, kept: Sequence[KeptWriter]) -> MarkerEntry:
-        """Build the log's next entry: the marker of the messages that a commit keeps."""
+    def _marker(self, end: End, writers: Sequence[KeptWriter]) -> MarkerEntry | None:
+        """Build the log's next entry: the marker of the messages that an end keeps, if any."""
         messages = stored_bytes = 0
-        writers = []
-        for writer, count in kept:
-            messages += count
+        parts: list[MarkerWriter] = []
+        # In memory; None: not all of them are.
+        recent: list[Sequence[tuple[int, bytes]]] | None = []
+        for writer, kept in writers:
+            if not kept:
+                continue
+            messages += kept
             stored_bytes += writer.stored_bytes
             starts: Sequence[int] = writer.batch_starts
+            if kept < writer.next_index:
+                starts = [start for start in starts if start < kept]
+            if writer.recent is None:
+                recent = None
+            elif recent is not None:
+                # What is discarded lies behind what is kept.
+                recent.append(list(zip(starts, writer.recent, strict=False)))
             if not writer.are_starts_known or len(starts) > BATCH_STARTS_NOTED_MAX:
                 starts = ()
-            elif count < writer.next_index:
-                starts = [start for start in starts if start < count]
-            writers.append(MarkerWriter(writer.ordinal, writer.writer_id, count, tuple(starts)))
+            part = writer.ordinal, writer.writer_id, kept, tuple(starts)
+            parts.append(tuple.__new__(MarkerWriter, part))
+        if not messages:
+            return None
+        append_time_ms = self.log.next_append_time_ms(self._environment.clock.wall_ms())
         return MarkerEntry(
             self.log.end_offset,
             messages,
-            self.log.next_append_time_ms(self._environment.clock.wall_ms()),
+            append_time_ms,
             end.txn_id,
-            tuple(writers),
+            tuple(parts),
             stored_bytes,
-            messages_of(kept),
+            recent,
             end.stamp,
         )
 

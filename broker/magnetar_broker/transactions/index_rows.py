@@ -110,8 +110,9 @@ def put_ended(
     start_time_ms = 0
     if transaction is not None:
         start_time_ms = transaction.start_time_ms
-        for ordinal in range(1, len(transaction.writers)):
-            batch.delete(keys.TXNINDEX, keys.txnindex_writer(key, ordinal))
+        if len(transaction.writers) > 1:
+            for ordinal in range(1, len(transaction.writers)):
+                batch.delete(keys.TXNINDEX, keys.txnindex_writer(key, ordinal))
     if ended is None:
         batch.delete(keys.TXNINDEX, key)
         return

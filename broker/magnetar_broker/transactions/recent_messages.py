@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from magnetar_broker.budgets.tails import Tails
-    from magnetar_broker.transactions.transaction_index import KeptWriter, Writer
+    from magnetar_broker.transactions.transaction_index import Writer
 
 # Of a writer in a transaction. A larger part is read with few scans, whatever they cost each.
 WRITER_BYTES_MAX: Final = 64 << 10
@@ -65,16 +65,3 @@ class RecentMessages:
         if recent is not None:
             self.byte_count -= sum(map(len, recent))
             writer.recent = None
-
-
-def messages_of(kept: Sequence[KeptWriter]) -> Messages | None:
-    """Return the messages that a commit keeps; None: not all of them are in memory."""
-    messages: list[list[tuple[int, bytes]]] = []
-    for writer, count in kept:
-        if writer.recent is None:
-            return None
-        batches = list(zip(writer.batch_starts, writer.recent, strict=True))
-        if count < writer.next_index:
-            batches = [batch for batch in batches if batch[0] < count]
-        messages.append(batches)
-    return messages

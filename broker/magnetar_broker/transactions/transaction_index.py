@@ -109,11 +109,6 @@ class End(NamedTuple):
         """Return the abort of a transaction of which nothing is remembered."""
         return cls(txn_id=txn_id, outcome=Outcome.ABORTED, is_dropped=True)
 
-    @property
-    def selection_digest(self) -> bytes:
-        """The digest of the selection."""
-        return digest_of_selection(self.selection)
-
 
 # A writer, and how much of it a commit keeps; 0: all of it is discarded.
 KeptWriter = tuple[Writer, int]
@@ -257,7 +252,7 @@ class TransactionIndex:
             same_selection = (
                 end.outcome is Outcome.ABORTED
                 or end.selection is None
-                or ended.selection_digest == end.selection_digest
+                or ended.selection_digest == digest_of_selection(end.selection)
             )
             if ended.outcome is not end.outcome or not same_selection:
                 raise InvalidTxnState(f"transaction {end.txn_id} was {ended.outcome.value} here")
@@ -271,14 +266,17 @@ class TransactionIndex:
             return EndPlan(already_ended=False)
         writers = transaction.writers
         if end.outcome is Outcome.ABORTED:
-            return EndPlan(False, transaction, [(writer, 0) for writer in writers.values()])
-        held = {writer_id: writer.next_index for writer_id, writer in writers.items()}
-        if end.selection is not None or (end.counts is not None and end.counts != held):
-            if not end.loss_accepted:
-                _check_complete(end, held)
-            return EndPlan(False, transaction, [(one, _kept(end, one)) for one in writers.values()])
-        # Nearly always what is here is what counts.
-        return EndPlan(False, transaction, list(zip(writers.values(), held.values(), strict=True)))
+            kept = [(writer, 0) for writer in writers.values()]
+        else:
+            held = {writer_id: writer.next_index for writer_id, writer in writers.items()}
+            if end.selection is None and (end.counts is None or end.counts == held):
+                # Nearly always what is here is what counts.
+                kept = list(zip(writers.values(), held.values(), strict=True))
+            else:
+                if not end.loss_accepted:
+                    _check_complete(end, held)
+                kept = [(writer, _kept(end, writer)) for writer in writers.values()]
+        return tuple.__new__(EndPlan, (False, transaction, kept))
 
     def record_end(self, end: End, follows: tuple[TxnID, ...] = ()) -> EndedTransaction | None:
         """Note that a transaction has ended as planned.
@@ -295,8 +293,8 @@ class TransactionIndex:
             self._history.note(_applied(self.name, end, transaction, follows))
         if end.is_dropped:
             return None
-        ended = EndedTransaction(end.outcome, end.selection_digest, follows, end.stamp)
-        self.ended[end.txn_id] = ended
+        fields = end.outcome, digest_of_selection(end.selection), follows, end.stamp
+        ended = self.ended[end.txn_id] = tuple.__new__(EndedTransaction, fields)
         return ended
 
     def forget_covered(self, but: Collection[TxnID] = ()) -> list[TxnID]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
-from tests.mutants.operations import Compare, Insert, LeaveOut, Put, ReturnEarly, Without
+from tests.mutants.operations import Compare, Insert, LeaveOut, Never, Put, ReturnEarly, Without
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
@@ -131,8 +131,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "marker-of-nothing",
-        "magnetar_broker.topics.partition:Partition.end",
-        Put("list(plan.writers)", "[one for one in plan.writers if one[1]]"),
+        "magnetar_broker.topics.partition:Partition._marker",
+        Never("not messages"),
         "A commit of which nothing counts writes a marker (rule h).",
     ),
     Mutant(
