@@ -31,6 +31,7 @@ from magnetar_core.invariants import BrokenInvariant
 
 _RANGE = struct.Struct(">QQ")
 _ROW_VERSION = 1
+_VERSION_BYTE = bytes((_ROW_VERSION,))
 
 
 @dataclass(slots=True)
@@ -283,8 +284,7 @@ class Acknowledgements:
 
 def pack_ranges(ranges: Sequence[Range]) -> bytes:
     """Return the row of an ack in a transaction: a first byte, and each range as 16 bytes."""
-    numbers = [number for one in ranges for number in one]
-    return struct.pack(f">B{len(numbers)}Q", _ROW_VERSION, *numbers)
+    return _VERSION_BYTE + b"".join([_RANGE.pack(*one) for one in ranges])
 
 
 def unpack_ranges(row: bytes) -> tuple[Range, ...]:

@@ -141,32 +141,32 @@ class Subscription:
         self._check_owner(member)
         if self.group_ownership is not None:
             self.group_ownership.check_transactional(two_phase_commit=two_phase_commit)
-        config = self._environment.config
-        if self.index.check_write(
+        environment, index = self._environment, self.index
+        config = environment.config
+        if index.check_write(
             txn_id, consumer_id, ack_sequence, 1, writers_max=config.txn_writers_max
         ):
             return
-        is_new = txn_id not in self.index.open
-        if is_new and len(self.index.open) >= config.open_txns_max:
+        is_new = txn_id not in index.open
+        if is_new and len(index.open) >= config.open_txns_max:
             raise QuotaExceeded(f"{config.open_txns_max} transactions are open here")
         self._check_ranges(ranges)
         self.cursor.check_transactional(txn_id, ranges)
-        now_ms = self._environment.clock.wall_ms()
-        transaction, writer = self.index.record_write(
+        transaction, writer = index.record_write(
             txn_id,
             consumer_id,
             1,
-            now_ms=now_ms,
+            now_ms=environment.clock.wall_ms(),
             start_offset=self._log.end_offset,
             producer_epoch=producer_epoch,
             member=member or NO_MEMBER,
         )
         self.cursor.acknowledge_in(txn_id, PendingAck(writer.ordinal, ack_sequence, tuple(ranges)))
-        if self._environment.history is not None:
+        if environment.history is not None:
             pending = AcksPending(self.name, txn_id, consumer_id, ack_sequence, tuple(ranges))
-            self._environment.history.note(pending)
+            environment.history.note(pending)
         self.dispatcher.pend(ranges, consumer_id)
-        batch = self._environment.commits.batch
+        batch = environment.commits.batch
         batch.put(
             keys.PENDINGACKS,
             keys.pending_ack(self._prefix, txn_id, writer.ordinal, ack_sequence),
@@ -174,7 +174,7 @@ class Subscription:
         )
         index_rows.put_written(batch, self._index_key(txn_id), transaction, writer)
         if is_new:
-            self._environment.metrics.open_txns += 1
+            environment.metrics.open_txns += 1
 
     def end(self, end: End) -> None:
         """End a transaction, as CommandEndTxnOnSubscription asks.

@@ -43,10 +43,13 @@ class Watermark:
 
     def covers(self, txn_id: TxnID) -> bool:
         """Return whether the transaction has durably ended. Older incarnations are not covered."""
-        if txn_id.incarnation != self.incarnation or txn_id.counter >= self.low_watermark:
+        most_bits, counter = txn_id
+        if most_bits & INCARNATION_MAX != self.incarnation or counter >= self.low_watermark:
             return False
-        at = bisect_right(self.live, (txn_id.counter, 1 << 64)) - 1
-        return at < 0 or self.live[at][1] < txn_id.counter
+        if not self.live:
+            return True
+        at = bisect_right(self.live, (counter, 1 << 64)) - 1
+        return at < 0 or self.live[at][1] < counter
 
     def advanced(
         self,
@@ -146,7 +149,7 @@ class Watermarks:
 
     def covers(self, txn_id: TxnID) -> bool:
         """Return whether the coordinator has announced that the transaction has ended."""
-        watermark = self._by_tcid.get(txn_id.tcid)
+        watermark = self._by_tcid.get(txn_id[0] >> 48)
         return watermark is not None and watermark.covers(txn_id)
 
     def is_running(self, txn_id: TxnID) -> bool:

@@ -147,7 +147,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "watermark-covers-live",
         "magnetar_broker.transactions.watermark:Watermark.covers",
-        Compare("self.live[at][1] < txn_id.counter", "<="),
+        Compare("self.live[at][1] < counter", "<="),
         "The last TxnID of a live range counts as ended.",
     ),
     Mutant(
