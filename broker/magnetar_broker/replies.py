@@ -38,7 +38,8 @@ class _Leaving:
 
     def count(self, counter: Counter, amount: int = 1) -> None:
         """Count something when the answers leave."""
-        self._counts[counter] = self._counts.get(counter, 0) + amount
+        counts = self._counts
+        counts[counter] = counts.get(counter, 0) + amount
 
     def tell(self, event: Event) -> None:
         """Note an event of the history when the answers leave: one of them tells it."""

@@ -37,8 +37,9 @@ class Account:
     @property
     def byte_count(self) -> int:
         """Bytes that count for the limit: its own, and those that its machine has left open."""
-        left = self._machine.byte_count if self._machine is not None else 0
-        return left if self._has_left else self._own_bytes + left
+        own_bytes = 0 if self._has_left else self._own_bytes
+        # The machine itself never leaves.
+        return own_bytes if self._machine is None else own_bytes + self._machine._own_bytes
 
     def add(self, byte_count: int) -> None:
         """Add bytes.

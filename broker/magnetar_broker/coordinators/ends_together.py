@@ -97,8 +97,9 @@ class EndsTogether:
             if isinstance(partition, MagnetarError):
                 failed(partition)
                 continue
+            asked = end, session, request_id, self._partition_ended, failed
             try:
-                partition.end(AskedEnd(end, session, request_id, self._partition_ended, failed))
+                partition.end(tuple.__new__(AskedEnd, asked))
             except Exception as error:
                 failed(error)
         self._partition_answered()

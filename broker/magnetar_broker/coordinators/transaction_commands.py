@@ -321,7 +321,8 @@ def _end_maker(command: _EndCommand) -> Callable[[Iterable[txn_wire.WriterCount]
 
     def end(counts: Iterable[txn_wire.WriterCount]) -> End:
         confirmed = {one.writer_id: one.count for one in counts} if are_counted else None
-        return End(txn_id, outcome, confirmed, selection, loss_accepted, hanging, stamp=stamp)
+        fields = txn_id, outcome, confirmed, selection, loss_accepted, hanging, False, stamp
+        return tuple.__new__(End, fields)
 
     return end
 

@@ -80,7 +80,8 @@ def put_written(
         batch.put(keys.TXNINDEX, keys.txnindex_writer(key, writer.ordinal), row + _packed(follows))
         return
     member = transaction.member
-    named = member.to_wire().SerializeToString() if member != NO_MEMBER else b""
+    # Mostly it is that very object.
+    named = b"" if member is NO_MEMBER else _named(member)
     row = _OPEN_ROW.pack(
         _OPEN,
         writer.writer_id,
@@ -92,6 +93,10 @@ def put_written(
         len(named),
     )
     batch.put(keys.TXNINDEX, key, row + _packed(follows) + named)
+
+
+def _named(member: MemberName) -> bytes:
+    return member.to_wire().SerializeToString() if member != NO_MEMBER else b""
 
 
 def put_ended(

@@ -128,6 +128,8 @@ class Watermarks:
     def __init__(self, history: History | None = None) -> None:
         self._history = history
         self._by_tcid: dict[int, Watermark] = {}
+        # The first TxnID that may be running, and the first that is not issued, of each.
+        self._running: dict[int, tuple[TxnID, TxnID]] = {}
 
     def of(self, tcid: int) -> Watermark:
         """Return a coordinator's watermark; an empty watermark if it is unknown."""
@@ -142,6 +144,11 @@ class Watermarks:
         if self._history is not None and self.of(tcid).coverage != watermark.coverage:
             self._history.note(WatermarkTaken(tcid, *watermark.coverage))
         self._by_tcid[tcid] = watermark
+        most_bits = tcid << 48 | watermark.incarnation
+        self._running[tcid] = (
+            TxnID(most_bits, watermark.low_watermark),
+            TxnID(most_bits, watermark.next_counter),
+        )
 
     def known(self) -> list[tuple[int, Watermark]]:
         """Return all watermarks, by TCID."""
@@ -158,13 +165,8 @@ class Watermarks:
         Then it is neither covered nor superseded. Nearly every TxnID in which a client writes is
         like that, and one look tells. The other methods tell of the rest.
         """
-        most_bits, counter = txn_id
-        watermark = self._by_tcid.get(most_bits >> 48)
-        return (
-            watermark is not None
-            and watermark.incarnation == most_bits & INCARNATION_MAX
-            and watermark.low_watermark <= counter < watermark.next_counter
-        )
+        running = self._running.get(txn_id[0] >> 48)
+        return running is not None and running[0] <= txn_id < running[1]
 
     def is_superseded(self, txn_id: TxnID) -> bool:
         """Return whether the TxnID belongs to an incarnation before its coordinator's newest."""
