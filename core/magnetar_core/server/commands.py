@@ -95,17 +95,31 @@ class Reply:
         self.rights = rights
         self.complaint = complaint
 
-    def send(self, body: Any) -> None:
+    def send(self, answer: Any) -> None:
         """Send the response."""
-        self._give(body)
+        if self.answered:
+            raise BrokenInvariant("a command is answered once")
+        self.answered = True
+        respond = self._respond
+        try:
+            respond(answer)
+        except MagnetarError as error:
+            answer = error.to_wire()
+            respond(answer)
+        except Exception:
+            log.exception("an answer could not be written")
+            answer = internal_failure().to_wire()
+            respond(answer)
+        if self._on_answer is not None:
+            self._on_answer(answer)
 
     def fail(self, error: MagnetarError) -> None:
         """Send an error."""
-        self._give(error.to_wire())
+        self.send(error.to_wire())
 
     def repeat(self, answer: Any) -> None:
         """Send the response or the error that another copy of the command got."""
-        self._give(answer)
+        self.send(answer)
 
     def through(self, respond: Callable[[Any], None]) -> Reply:
         """Return a reply to the same command, whose answer goes to a function instead."""
@@ -134,23 +148,6 @@ class Reply:
             rights,
             complaint,
         )
-
-    def _give(self, answer: Any) -> None:
-        if self.answered:
-            raise BrokenInvariant("a command is answered once")
-        self.answered = True
-        respond = self._respond
-        try:
-            respond(answer)
-        except MagnetarError as error:
-            answer = error.to_wire()
-            respond(answer)
-        except Exception:
-            log.exception("an answer could not be written")
-            answer = internal_failure().to_wire()
-            respond(answer)
-        if self._on_answer is not None:
-            self._on_answer(answer)
 
 
 def check_answer(answer: Any) -> int:
