@@ -25,6 +25,7 @@ from magnetar_broker.transactions.producers import Producers
 from magnetar_broker.transactions.transaction_index import (
     End,
     KeptWriter,
+    Outcome,
     TransactionIndex,
     Writer,
 )
@@ -234,7 +235,8 @@ class Partition:
         # A single batch: there is no moment between the marker and COMMITTED.
         environment = self._environment
         rows = environment.commits.batch
-        marker = self._marker(end, plan.writers)
+        is_commit = end.outcome is Outcome.COMMITTED
+        marker = self._marker(end, plan.writers) if is_commit else None
         if marker is not None:
             self._append(marker)
         for writer, count in plan.writers:
@@ -264,7 +266,7 @@ class Partition:
                 asked.failed(error)
 
     def _marker(self, end: End, writers: Sequence[KeptWriter]) -> MarkerEntry | None:
-        """Build the log's next entry: the marker of the messages that an end keeps, if any."""
+        """Build the log's next entry: the marker of the messages that a commit keeps, if any."""
         messages = stored_bytes = 0
         parts: list[MarkerWriter] = []
         # In memory; None: not all of them are.

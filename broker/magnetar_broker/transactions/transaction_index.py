@@ -293,7 +293,9 @@ class TransactionIndex:
             self._history.note(_applied(self.name, end, transaction, follows))
         if end.is_dropped:
             return None
-        fields = end.outcome, digest_of_selection(end.selection), follows, end.stamp
+        selection = end.selection
+        digest = b"" if selection is None else digest_of_selection(selection)
+        fields = end.outcome, digest, follows, end.stamp
         ended = self.ended[end.txn_id] = tuple.__new__(EndedTransaction, fields)
         return ended
 
