@@ -76,7 +76,7 @@ class SendCommands:
             raise InvalidArgument(
                 f"num_messages is {command.num_messages}, but the batch has {count} messages"
             )
-        unsettled = partition.order.unsettled_of(follows) if follows else ()
+        unsettled = partition.order.unsettled_of(follows)
         # Filled in place: a message that is given to a constructor is copied, at thrice the cost.
         response = wire.CommandSendResponse()
         offset: int | None = None

@@ -177,7 +177,7 @@ class Partition:
         is_new = txn_id not in index.open
         if is_new and len(index.open) + len(self.order.passing) >= config.open_txns_max:
             raise QuotaExceeded(f"{config.open_txns_max} transactions are open on {self.name}")
-        followed = self.order.to_follow(txn_id, producer_id, follows) if follows else ()
+        followed = self.order.to_follow(txn_id, producer_id, follows)
         byte_count = len(batch)
         open_bytes = environment.open_bytes
         limit = rights.quotas.open_txn_bytes_max if rights is not None else 0
@@ -282,7 +282,7 @@ class Partition:
             if writer.recent is None:
                 recent = None
             elif recent is not None:
-                # What is discarded lies behind what is kept.
+                # Batches that are discarded come after those that are kept.
                 recent.append(list(zip(starts, writer.recent, strict=False)))
             if not writer.are_starts_known or len(starts) > BATCH_STARTS_NOTED_MAX:
                 starts = ()
