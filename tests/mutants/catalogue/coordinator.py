@@ -21,7 +21,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "markers-before-decision-durable",
         "magnetar_coordinator.runtime:Runtime.carry_out",
-        Put("self.finisher.finish(transaction)", "self.when_durable(...)"),
+        Put("self._finish([transaction])", "self.parking.gather(...)"),
         "Participants hear of a decision that a crash may undo.",
     ),
     Mutant(
