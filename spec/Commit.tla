@@ -12,8 +12,9 @@
   rows say so.
 
   Durability. The coordinator has `memory` and durable `rows`. With `GroupCommits`, a step changes the
-  memory, and its answers are parked until a group commit (rule a). Without it, a step and its group
-  commit are one action, which makes far fewer states. A participant always writes in one action.
+  memory, and its answers are parked until a group commit (rule a): a group is sealed, and while it is
+  written, the memory goes on. Without it, a step and its group commit are one action, which makes far
+  fewer states. A participant always writes in one action.
 
   Mistakes. `Mistake` names a mistake that is planted in the protocol, or is "none".
   tests/spec/runs/ lists the mistakes, and says which invariant finds each.
@@ -42,14 +43,15 @@ CONSTANTS
 VARIABLES
     memory,        \* the coordinator's state
     rows,          \* what of it is durable
-    parked,        \* the coordinator's answers that wait for a group commit
+    parked,        \* the coordinator's answers that wait for the open group
+    sealed,        \* the group that is being written, if there is one
     participants,  \* the state of partitions and subscription, which is durable
     markRows,      \* the watermark that each participant has stored
     clients,
     sent,
     faults,        \* how many faults may still happen
     fate           \* how a participant once ended a transaction; nothing in the protocol reads this
-vars == <<memory, rows, parked, participants, markRows, clients, sent, faults, fate>>
+vars == <<memory, rows, parked, sealed, participants, markRows, clients, sent, faults, fate>>
 
 Participants == Partitions \cup {Subscription}
 Txns == 0 .. Transactions - 1
@@ -57,7 +59,6 @@ NoTxn == 99
 NoCounts == [p \in Participants |-> 0]
 Ended == {"committed", "aborted", "forgotten", "lost"}
 Has(mistake) == Mistake = mistake
-Least(numbers) == CHOOSE n \in numbers : \A m \in numbers : n <= m
 
 Init ==
     /\ memory = [next |-> 0,        \* the TxnID that is issued next
@@ -69,6 +70,7 @@ Init ==
                  counts |-> [t \in Txns |-> NoCounts]]
     /\ rows = memory
     /\ parked = {}
+    /\ sealed = <<>>
     /\ participants = [p \in Participants |->
            [held |-> [t \in Txns |-> 0],        \* messages or acks that are neither visible nor dropped
             follows |-> [t \in Txns |-> {}],    \* the transactions for which its end waits (rule k)
@@ -86,7 +88,7 @@ Init ==
 (* Clients *)
 
 Say(messages) == sent' = sent \cup messages
-OnlyClients == UNCHANGED <<memory, rows, parked, participants, markRows, faults, fate>>
+OnlyClients == UNCHANGED <<memory, rows, parked, sealed, participants, markRows, faults, fate>>
 
 \* client/magnetar/transactions/beginning.py
 AskForTransaction(c) ==
@@ -171,16 +173,34 @@ SendPlainly(c, p) ==
 Durable(state) == [state EXCEPT !.announced = 0]
 OnlyCoordinator == UNCHANGED <<participants, markRows, clients, fate>>
 
-\* Rule a: answers leave when all that was decided before them is durable.
+Answered(group) == UNION {group[i].answers : i \in DOMAIN group}
+Joined(answers) == [i \in DOMAIN sealed |-> [sealed[i] EXCEPT !.answers = @ \cup answers]]
+
+\* Rule a: answers leave when all that was decided before them is durable: with the open group, if it
+\* has anything, else with the group that is being written, else at once.
 \* coordinator/magnetar_coordinator/runtime.py: carry_out, answer
+\* storage/magnetar_storage/group_commit.py: position, when_written
 Decide(state, answers) ==
+    LET written == IF sealed = <<>> THEN rows ELSE sealed[1].state
+        joins == sealed # <<>> /\ (Durable(state) = written \/ Has("answers_join_an_earlier_group"))
+    IN
     /\ memory' = state
-    /\ IF Has("answers_before_durable") THEN Say(answers) /\ UNCHANGED <<rows, parked>>
-       ELSE IF GroupCommits THEN parked' = parked \cup answers /\ UNCHANGED <<rows, sent>>
-       ELSE rows' = Durable(state) /\ Say(answers) /\ UNCHANGED parked
+    /\ IF Has("answers_before_durable") THEN Say(answers) /\ UNCHANGED <<rows, parked, sealed>>
+       ELSE IF ~GroupCommits THEN rows' = Durable(state) /\ Say(answers) /\ UNCHANGED <<parked, sealed>>
+       ELSE IF joins THEN sealed' = Joined(answers) /\ UNCHANGED <<rows, parked, sent>>
+       ELSE IF Durable(state) = written /\ ~Has("repeats_wait_for_rows") THEN Say(answers) /\ UNCHANGED <<rows, parked, sealed>>
+       ELSE parked' = parked \cup answers /\ UNCHANGED <<rows, sealed, sent>>
     /\ OnlyCoordinator
 
-IsNews(answer) == answer \notin sent \cup parked
+IsNews(answer) == answer \notin sent \cup parked \cup Answered(sealed)
+
+\* The bound runs ahead of the counter, so that a new TxnID may be told before its row is durable.
+\* coordinator/magnetar_coordinator/ending/brokers.py: advance_watermark
+\* coordinator/magnetar_coordinator/metadata_store.py: reserve
+Reserve ==
+    /\ memory.bound = memory.next /\ memory.next < Transactions
+    /\ Decide([memory EXCEPT !.bound = memory.next + Reserved], {})
+    /\ UNCHANGED faults
 
 \* Rule a. The id may be told before its row is durable, since the bound is durable: invariant 8.
 \* coordinator/magnetar_coordinator/transactions/shard.py: new_txn
@@ -193,7 +213,7 @@ Begin ==
                                         !.bound = IF t >= @ THEN t + Reserved ELSE @]
                 begun == {[kind |-> "begun", client |-> m.client, step |-> m.step, txn |-> t]}
             IN IF t < rows.bound
-               THEN memory' = state /\ Say(begun) /\ UNCHANGED <<rows, parked>> /\ OnlyCoordinator
+               THEN memory' = state /\ Say(begun) /\ UNCHANGED <<rows, parked, sealed>> /\ OnlyCoordinator
                ELSE Decide(state, begun)
     /\ UNCHANGED faults
 
@@ -241,12 +261,22 @@ Expire(t) ==
     /\ Decide(Decided(t, "abort", NoCounts), {})
     /\ UNCHANGED faults
 
-\* storage/magnetar_storage/group_commit.py: GroupCommit
+OpenGroup == IF rows # Durable(memory) THEN <<[state |-> Durable(memory), answers |-> parked]>> ELSE <<>>
+
+\* One group is written at a time. What is decided meanwhile is in the next one.
+\* storage/magnetar_storage/group_commit.py: _seal
+SealGroup ==
+    /\ GroupCommits /\ sealed = <<>> /\ OpenGroup # <<>>
+    /\ sealed' = OpenGroup /\ parked' = {}
+    /\ UNCHANGED <<memory, rows, sent, faults>> /\ OnlyCoordinator
+
+\* storage/magnetar_storage/group_commit.py: _commit
 CommitGroup ==
-    /\ rows # Durable(memory) \/ parked # {}
-    /\ rows' = Durable(memory) /\ parked' = {}
-    /\ Say(IF Has("parked_answers_are_dropped") THEN {m \in parked : m.kind # "answer"} ELSE parked)
-    /\ UNCHANGED <<memory, faults>> /\ OnlyCoordinator
+    LET group == IF GroupCommits THEN sealed ELSE OpenGroup IN
+    /\ group # <<>>
+    /\ rows' = group[1].state /\ sealed' = <<>>
+    /\ Say(Answered(group))
+    /\ UNCHANGED <<memory, parked, faults>> /\ OnlyCoordinator
 
 Covers(watermark, t) == t < watermark.mark /\ t \notin watermark.live
 
@@ -268,13 +298,14 @@ Forget(t) ==
     /\ Decide([memory EXCEPT !.status[t] = "forgotten"], {})
     /\ UNCHANGED faults
 
-\* Rule c: the watermark covers durably ended transactions only. The coordinator may choose a lower one.
+\* Rule c: the watermark covers durably ended transactions only. The coordinator lists old transactions that
+\* are live, and stays below a young one.
 \* coordinator/magnetar_coordinator/transactions/watermark.py: ended_durably, advance
 Announce ==
     /\ faults.announcements > 0
     /\ LET status == IF Has("watermark_covers_applied_ends") THEN memory.status ELSE rows.status
            live == {t \in Txns : t < memory.next /\ status[t] \notin Ended}
-       IN \E mark \in {memory.next} \cup (IF live = {} THEN {} ELSE {Least(live)}) :
+       IN \E mark \in {memory.next} \cup live :
             /\ mark >= memory.announced
             /\ Decide([memory EXCEPT !.announced = mark],
                       {[kind |-> "watermark", mark |-> mark,
@@ -291,7 +322,7 @@ CrashCoordinator ==
            next == IF forgets THEN Cardinality({t \in Txns : status[t] # "unknown"}) ELSE rows.bound
            state == [rows EXCEPT !.status = status, !.next = IF next > Transactions THEN Transactions ELSE next]
        IN memory' = state /\ rows' = state
-    /\ parked' = {}
+    /\ parked' = {} /\ sealed' = <<>>
     /\ UNCHANGED sent /\ OnlyCoordinator
 
 \* Rule f: the coordinator settles what a participant holds of a transaction that has ended without it.
@@ -316,7 +347,7 @@ IsToldToEnd(state, p, t) ==
 -----------------------------------------------------------------------------
 (* Participants *)
 
-OnlyParticipants == UNCHANGED <<memory, rows, parked, clients>>
+OnlyParticipants == UNCHANGED <<memory, rows, parked, sealed, clients>>
 
 \* Rule k: a transaction is settled when it has ended and all that it passes on is settled.
 \* broker/magnetar_broker/transactions/order.py: is_unsettled, _pass_on
@@ -437,7 +468,7 @@ Next ==
            \/ AskForTransaction(c) \/ Write(c) \/ AskToEnd(c, "commit") \/ AskToEnd(c, "abort")
            \/ AskToAbortAsWell(c) \/ HearOutcome(c) \/ GoOnWithoutAnswer(c)
            \/ \E p \in Partitions : SendPlainly(c, p)
-    \/ Begin \/ Enroll \/ End \/ CommitGroup \/ Announce \/ CrashCoordinator
+    \/ Reserve \/ Begin \/ Enroll \/ End \/ SealGroup \/ CommitGroup \/ Announce \/ CrashCoordinator
     \/ \E t \in Txns : Expire(t) \/ Finish(t) \/ Forget(t)
     \/ AcceptWrite \/ AcceptPlainSend
     \/ \E p \in Participants :
@@ -456,7 +487,7 @@ Fairness ==
     \* client/magnetar/link/repeats.py: Repeats
     /\ WF_vars(Begin) /\ WF_vars(Enroll) /\ WF_vars(End) /\ WF_vars(AcceptPlainSend)
     \* storage/magnetar_storage/group_commit.py: GroupCommit
-    /\ WF_vars(CommitGroup)
+    /\ WF_vars(SealGroup) /\ WF_vars(CommitGroup)
     \* A periodic task.
     \* coordinator/magnetar_coordinator/upkeep.py: expire
     \* coordinator/magnetar_coordinator/coordinator.py: Periodic

@@ -67,24 +67,8 @@ def check(tlc: Path, run: Run, directory: Path) -> Finding:
         run: what is checked.
         directory: for files that are not needed afterwards.
     """
-    configuration = directory / f"{run.module}.cfg"
-    configuration.write_text(run.configuration())
-    before_s = _children_cpu_s()
-    # One worker sees the states in a fixed order, so that each run finds the same.
-    done = subprocess.run(
-        [
-            # Most searches end before a better compiler would pay.
-            "nice", "-n", "5", "java", "-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
-            f"-Djava.io.tmpdir={directory}", "-cp", str(tlc), "tlc2.TLC",
-            "-workers", "1", "-metadir", str(directory / "states"), "-nowarning",
-            "-config", str(configuration), f"{run.module}.tla",
-        ],
-        cwd=SPEC,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )  # fmt: skip
+    before_s = children_cpu_s()
+    done = search(tlc, run.module, run.configuration(), directory)
     output = done.stdout
     found, states, depth = (one.search(output) for one in (VIOLATED, STATES, DEPTH))
     violated = found[1] if found else ""
@@ -96,11 +80,41 @@ def check(tlc: Path, run: Run, directory: Path) -> Finding:
         is_complete=done.returncode == 0 and states is not None and int(states[2]) == 0,
         states=int(states[1]) if states else 0,
         steps=steps,
-        cpu_s=_children_cpu_s() - before_s,
+        cpu_s=children_cpu_s() - before_s,
         output=output,
     )
 
 
-def _children_cpu_s() -> float:
+def search(
+    tlc: Path, module: str, configuration: str, directory: Path
+) -> subprocess.CompletedProcess[str]:
+    """Run TLC on a module of spec/.
+
+    Args:
+        configuration: the text of TLC's configuration file.
+        directory: for files that are not needed afterwards. The module may use modules in it.
+    """
+    file = directory / f"{module}.cfg"
+    file.write_text(configuration)
+    # One worker sees the states in a fixed order, so that each run finds the same.
+    return subprocess.run(
+        [
+            # Most searches end before a better compiler would pay.
+            "nice", "-n", "5", "java", "-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+            f"-Djava.io.tmpdir={directory}", f"-DTLA-Library={directory}",
+            "-cp", str(tlc), "tlc2.TLC",
+            "-workers", "1", "-metadir", str(directory / "states"), "-nowarning",
+            "-config", str(file), f"{module}.tla",
+        ],
+        cwd=SPEC,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )  # fmt: skip
+
+
+def children_cpu_s() -> float:
+    """Return the processor time of all processes that were started and have ended, in seconds."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime

@@ -124,6 +124,8 @@ def _check_outcome_told(cluster: Cluster, life: Life, event: events.OutcomeTold)
 def _check_announced(cluster: Cluster, life: Life, event: events.WatermarkAnnounced) -> None:
     lives = cluster.coordinator(life)
     coverage = Coverage(event.incarnation, event.low_watermark, event.live)
+    if event.low_watermark > event.next_counter:
+        raise No("rule c", f"counters from {event.next_counter} on were not issued")
     cluster.check_covers_ended(lives, coverage)
     is_own = event.incarnation == lives.rows.incarnation
     if is_own and not lives.is_past(life) and event.next_counter > lives.rows.bound:

@@ -147,6 +147,11 @@ class CoordinatorState:
     def _reserved(self, event: events.CounterReserved) -> None:
         self.bound = max(self.bound, event.bound)
 
+    def _announced(self, event: events.WatermarkAnnounced) -> None:
+        # It may have passed over a TxnID that a client had invented.
+        if event.incarnation == self.incarnation:
+            self.next_counter = max(self.next_counter, event.next_counter)
+
     # Recovering.
 
     def difference(self, found: events.CoordinatorRecovered) -> str | None:
@@ -238,4 +243,5 @@ _CHANGES: dict[type[Event], Callable[[CoordinatorState, Any], None]] = {
     events.LossAccepted: CoordinatorState._loss_accepted,
     events.Finished: CoordinatorState._finished,
     events.CounterReserved: CoordinatorState._reserved,
+    events.WatermarkAnnounced: CoordinatorState._announced,
 }

@@ -119,8 +119,11 @@ def _check_taken(cluster: Cluster, life: Life, event: events.WatermarkTaken) -> 
     lives = cluster.coordinators.get(event.tcid)
     if lives is None or lives.life is None:
         cluster.doubt("the coordinator has no history")
-    else:
-        cluster.check_covers_ended(lives, coverage)
+        return
+    issued = lives.memory
+    if event.incarnation == issued.incarnation and event.low_watermark > issued.next_counter:
+        raise No("rule c", f"counters from {issued.next_counter} on were not issued")
+    cluster.check_covers_ended(lives, coverage)
 
 
 def _check_acks_pending(cluster: Cluster, life: Life, event: events.AcksPending) -> None:

@@ -17,14 +17,19 @@ from magnetar_cli.histories.coordinator_state import (
     lost_among,
 )
 from magnetar_core.history import events
-from magnetar_core.history.events import Event, Life
+from magnetar_core.history.events import BROKER, Event, Life
 from magnetar_core.invariants import BrokenInvariant
 
 
 def _check_sealed(cluster: Cluster, life: Life, event: events.Sealed) -> None:
     lives = cluster.lives(life)
-    if not lives.is_past(life) and event.position <= lives.sealed_position:
+    if lives.is_past(life):
+        return
+    if event.position <= lives.sealed_position:
         raise No("rule a", f"a group after {lives.sealed_position} is sealed next")
+    marker = lives.memory.marker if life.server.kind == BROKER else None
+    if marker is not None:
+        raise No("invariant 4", f"the end of {marker.txn_id} is in the group of its marker")
 
 
 def _check_durable(cluster: Cluster, life: Life, event: events.Durable | events.Written) -> None:
@@ -35,6 +40,8 @@ def _check_durable(cluster: Cluster, life: Life, event: events.Durable | events.
             raise No("rule a", f"the store has groups up to {end} of this life")
     elif event.position > lives.sealed_position:
         raise No("rule a", f"groups up to {lives.sealed_position} are sealed")
+    elif event.position <= lives.durable_position:
+        raise No("rule a", f"groups up to {lives.durable_position} are durable already")
 
 
 def _check_recovered(cluster: Cluster, life: Life, event: Any) -> None:

@@ -151,6 +151,8 @@ def test_groups_are_sealed_and_become_durable_in_order(play: Play) -> None:
     play.refuses(B0, Written(2), "rule a", "groups up to 1 are sealed")
     play.seal(B0)
     play.note(B0, Durable(2))
+    play.refuses(B0, Durable(2), "rule a", "groups up to 2 are durable already")
+    play.refuses(B0, Durable(1), "rule a", "groups up to 2 are durable already")
 
 
 # Coordinators.
@@ -243,6 +245,16 @@ def test_a_watermark_covers_what_has_durably_ended(play: Play) -> None:
     play.refuses(B0, WatermarkTaken(0, 1, 2, ()), "rule c", f"{T} has not durably ended")
     beyond = WatermarkAnnounced(1, 2, ((0, 0),), BOUND + 1)
     play.refuses(TC, beyond, "invariant 8", "durably reserved")
+
+
+def test_a_watermark_covers_only_what_was_issued(play: Play) -> None:
+    play.note(TC, Opened(T, ()), Decided(T, False, None, None), Finished(T, False))
+    play.commit()
+    play.refuses(TC, WatermarkAnnounced(1, 2, (), 1), "rule c", "counters from 1 on")
+    play.refuses(B0, WatermarkTaken(0, 1, 2, ()), "rule c", "counters from 1 on")
+    # One that a client had invented is passed over.
+    play.note(TC, WatermarkAnnounced(1, 2, (), 2))
+    play.note(B0, WatermarkTaken(0, 1, 2, ()))
 
 
 def recovered(*live: LiveTransaction, **other: Any) -> CoordinatorRecovered:
@@ -399,6 +411,7 @@ def test_a_marker_has_its_place_and_comes_with_its_end(play: Play) -> None:
     play.note(B0, MarkerWritten(P, T, 0, 2))
     play.refuses(B0, end(P, U), "invariant 2", "holds {}")
     play.refuses(B0, PlainSent(P, 1, 0, 1, 2), "invariant 4", "comes with its marker")
+    play.refuses(B0, Sealed(4), "invariant 4", "is in the group of its marker")
     with pytest.raises(HistoryRefused, match="comes with its marker"):
         play.follower.finish()
     play.note(B0, end(P))
@@ -448,7 +461,7 @@ def test_a_commit_does_not_go_on_without_what_was_counted(play: Play) -> None:
     play.refuses(B1, end(Q), "rule g", "or a loss is accepted")
     play.refuses(B1, end(Q, loss_accepted=True), "rule g", "is durably accepted")
     play.note(TC, LossAccepted(T))
-    play.commit()
+    play.commit(TC)
     play.note(B1, end(Q, loss_accepted=True))
 
 
@@ -497,7 +510,8 @@ def test_ends_are_kept_until_they_are_covered_and_settled(play: Play) -> None:
 
 
 def test_a_watermark_takes_nothing_back(play: Play) -> None:
-    play.note(TC, Opened(T, ()), Decided(T, False, None, None), Finished(T, False))
+    for one in map(txn, range(6)):
+        play.note(TC, Opened(one, ()), Decided(one, False, None, None), Finished(one, False))
     play.commit()
     play.note(B0, WatermarkTaken(0, 1, 4, ((2, 2),)))
     play.refuses(B0, WatermarkTaken(0, 1, 3, ()), "rule c", "counter 3 is covered")

@@ -106,6 +106,7 @@ _SITUATIONS = (
 )
 _MISTAKES = (
     _commit_mistake("answers_before_durable", "Durability", FAULTS, is_small=True),
+    _commit_mistake("answers_join_an_earlier_group", "Durability", {"GroupCommits": True}),
     _commit_mistake("participants_told_early", "AllOrNothing", {"GroupCommits": True}),
     _commit_mistake("watermark_covers_open", "CoversEnded", FAULTS),
     _commit_mistake("restart_reuses_ids", "Unique", {**TWO_CLIENTS, "Crashes": 1}),
@@ -167,7 +168,7 @@ _PROGRESS_MISTAKES = (
     _live_mistake("lost_transactions_are_not_judged", "PartsEnd", LIVE_LOST),
     _live_mistake("parked_sends_wait_for_a_commit", "PlainSendsAreStored", LIVE_PLAIN_SENDS),
     _live_mistake("only_first_end_is_answered", "EndsAreAnswered", {"Expiry": True}),
-    _live_mistake("parked_answers_are_dropped", "EndsAreAnswered", LIVE_GROUPS),
+    _live_mistake("repeats_wait_for_rows", "EndsAreAnswered", LIVE_GROUPS),
 )
 
 RUNS = (
