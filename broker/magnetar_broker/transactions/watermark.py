@@ -17,6 +17,8 @@ from magnetar_core.ids import INCARNATION_MAX, TxnID
 
 # A range of counters: first and last, both included.
 CounterRange = tuple[int, int]
+# How many former incarnations of a coordinator keep their watermark; a restore begins another one.
+FORMER_MAX = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,7 @@ class Watermark:
         return self.incarnation, self.low_watermark, self.live
 
     def covers(self, txn_id: TxnID) -> bool:
-        """Return whether the transaction has durably ended. Older incarnations are not covered."""
+        """Return whether the transaction has durably ended. Other incarnations are not covered."""
         most_bits, counter = txn_id
         if most_bits & INCARNATION_MAX != self.incarnation or counter >= self.low_watermark:
             return False
@@ -130,6 +132,8 @@ class Watermarks:
         self._by_tcid: dict[int, Watermark] = {}
         # The first TxnID that may be running, and the first that is not issued, of each.
         self._running: dict[int, tuple[TxnID, TxnID]] = {}
+        # The last watermarks of former incarnations: what they cover has ended for ever.
+        self._former: dict[int, dict[int, Watermark]] = {}
 
     def of(self, tcid: int) -> Watermark:
         """Return a coordinator's watermark; an empty watermark if it is unknown."""
@@ -140,8 +144,9 @@ class Watermarks:
         return self._by_tcid.get(tcid)
 
     def set(self, tcid: int, watermark: Watermark) -> None:
-        """Set a coordinator's watermark."""
-        if self._history is not None and self.of(tcid).coverage != watermark.coverage:
+        """Set a coordinator's watermark, and keep the last one of its former incarnation."""
+        before = self.of(tcid)
+        if self._history is not None and before.coverage != watermark.coverage:
             self._history.note(WatermarkTaken(tcid, *watermark.coverage))
         self._by_tcid[tcid] = watermark
         most_bits = tcid << 48 | watermark.incarnation
@@ -149,14 +154,34 @@ class Watermarks:
             TxnID(most_bits, watermark.low_watermark),
             TxnID(most_bits, watermark.next_counter),
         )
+        if before.incarnation < watermark.incarnation and before.low_watermark:
+            self.keep_former(tcid, before)
+
+    def keep_former(self, tcid: int, watermark: Watermark) -> None:
+        """Keep the last watermark of a former incarnation, and drop the oldest of too many."""
+        former = self._former.setdefault(tcid, {})
+        former[watermark.incarnation] = watermark
+        if len(former) > FORMER_MAX:
+            del former[min(former)]
+
+    def former(self, tcid: int) -> dict[int, Watermark]:
+        """Return the last watermarks of a coordinator's former incarnations, by incarnation."""
+        return dict(self._former.get(tcid, {}))
 
     def known(self) -> list[tuple[int, Watermark]]:
         """Return all watermarks, by TCID."""
         return sorted(self._by_tcid.items())
 
     def covers(self, txn_id: TxnID) -> bool:
-        """Return whether the coordinator has announced that the transaction has ended."""
-        watermark = self._by_tcid.get(txn_id[0] >> 48)
+        """Return whether the coordinator has announced that the transaction has ended.
+
+        It may have been an earlier store of that coordinator (rule n).
+        """
+        most_bits = txn_id[0]
+        watermark = self._by_tcid.get(most_bits >> 48)
+        if watermark is not None and most_bits & INCARNATION_MAX < watermark.incarnation:
+            former = self._former.get(most_bits >> 48, {})
+            watermark = former.get(most_bits & INCARNATION_MAX)
         return watermark is not None and watermark.covers(txn_id)
 
     def is_running(self, txn_id: TxnID) -> bool:
