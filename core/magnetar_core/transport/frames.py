@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
-from magnetar_core.transport.spliced import Body, Spliced, spliced
+from magnetar_core.transport.spliced import Body, Spliced, field_start, varint
 from magnetar_core.wire import service_pb2 as pb
 
 log = logging.getLogger(__name__)
@@ -38,7 +38,8 @@ FIELD_OF_BODY: dict[type, str] = {
     for field in pb.Command.DESCRIPTOR.oneofs_by_name["body"].fields
 }
 
-_EMPTY_FRAME: Final = pb.Frame()
+# What stands before the number of a request: its field's number, with the wire type of integers.
+_REQUEST_ID: Final = varint(pb.Command.DESCRIPTOR.fields_by_name["request_id"].number << 3)
 
 BodyT = TypeVar("BodyT", bound=Message)
 
@@ -142,7 +143,8 @@ class FrameWriter:
 
     Each command is copied once, to its place in the frame. CopyFrom does that in memory; giving
     messages to a constructor or to append() would serialize and parse them instead. The content of
-    a message in pieces is copied when the frame is written, and not before.
+    a message in pieces is copied when the frame is written, and not before: its envelope consists of
+    pieces as well.
 
     Args:
         write: takes a serialized frame.
@@ -157,8 +159,8 @@ class FrameWriter:
     ) -> None:
         self._write = write
         self._call_soon = call_soon
-        # Frames in parts: in a row, serialized frames are a frame with the commands of all.
-        self._frames: list[list[pb.Frame | Spliced]] = []
+        # Frames in parts, serialized or not: in a row, they are a frame with the commands of all.
+        self._frames: list[list[pb.Frame | bytes]] = []
         # Bytes of the last frame, and of all frames.
         self._frame_bytes = 0
         self._gathered_bytes = 0
@@ -185,9 +187,13 @@ class FrameWriter:
             traceparent: names the span that sends it; empty: none does.
         """
         if isinstance(body, Spliced):
-            head = pb.Command(request_id=request_id, traceparent=traceparent)
-            command = spliced(head, FIELD_OF_BODY[type(body.message)], (body,))
-            self._parts(body.byte_count).append(spliced(_EMPTY_FRAME, "commands", (command,)))
+            kind, pieces, size = body
+            head = _REQUEST_ID + varint(request_id) if request_id else b""
+            if traceparent:
+                head += field_start(pb.Command, "traceparent", len(traceparent)) + traceparent
+            head += field_start(pb.Command, FIELD_OF_BODY[kind], size)
+            start = field_start(pb.Frame, "commands", len(head) + size) + head
+            self._parts(size).extend((start, *pieces))
             return
         parts = self._parts(byte_count or body.ByteSize())
         last = parts[-1] if parts else None
@@ -207,7 +213,7 @@ class FrameWriter:
         for parts in frames:
             self._write(_joined(parts))
 
-    def _parts(self, size: int) -> list[pb.Frame | Spliced]:
+    def _parts(self, size: int) -> list[pb.Frame | bytes]:
         """Return the parts of the frame that a command of this size goes to."""
         if not self._frames:
             call_soon = self._call_soon or asyncio.get_running_loop().call_soon
@@ -220,12 +226,9 @@ class FrameWriter:
         return self._frames[-1]
 
 
-def _joined(parts: Sequence[pb.Frame | Spliced]) -> bytes:
+def _joined(parts: Sequence[pb.Frame | bytes]) -> bytes:
     """Return the serialized frame. The same commands become the same bytes in every run."""
-    pieces: list[bytes] = []
-    for part in parts:
-        if isinstance(part, Spliced):
-            pieces += part.pieces
-        else:
-            pieces.append(part.SerializeToString(deterministic=True))
-    return b"".join(pieces)
+    return b"".join(
+        part if isinstance(part, bytes) else part.SerializeToString(deterministic=True)
+        for part in parts
+    )

@@ -32,13 +32,13 @@ class Spliced(NamedTuple):
     """A message in pieces.
 
     Attributes:
-        message: all of it but the field that has pieces of its own.
+        kind: the class of the message.
         pieces: joined, they are the serialization of the whole.
         byte_count: of all pieces together.
     """
 
-    message: Message
-    pieces: list[bytes]
+    kind: type[Message]
+    pieces: Sequence[bytes]
     byte_count: int
 
     def to_bytes(self) -> bytes:
@@ -108,12 +108,37 @@ def spliced(message: Message, field: str, contents: Iterable[bytes | Spliced]) -
             before = tag + varint(size)
             pieces += (before, content)
         byte_count += len(before) + size
-    return Spliced(message, pieces, byte_count)
+    return Spliced(type(message), pieces, byte_count)
+
+
+def joined(kind: type[Message], *pieces: bytes) -> Spliced:
+    """Return a message whose serialization is these pieces in a row.
+
+    Pieces that many messages have in common are made once. In a row, serialized messages are the
+    message with the fields of all of them; of a field that is not repeated, the last one counts.
+    Source: the encoding of Protocol Buffers, Last One Wins.
+    """
+    return Spliced(kind, pieces, sum(map(len, pieces)))
+
+
+def field_start(kind: type[Message], field: str, size: int) -> bytes:
+    """Return what stands before the content of a field with a length.
+
+    Args:
+        kind: the class of the message.
+        size: how many bytes the content has.
+    """
+    return _tag(kind.DESCRIPTOR, field) + varint(size)
 
 
 def serialized(body: Body) -> bytes:
     """Return the bytes of a message."""
     return body.to_bytes() if isinstance(body, Spliced) else body.SerializeToString()
+
+
+def whole(body: Body) -> Message:
+    """Return a message with all of its fields, to read them."""
+    return body.kind.FromString(body.to_bytes()) if isinstance(body, Spliced) else body
 
 
 def byte_count_of(body: Body) -> int:
@@ -123,6 +148,11 @@ def byte_count_of(body: Body) -> int:
 
 def varint(number: int) -> bytes:
     """Return a number as lengths and tags are written: seven bits a byte, the lowest first."""
+    # Nearly all are so small.
+    if number <= 0x7F:
+        return bytes((number,))
+    if number <= 0x3FFF:
+        return bytes((number & 0x7F | 0x80, number >> 7))
     encoded = bytearray()
     while number > 0x7F:
         encoded.append(number & 0x7F | 0x80)
