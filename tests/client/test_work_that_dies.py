@@ -348,7 +348,7 @@ def test_acks_that_cannot_be_sent_are_heard_of(killer: Killer, name: str) -> Non
     killer.run(test)
 
 
-@pytest.mark.parametrize("name", ["close_command", "build"])
+@pytest.mark.parametrize("name", ["send_collected", "build"])
 def test_acks_of_a_transaction_that_cannot_be_sent_fail_it(killer: Killer, name: str) -> None:
     async def test(cluster: FakeCluster, client: Client) -> None:
         cluster.topic("t")

@@ -7,8 +7,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
 
-from google.protobuf.message import Message
-
 from magnetar.link.addresses import title_of
 from magnetar.link.repeated_request import OnResult, RepeatedRequest
 from magnetar.link.repeats import Repeats
@@ -19,6 +17,7 @@ from magnetar_core.errors import (
 )
 from magnetar_core.requests import Request
 from magnetar_core.transport.frames import FIELD_OF_BODY
+from magnetar_core.transport.spliced import Body, Spliced
 from magnetar_core.transport.transport import LinkClosed
 from magnetar_core.transport.waiters import settle
 from magnetar_core.wire import transaction_pb2
@@ -123,7 +122,7 @@ class ConnectionBase(ABC):
 
     async def request(
         self,
-        body: Request[ResponseT],
+        body: Request[ResponseT] | Spliced[Request[ResponseT]],
         *,
         timeout_ms: float | None = None,
         patient: bool = False,
@@ -146,7 +145,7 @@ class ConnectionBase(ABC):
 
     async def repeat(
         self,
-        body: Request[ResponseT],
+        body: Request[ResponseT] | Spliced[Request[ResponseT]],
         *,
         timeout_ms: float | None = None,
         patient: bool = False,
@@ -162,7 +161,7 @@ class ConnectionBase(ABC):
 
     def request_soon(
         self,
-        body: Request[ResponseT],
+        body: Request[ResponseT] | Spliced[Request[ResponseT]],
         on_result: OnResult[ResponseT],
         *,
         timeout_ms: float | None = None,
@@ -174,7 +173,7 @@ class ConnectionBase(ABC):
         return RepeatedRequest(self, body, on_result, timeout_ms=timeout_ms, patient=patient)
 
 
-def bear_token(body: Message, runtime: Runtime) -> None:
+def bear_token(body: Body, runtime: Runtime) -> None:
     """Mark a message as a new call: its repeats, and they alone, have the same token."""
     if type(body) in TOKEN_BODIES:
-        body.call_token = runtime.new_id()  # type: ignore[attr-defined]
+        body.call_token = runtime.new_id()  # type: ignore[union-attr]

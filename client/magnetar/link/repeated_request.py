@@ -10,8 +10,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Generic, Protocol
 
-from google.protobuf.message import Message
-
 from magnetar.errors import failure_of
 from magnetar.link.repeats import Item, Repeats
 from magnetar.link.runtime import Runtime
@@ -21,6 +19,7 @@ from magnetar_core.error_kinds import ErrorKind
 from magnetar_core.errors import LogUnavailable, MagnetarError, OutcomeUnknown
 from magnetar_core.requests import Request
 from magnetar_core.transport.frames import FIELD_OF_BODY
+from magnetar_core.transport.spliced import Body, Spliced, kind_of
 from magnetar_core.transport.transport import LinkClosed, LinkRefused
 
 # What request_soon() tells.
@@ -75,7 +74,7 @@ class RepeatedRequest(Item[ResponseT], Generic[ResponseT]):
     def __init__(
         self,
         connection: AskedServer,
-        body: Request[ResponseT],
+        body: Request[ResponseT] | Spliced[Request[ResponseT]],
         on_result: OnResult[ResponseT],
         *,
         timeout_ms: float,
@@ -151,7 +150,7 @@ class RepeatedRequest(Item[ResponseT], Generic[ResponseT]):
         """Give up: the server refuses this client, the client is closed, or a callback has died."""
         # A refusal by LogUnavailable may have had an effect.
         is_doubted = self.in_flight or self._is_doubted or isinstance(self._refusal, LogUnavailable)
-        if is_doubted and type(self._body) not in HARMLESS_BODIES:
+        if is_doubted and kind_of(self._body) not in HARMLESS_BODIES:
             doubt = OutcomeUnknown(
                 f"{_name(self._body)} may have happened, and cannot be sent again to know: {error}"
             )
@@ -205,8 +204,8 @@ class RepeatedRequest(Item[ResponseT], Generic[ResponseT]):
         )
 
 
-def _name(body: Message) -> str:
-    return body.DESCRIPTOR.name
+def _name(body: Body) -> str:
+    return kind_of(body).DESCRIPTOR.name
 
 
 def _because(failure: LinkClosed | None) -> str:

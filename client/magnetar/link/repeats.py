@@ -251,7 +251,7 @@ class Stream(ABC, Generic[ItemT, ResponseT]):
         self._drain_waiters: list[tuple[ItemT, asyncio.Future[None]]] = []
 
     @abstractmethod
-    def build(self, item: ItemT) -> Request[ResponseT] | Spliced:
+    def build(self, item: ItemT) -> Request[ResponseT] | Spliced[Request[ResponseT]]:
         """Return the command of an item; called at each attempt."""
 
     @abstractmethod

@@ -21,7 +21,7 @@ from magnetar_core.membership.cluster_identity import ClusterIdentity
 from magnetar_core.protocol_version import PROTOCOL_VERSION, check_server
 from magnetar_core.requests import RESPONSE_FIELDS, Request
 from magnetar_core.transport.frames import Carried, FrameWriter
-from magnetar_core.transport.spliced import Spliced, whole
+from magnetar_core.transport.spliced import Spliced, kind_of, whole
 from magnetar_core.transport.transport import Link, LinkClosed
 from magnetar_core.transport.waiters import settle
 from magnetar_core.wire import broker_pb2, common_pb2, group_pb2, service_pb2
@@ -122,7 +122,7 @@ class LinkSession:
 
     def request(
         self,
-        body: Request[ResponseT] | Spliced,
+        body: Request[ResponseT] | Spliced[Request[ResponseT]],
         on_reply: OnReply[ResponseT],
         *,
         patient: bool = False,
@@ -141,13 +141,12 @@ class LinkSession:
             return
         self._request_count += 1
         request_id = self._request_count
-        kind = body.kind if isinstance(body, Spliced) else type(body)
         traces, traceparent = self._runtime.traces, b""
         if traces is not None and (span := traces.request(whole(body), context)) is not None:
             on_reply = traces.ending(span, on_reply)
             traceparent = span.traceparent
         now_ms = self._runtime.now_ms()
-        self._waiting[request_id] = (on_reply, RESPONSE_FIELDS[kind], now_ms, patient)
+        self._waiting[request_id] = (on_reply, RESPONSE_FIELDS[kind_of(body)], now_ms, patient)
         if self._listening is None and self._on_silent is not None:
             self._listen_for(self._patience_ms)
         self._writer.send(body, request_id, byte_count, traceparent)

@@ -2,35 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from functools import lru_cache
+from typing import NamedTuple, TypeAlias
 
 from magnetar.link.connection_base import ConnectionBase
 from magnetar.transactions.producer_identity import ProducerIdentity
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
-from magnetar_core.wire import common_pb2
+from magnetar_core.transport.spliced import field_start
+from magnetar_core.wire.broker_pb2 import CommandAck, CommandSend
+from magnetar_core.wire.transaction_pb2 import CommandEndTxn, CommandNewTxn
+
+# Where a transaction sends or acknowledges.
+Participant: TypeAlias = PartitionName | SubscriptionName
+
+# Transactions and participants whose bytes are kept: each is named in several commands.
+KNOWN_NAMES_MAX = 1_000
 
 
-class Participating(NamedTuple):
-    """The participants of a transaction, in the order in which they were added.
-
-    Attributes:
-        partitions: those to which it sends, and their names on the wire.
-        subscriptions: those on which it acknowledges, and their names on the wire.
-    """
-
-    partitions: Mapping[PartitionName, common_pb2.Partition]
-    subscriptions: Mapping[SubscriptionName, common_pb2.Subscription]
+@lru_cache(maxsize=KNOWN_NAMES_MAX)
+def txn_field(
+    kind: type[CommandSend | CommandAck | CommandEndTxn], field: str, txn_id: TxnID
+) -> bytes:
+    """Return the bytes of a command of which only this field is set, to a transaction's id."""
+    name = txn_id.to_wire().SerializeToString()
+    return field_start(kind, field, len(name)) + name
 
 
-NOBODY_TAKES_PART = Participating({}, {})
+@lru_cache(maxsize=KNOWN_NAMES_MAX)
+def participant_in_new_txn(name: Participant) -> bytes:
+    """Return the bytes of a CommandNewTxn of which only a participant is set."""
+    if isinstance(name, PartitionName):
+        command = CommandNewTxn(partitions=[name.to_wire()])
+    else:
+        command = CommandNewTxn(subscriptions=[name.to_wire()])
+    return command.SerializeToString()
 
 
 class Begun(NamedTuple):
     """The coordinator's answer to NewTxn."""
 
     txn_id: TxnID
-    wire_id: common_pb2.TxnId
     # 0: it never expires.
     timeout_ms: int
     coordinator: ConnectionBase
@@ -42,7 +53,11 @@ class Begun(NamedTuple):
     # What the coordinator was told with it.
     seen_stamp: int = 0
 
-    @property
-    def producer_epoch(self) -> int | None:
-        """The epoch of the transactional producer, if there is one."""
-        return None if self.identity is None else self.identity.producer_epoch
+    def named_in(self, kind: type[CommandSend | CommandAck]) -> bytes:
+        """Return the bytes with which a send or an ack, a class of commands, names it."""
+        name = txn_field(kind, "txn_id", self.txn_id)  # type: ignore[arg-type]
+        if self.identity is None and not self.txn_proof:
+            return name
+        epoch = None if self.identity is None else self.identity.producer_epoch
+        command = kind(producer_epoch=epoch, txn_proof=self.txn_proof)
+        return name + command.SerializeToString()

@@ -17,6 +17,7 @@ from magnetar.errors import ClientClosed, failure_of
 from magnetar.link.first_answer import FirstAnswer
 from magnetar.link.runtime import awaited
 from magnetar_core.errors import MagnetarError
+from magnetar_core.transport.spliced import Spliced
 from magnetar_core.wire import common_pb2, transaction_pb2
 
 if TYPE_CHECKING:
@@ -42,11 +43,12 @@ class CoordinatorChoice:
         self._silent: dict[ConnectionBase, asyncio.Task[None]] = {}
 
     def new_txn(
-        self, command: transaction_pb2.CommandNewTxn, on_answer: OnAnswer
+        self, command: Spliced[transaction_pb2.CommandNewTxn], on_answer: OnAnswer
     ) -> Callable[[], object]:
         """Begin a transaction at the first coordinator that answers.
 
         Args:
+            command: a CommandNewTxn.
             on_answer: told the answer and the coordinator that gave it, or the error of _ask().
         Returns:
             A function that ends that. Where several coordinators were asked, a transaction that
@@ -71,7 +73,7 @@ class CoordinatorChoice:
         self._runtime.when_done(on_answer, asking, on_asked)
         return asking.cancel
 
-    async def _ask(self, command: transaction_pb2.CommandNewTxn) -> Answer:
+    async def _ask(self, command: Spliced[transaction_pb2.CommandNewTxn]) -> Answer:
         """Begin a transaction at the first coordinator that answers.
 
         The next coordinator is asked when no server listens at the address, or when there is no

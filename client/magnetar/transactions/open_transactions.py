@@ -14,17 +14,18 @@ from magnetar.link.cluster import Cluster
 from magnetar.link.connection_base import ConnectionBase
 from magnetar.link.runtime import Runtime
 from magnetar.transactions.beginning import Begin, OnBegun
-from magnetar.transactions.begun import Begun, Participating
+from magnetar.transactions.begun import Begun, Participant, participant_in_new_txn
 from magnetar.transactions.coordinator_choice import Answer, CoordinatorChoice
-from magnetar.transactions.participants import TransactionPart, commit_parts
 from magnetar.transactions.prepared_outcome import outcome_of_prepared
 from magnetar.transactions.producer_identity import PreparedTxnState, ProducerIdentity
 from magnetar.transactions.topic_producers import TopicProducers
 from magnetar.transactions.transaction import ConsumerOf, Transaction
+from magnetar.transactions.transaction_part import TransactionPart, commit_parts
 from magnetar.transactions.transaction_work import TransactionWork
 from magnetar.transactions.writer_protocols import TopicProducer
 from magnetar_core.errors import MagnetarError, SequenceCommitted
 from magnetar_core.ids import TxnID
+from magnetar_core.transport.spliced import Spliced, joined
 from magnetar_core.wire import transaction_pb2
 
 if TYPE_CHECKING:
@@ -47,7 +48,9 @@ class TransactionSpan:
     def around(self, begin: Begin) -> Begin:
         """Return a function that begins the transaction inside the span."""
 
-        def begin_inside(participating: Participating, on_begun: OnBegun) -> Callable[[], object]:
+        def begin_inside(
+            participating: Sequence[Participant], on_begun: OnBegun
+        ) -> Callable[[], object]:
             def noted(answer: Begun | MagnetarError) -> None:
                 if isinstance(answer, Begun):
                     self._begun = answer
@@ -243,15 +246,13 @@ class OpenTransactions:
         txn_timeout_ms: int,
         identity: ProducerIdentity | None,
         named: transaction_pb2.NamedSequence | None,
-        participating: Participating,
+        participating: Sequence[Participant],
         on_begun: OnBegun,
     ) -> Callable[[], object]:
         seen_stamp = self._runtime.seen_stamp
         command = transaction_pb2.CommandNewTxn(
             call_token=0 if named is None else self._runtime.new_id(),
             txn_timeout_ms=txn_timeout_ms,
-            partitions=participating.partitions.values(),
-            subscriptions=participating.subscriptions.values(),
             identity=None if identity is None else identity.to_wire(),
             named_sequence=named,
             seen_stamp=seen_stamp,
@@ -264,7 +265,6 @@ class OpenTransactions:
             txn_id = TxnID.from_wire(result.txn_id)
             begun = Begun(
                 txn_id,
-                txn_id.to_wire(),
                 result.txn_timeout_ms,
                 coordinator,
                 identity,
@@ -273,18 +273,14 @@ class OpenTransactions:
             )
             on_begun(begun)
 
-        return coordinator.request_soon(command, on_result).cancel
+        return coordinator.request_soon(_naming(command, participating), on_result).cancel
 
     def _new_txn(
-        self, txn_timeout_ms: int, participating: Participating, on_begun: OnBegun
+        self, txn_timeout_ms: int, participating: Sequence[Participant], on_begun: OnBegun
     ) -> Callable[[], object]:
         seen_stamp = self._runtime.seen_stamp
         command = transaction_pb2.CommandNewTxn(
-            txn_timeout_ms=txn_timeout_ms,
-            partitions=participating.partitions.values(),
-            subscriptions=participating.subscriptions.values(),
-            answer_before_durable=True,
-            seen_stamp=seen_stamp,
+            txn_timeout_ms=txn_timeout_ms, answer_before_durable=True, seen_stamp=seen_stamp
         )
 
         def on_answer(answer: Answer | MagnetarError) -> None:
@@ -295,7 +291,6 @@ class OpenTransactions:
             txn_id = TxnID.from_wire(reply.txn_id)
             begun = Begun(
                 txn_id,
-                txn_id.to_wire(),
                 reply.txn_timeout_ms or txn_timeout_ms,
                 coordinator,
                 is_durable=False,
@@ -304,4 +299,12 @@ class OpenTransactions:
             )
             on_begun(begun)
 
-        return self._coordinators.new_txn(command, on_answer)
+        return self._coordinators.new_txn(_naming(command, participating), on_answer)
+
+
+def _naming(
+    command: transaction_pb2.CommandNewTxn, participating: Sequence[Participant]
+) -> Spliced[transaction_pb2.CommandNewTxn]:
+    """Return the command with the first participants."""
+    names = [participant_in_new_txn(name) for name in participating]
+    return joined(transaction_pb2.CommandNewTxn, command.SerializeToString(), *names)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
 from typing import Any
 
 from magnetar.enums import TransactionStatus
@@ -23,9 +22,10 @@ from magnetar.transactions.begun import Begun
 from magnetar.transactions.end_requests import EndRequests
 from magnetar.transactions.failed_call import FailedCall
 from magnetar.transactions.outcome_inquiry import OutcomeInquiry
-from magnetar.transactions.participants import Participants, TransactionPart
+from magnetar.transactions.participants import Participants
 from magnetar.transactions.producer_identity import ProducerIdentity
 from magnetar.transactions.transaction_block import TransactionBlock
+from magnetar.transactions.transaction_part import TransactionPart
 from magnetar.transactions.transaction_state import (
     COMMIT_WAS_ASKED,
     DECIDED_ABORT,
@@ -42,7 +42,7 @@ from magnetar.transactions.transaction_state import (
     TransactionPhase,
 )
 from magnetar.transactions.whole_batch import WholeBatchCommit
-from magnetar.transactions.writer_protocols import Acks, Sender
+from magnetar.transactions.writer_protocols import Sender, Writer
 from magnetar_core.errors import (
     Gone,
     InvalidArgument,
@@ -100,7 +100,7 @@ class TransactionWork:
         # Both are there when the transaction has begun.
         self._inquiry: OutcomeInquiry | None = None
         self._end_requests: EndRequests | None = None
-        self._commit_command: transaction_pb2.CommandEndTxn | None = None
+        self._commit_command = b""
         # Commit and abort take turns.
         self._ending = asyncio.Lock()
 
@@ -224,9 +224,9 @@ class TransactionWork:
         if len(self._participants) > 1:
             self.begin_soon()
 
-    def add_acks(self, acks: Acks) -> None:
+    def add_acks(self, acks: Writer) -> None:
         """Add a partition on which a consumer acknowledges."""
-        self._participants.add_acks(acks)
+        self._participants.add(acks)
         self.begin_soon()
 
     async def joined(self) -> None:
@@ -337,9 +337,7 @@ class TransactionWork:
             if self._phase is not TransactionPhase.OPEN:
                 raise InvalidTxnState(f"{self._name} cannot be left: it is {self._phase.name}")
             await self._prepare_commit(aborting=False)
-            part = replace(
-                self._participants.part(self.txn_id), seen_stamp=self._runtime.seen_stamp
-            )
+            part = self._participants.part(self.txn_id, self._runtime.seen_stamp)
             self._move(TransactionEvent.LEFT)
             return part
 
@@ -504,7 +502,7 @@ class TransactionWork:
             raise self._refusal(f"{self._name} was aborted") from self._failure
         senders = self._participants.senders
         sender = senders[0] if senders else None
-        if sender is None or sender.plain is None or not self._whole.has_something(sender):
+        if sender is None or not self._whole.has_something(sender):
             self._settle(TransactionStatus.COMMITTED)
             return
         self._move(TransactionEvent.BATCH_SENT)
@@ -525,7 +523,6 @@ class TransactionWork:
         self._settle(TransactionStatus.COMMITTED)
 
     async def _ask_commit(self, wait_finished: bool, fingerprint: str) -> None:
-        assert self._commit_command is not None
         assert self._end_requests is not None
         assert self._inquiry is not None
         try:

@@ -143,8 +143,7 @@ class FrameWriter:
 
     Each command is copied once, to its place in the frame. CopyFrom does that in memory; giving
     messages to a constructor or to append() would serialize and parse them instead. The content of
-    a message in pieces is copied when the frame is written, and not before: its envelope consists of
-    pieces as well.
+    a message in pieces is copied when the frame is written, and not before.
 
     Args:
         write: takes a serialized frame.

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cache
-from typing import Final, NamedTuple, TypeAlias, TypeVar
+from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
@@ -28,7 +28,11 @@ _TYPES_WITH_LENGTH = (
 PAYLOAD_BYTES_MIN: Final = 16 << 10
 
 
-class Spliced(NamedTuple):
+MessageT = TypeVar("MessageT", bound=Message)
+MessageT_co = TypeVar("MessageT_co", bound=Message, covariant=True)
+
+
+class Spliced(NamedTuple, Generic[MessageT_co]):
     """A message in pieces.
 
     Attributes:
@@ -37,7 +41,7 @@ class Spliced(NamedTuple):
         byte_count: of all pieces together.
     """
 
-    kind: type[Message]
+    kind: type[MessageT_co]
     pieces: Sequence[bytes]
     byte_count: int
 
@@ -46,11 +50,10 @@ class Spliced(NamedTuple):
         return b"".join(self.pieces)
 
 
-Body: TypeAlias = Message | Spliced
-MessageT = TypeVar("MessageT", bound=Message)
+Body: TypeAlias = Message | Spliced[Message]
 
 
-def with_payload(message: MessageT, field: str, payload: bytes) -> MessageT | Spliced:
+def with_payload(message: MessageT, field: str, payload: bytes) -> MessageT | Spliced[MessageT]:
     """Return a message with a payload in one of its fields.
 
     Args:
@@ -64,7 +67,9 @@ def with_payload(message: MessageT, field: str, payload: bytes) -> MessageT | Sp
     return message
 
 
-def with_messages(message: MessageT, field: str, bodies: Sequence[Body]) -> MessageT | Spliced:
+def with_messages(
+    message: MessageT, field: str, bodies: Sequence[Body]
+) -> MessageT | Spliced[MessageT]:
     """Return a message with others in one of its fields, which is repeated.
 
     Args:
@@ -84,7 +89,9 @@ def with_messages(message: MessageT, field: str, bodies: Sequence[Body]) -> Mess
     return message
 
 
-def spliced(message: Message, field: str, contents: Iterable[bytes | Spliced]) -> Spliced:
+def spliced(
+    message: MessageT, field: str, contents: Iterable[bytes | Spliced[Message]]
+) -> Spliced[MessageT]:
     """Return a message in pieces.
 
     Args:
@@ -111,7 +118,7 @@ def spliced(message: Message, field: str, contents: Iterable[bytes | Spliced]) -
     return Spliced(type(message), pieces, byte_count)
 
 
-def joined(kind: type[Message], *pieces: bytes) -> Spliced:
+def joined(kind: type[MessageT], *pieces: bytes) -> Spliced[MessageT]:
     """Return a message whose serialization is these pieces in a row.
 
     Pieces that many messages have in common are made once. In a row, serialized messages are the
@@ -134,6 +141,11 @@ def field_start(kind: type[Message], field: str, size: int) -> bytes:
 def serialized(body: Body) -> bytes:
     """Return the bytes of a message."""
     return body.to_bytes() if isinstance(body, Spliced) else body.SerializeToString()
+
+
+def kind_of(body: Body) -> type[Message]:
+    """Return the class of a message."""
+    return body.kind if isinstance(body, Spliced) else type(body)
 
 
 def whole(body: Body) -> Message:

@@ -21,7 +21,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "commit-before-plain-sends",
         "magnetar.transactions.participants:Participants.flush",
-        Put("plain.close_batch()", "await plain.drain()"),
+        Put("plain.send_collected()", "await plain.drain()"),
         "A commit does not wait for the plain sends that were made before it.",
     ),
     Mutant(

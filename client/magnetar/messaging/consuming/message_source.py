@@ -201,6 +201,6 @@ class MessageSource:
         ranges = [(columns.first_offset, columns.last_offset)]
 
         async def acknowledge(txn: Transaction) -> None:
-            await asyncio.shield(receiver.ack_in_transaction(ranges, txn.work))
+            await asyncio.shield(receiver.ack_in_transaction(ranges, txn.work).receipt)
 
         dead_letters.move(columns, acknowledge, lambda: receiver.nack(ranges))
