@@ -31,7 +31,7 @@ from magnetar_core.errors import (
 )
 from magnetar_core.invariants import BrokenInvariant
 from magnetar_core.requests import Request
-from magnetar_core.transport.spliced import Spliced, byte_count_of
+from magnetar_core.transport.spliced import Spliced
 from magnetar_core.transport.transport import LinkClosed
 
 # What the envelope and a frame may add to a command.
@@ -251,7 +251,7 @@ class Stream(ABC, Generic[ItemT, ResponseT]):
         self._drain_waiters: list[tuple[ItemT, asyncio.Future[None]]] = []
 
     @abstractmethod
-    def build(self, item: ItemT) -> Request[ResponseT] | Spliced[Request[ResponseT]]:
+    def build(self, item: ItemT) -> Spliced[Request[ResponseT]]:
         """Return the command of an item; called at each attempt."""
 
     @abstractmethod
@@ -275,7 +275,8 @@ class Stream(ABC, Generic[ItemT, ResponseT]):
             item.context = self._runtime.traces.current()
         self.items.append(item)
         self.repeats.add(item, self)
-        self._pump()
+        if self._is_open:
+            self._pump()
 
     def resubmit(self, items: list[ItemT]) -> None:
         """Put back the items that `refused` was just called with, under a later lane."""
@@ -346,7 +347,18 @@ class Stream(ABC, Generic[ItemT, ResponseT]):
         item = items[at]
         if item.reply is None:
             try:
-                self._write(session, item)
+                body = self.build(item)
+                limit = session.frame_bytes_max
+                if body.byte_count > limit - FRAME_OVERHEAD_BYTES:
+                    raise MessageTooLarge(f"the server takes {limit} bytes a frame", limit=limit)
+                item.attempts += 1
+                item.in_flight = True
+                session.request(
+                    body,
+                    partial(self._on_reply, item, item.attempts, item.lane),
+                    patient=item.patient,
+                    context=item.context,
+                )
             except Exception as cause:
                 error = failure_of(cause, f"to write to {session.title}")
                 self._refuse_from(at, _in_doubt(item, error))
@@ -386,22 +398,6 @@ class Stream(ABC, Generic[ItemT, ResponseT]):
     def _pump(self) -> None:
         while self._written < len(self.items) and self.write_next():
             pass
-
-    def _write(self, session: LinkSession, item: ItemT) -> None:
-        body = self.build(item)
-        byte_count = byte_count_of(body)
-        limit = session.frame_bytes_max
-        if byte_count > limit - FRAME_OVERHEAD_BYTES:
-            raise MessageTooLarge(f"the server takes {limit} bytes a frame", limit=limit)
-        item.attempts += 1
-        item.in_flight = True
-        session.request(
-            body,
-            partial(self._on_reply, item, item.attempts, item.lane),
-            patient=item.patient,
-            context=item.context,
-            byte_count=byte_count,
-        )
 
     def _on_reply(self, item: ItemT, attempt: int, lane: int, result: Result[ResponseT]) -> None:
         if not isinstance(result, Exception):
@@ -462,7 +458,8 @@ class Stream(ABC, Generic[ItemT, ResponseT]):
         while items and (reply := items[0].reply) is not None:
             item = items.popleft()
             item.finished = True
-            self._written = max(0, self._written - 1)
+            if self._written:
+                self._written -= 1
             self.repeats.remove(item)
             # Whatever fails here, those that drain are told.
             self._runtime.guarded(self.fail, self.confirmed, item, reply)

@@ -20,12 +20,17 @@ KNOWN_NAMES_MAX = 1_000
 
 
 @lru_cache(maxsize=KNOWN_NAMES_MAX)
+def _name_of(txn_id: TxnID) -> bytes:
+    return txn_id.to_wire().SerializeToString()
+
+
+@lru_cache(maxsize=KNOWN_NAMES_MAX)
 def txn_field(
     kind: type[CommandSend | CommandAck | CommandEndTxn], field: str, txn_id: TxnID
 ) -> bytes:
     """Return the bytes of a command of which only this field is set, to a transaction's id."""
-    name = txn_id.to_wire().SerializeToString()
-    return field_start(kind, field, len(name)) + name
+    name = _name_of(txn_id)
+    return field_start(kind, field, len(name)) + name  # type: ignore[arg-type]
 
 
 @lru_cache(maxsize=KNOWN_NAMES_MAX)

@@ -17,6 +17,8 @@ from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 from magnetar_core.wire.common_pb2 import COMMIT
 from magnetar_core.wire.transaction_pb2 import CommandEndTxn
 
+COMMIT_WITH_COUNTS = CommandEndTxn(txn_action=COMMIT, counts_given=True).SerializeToString()
+
 
 class Participants:
     """The participants of a transaction.
@@ -79,6 +81,9 @@ class Participants:
             writer.begin(begun)
         if self._is_complete:
             self._send_all()
+        else:
+            for writer in self.writers:
+                writer.send_soon()
 
     def confirm_soon(self) -> None:
         """Have the coordinator confirm all participants, since a caller waits for that."""
@@ -140,14 +145,11 @@ class Participants:
     def commit_command(self) -> bytes:
         """Return the bytes of the CommandEndTxn that commits what is confirmed (rule g)."""
         assert self._begun is not None
-        identity = self._begun.identity
-        commit = CommandEndTxn(
-            txn_action=COMMIT,
-            counts_given=True,
-            identity=None if identity is None else identity.to_wire(),
-        )
         name = txn_field(CommandEndTxn, "txn_id", self._begun.txn_id)
-        return name + commit.SerializeToString() + counts_to_wire(self._counts)
+        if self._begun.identity is not None:
+            identity = CommandEndTxn(identity=self._begun.identity.to_wire())
+            name += identity.SerializeToString()
+        return name + COMMIT_WITH_COUNTS + counts_to_wire(self._counts)
 
     def part(self, txn_id: TxnID, seen_stamp: int) -> TransactionPart:
         """Return the counts that were confirmed to this client."""

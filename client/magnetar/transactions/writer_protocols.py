@@ -113,6 +113,10 @@ class Writer(Protocol):
         """Send commands from now on, since the transaction has its id."""
         ...
 
+    def send_soon(self) -> None:
+        """Send what is collected soon, with what is added until then."""
+        ...
+
     def send_collected(self) -> None:
         """Send what is collected."""
         ...

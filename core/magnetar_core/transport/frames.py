@@ -141,9 +141,9 @@ def _read_command(data: bytes) -> pb.Command:
 class FrameWriter:
     """Gathers commands and writes them as frames at the end of the event loop's turn.
 
-    Each command is copied once, to its place in the frame. CopyFrom does that in memory; giving
-    messages to a constructor or to append() would serialize and parse them instead. The content of
-    a message in pieces is copied when the frame is written, and not before.
+    A command is serialized when it is sent, and its envelope consists of pieces around it. All
+    pieces are copied once, when their frame is written: serialized commands in a row are a frame.
+    The same commands become the same bytes in every run.
 
     Args:
         write: takes a serialized frame.
@@ -158,76 +158,52 @@ class FrameWriter:
     ) -> None:
         self._write = write
         self._call_soon = call_soon
-        # Frames in parts, serialized or not: in a row, they are a frame with the commands of all.
-        self._frames: list[list[pb.Frame | bytes]] = []
-        # Bytes of the last frame, and of all frames.
+        # The pieces of each frame.
+        self._frames: list[list[bytes]] = []
+        # Bytes of the last frame, and of those before it.
         self._frame_bytes = 0
-        self._gathered_bytes = 0
+        self._full_bytes = 0
 
     @property
     def gathered_bytes(self) -> int:
-        """Approximate size of the commands that wait for the end of this turn."""
-        return self._gathered_bytes
+        """Size of the commands that wait for the end of this turn."""
+        return self._full_bytes + self._frame_bytes
 
-    def send(
-        self,
-        body: Body,
-        request_id: int = 0,
-        byte_count: int = 0,
-        traceparent: bytes = b"",
-    ) -> None:
-        """Gather a message; its envelope is made in the frame.
+    def send(self, body: Body, request_id: int = 0, traceparent: bytes = b"") -> None:
+        """Gather a message, with an envelope.
 
         Args:
             body: the message.
             request_id: the number of the request that it answers; 0 for a push.
-            byte_count: the message's size, if the caller knows it: asking protobuf for the size
-                costs as much as a copy.
             traceparent: names the span that sends it; empty: none does.
         """
         if isinstance(body, Spliced):
             kind, pieces, size = body
-            head = _REQUEST_ID + varint(request_id) if request_id else b""
-            if traceparent:
-                head += field_start(pb.Command, "traceparent", len(traceparent)) + traceparent
-            head += field_start(pb.Command, FIELD_OF_BODY[kind], size)
-            start = field_start(pb.Frame, "commands", len(head) + size) + head
-            self._parts(size).extend((start, *pieces))
-            return
-        parts = self._parts(byte_count or body.ByteSize())
-        last = parts[-1] if parts else None
-        if not isinstance(last, pb.Frame):
-            last = pb.Frame()
-            parts.append(last)
-        place = last.commands.add()
-        place.request_id = request_id
+        else:
+            kind, data = type(body), body.SerializeToString(deterministic=True)
+            pieces, size = (data,), len(data)
+        head = field_start(pb.Command, FIELD_OF_BODY[kind], size)
         if traceparent:
-            place.traceparent = traceparent
-        getattr(place, FIELD_OF_BODY[type(body)]).CopyFrom(body)
+            head = field_start(pb.Command, "traceparent", len(traceparent)) + traceparent + head
+        if request_id:
+            head = _REQUEST_ID + varint(request_id) + head
+        size += len(head)
+        if not self._frames or self._frame_bytes >= FRAME_BYTES_SOFT_MAX:
+            self._begin_frame()
+        self._frame_bytes += size
+        self._frames[-1] += (field_start(pb.Frame, "commands", size), head, *pieces)
 
     def flush(self) -> None:
         """Write the gathered commands now."""
         frames, self._frames = self._frames, []
-        self._gathered_bytes = 0
-        for parts in frames:
-            self._write(_joined(parts))
+        self._full_bytes = self._frame_bytes = 0
+        for pieces in frames:
+            self._write(b"".join(pieces))
 
-    def _parts(self, size: int) -> list[pb.Frame | bytes]:
-        """Return the parts of the frame that a command of this size goes to."""
+    def _begin_frame(self) -> None:
         if not self._frames:
             call_soon = self._call_soon or asyncio.get_running_loop().call_soon
             call_soon(self.flush)
-        if not self._frames or self._frame_bytes >= FRAME_BYTES_SOFT_MAX:
-            self._frames.append([])
-            self._frame_bytes = 0
-        self._frame_bytes += size
-        self._gathered_bytes += size
-        return self._frames[-1]
-
-
-def _joined(parts: Sequence[pb.Frame | bytes]) -> bytes:
-    """Return the serialized frame. The same commands become the same bytes in every run."""
-    return b"".join(
-        part if isinstance(part, bytes) else part.SerializeToString(deterministic=True)
-        for part in parts
-    )
+        self._frames.append([])
+        self._full_bytes += self._frame_bytes
+        self._frame_bytes = 0

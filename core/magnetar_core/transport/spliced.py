@@ -10,7 +10,7 @@ Source: the encoding of Protocol Buffers, Length-Delimited Records, and Message 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -30,6 +30,9 @@ PAYLOAD_BYTES_MIN: Final = 16 << 10
 
 MessageT = TypeVar("MessageT", bound=Message)
 MessageT_co = TypeVar("MessageT_co", bound=Message, covariant=True)
+
+# Beginnings of fields that are kept. Small messages have the same few sizes again and again.
+KNOWN_STARTS_MAX: Final = 1_000
 
 
 class Spliced(NamedTuple, Generic[MessageT_co]):
@@ -128,6 +131,7 @@ def joined(kind: type[MessageT], *pieces: bytes) -> Spliced[MessageT]:
     return Spliced(kind, pieces, sum(map(len, pieces)))
 
 
+@lru_cache(maxsize=KNOWN_STARTS_MAX)
 def field_start(kind: type[Message], field: str, size: int) -> bytes:
     """Return what stands before the content of a field with a length.
 
@@ -158,13 +162,20 @@ def byte_count_of(body: Body) -> int:
     return body.byte_count if isinstance(body, Spliced) else body.ByteSize()
 
 
+# Seven bits of a number: its highest, and those before others.
+_LAST: Final = [bytes((bits,)) for bits in range(0x80)]
+_MORE: Final = [bytes((bits | 0x80,)) for bits in range(0x80)]
+
+
 def varint(number: int) -> bytes:
     """Return a number as lengths and tags are written: seven bits a byte, the lowest first."""
-    # Nearly all are so small.
+    # Nearly all are so small, and the loop takes several times as long.
     if number <= 0x7F:
-        return bytes((number,))
+        return _LAST[number]
     if number <= 0x3FFF:
-        return bytes((number & 0x7F | 0x80, number >> 7))
+        return _MORE[number & 0x7F] + _LAST[number >> 7]
+    if number <= 0x1F_FFFF:
+        return _MORE[number & 0x7F] + _MORE[number >> 7 & 0x7F] + _LAST[number >> 14]
     encoded = bytearray()
     while number > 0x7F:
         encoded.append(number & 0x7F | 0x80)

@@ -274,8 +274,8 @@ class AckedPartition(Protocol):
 class TransactionAcks(Stream[AckCommand, broker_pb2.CommandAckResponse]):
     """The acks of a transaction by a consumer on a partition.
 
-    Acks of the same turn of the event loop travel in the same command. Nothing leaves until
-    begin().
+    Acks of the same turn of the event loop travel in the same command, and so do those from before
+    begin(): nothing leaves until then.
 
     Attributes:
         txn: the transaction.
@@ -332,12 +332,17 @@ class TransactionAcks(Stream[AckCommand, broker_pb2.CommandAckResponse]):
             self.send_collected()
         self._open_type, self._ledger_id = ack_type, ledger_id
         self._open += ranges
-        if self._scheduled is None:
+        if self.txn_id is not None:
+            self.send_soon()
+
+    def send_soon(self) -> None:
+        """Send what is collected at the end of this turn."""
+        if self._open and self._scheduled is None:
             self._scheduled = self._runtime.call_soon(self._died, self.send_collected)
 
     @property
     def receipt(self) -> Receipt:
-        """The future that has the broker's answer to what was added in this turn."""
+        """The future that has the broker's answer to what is collected."""
         if self._receipt is None:
             self._receipt = unobserved(self._runtime.loop.create_future())
         return self._receipt

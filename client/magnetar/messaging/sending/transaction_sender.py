@@ -64,6 +64,9 @@ class TransactionSender(PartitionSender):
         # Not earlier: transactions that were settled while it began are no longer named.
         self._followed = self.plain.following.now()
         self.open()
+
+    def send_soon(self) -> None:
+        """Send what is collected when the producer's linger time is over."""
         if self._open.count and self._linger is None:
             self._linger_later()
 
