@@ -63,13 +63,10 @@ class AskedServer(Protocol):
 class RepeatedRequest(Item[ResponseT], Generic[ResponseT]):
     """A request to the server of a connection."""
 
-    # Sent, and perhaps never answered.
-    _is_doubted = False
     # What kept the last attempt from succeeding, if the server has said so.
     _refusal: MagnetarError | None = None
     # Made when it is refused for the first time.
     _backoff: Backoff | None = None
-    _pause: asyncio.TimerHandle | None = None
 
     def __init__(
         self,
@@ -87,6 +84,10 @@ class RepeatedRequest(Item[ResponseT], Generic[ResponseT]):
             timeout_ms: how long to ask.
             patient: whether the server may keep it for a long time.
         """
+        super().__init__()
+        # Sent, and perhaps never answered.
+        self._is_doubted = False
+        self._pause: asyncio.TimerHandle | None = None
         self._connection = connection
         self._body = body
         self._on_result = on_result

@@ -43,20 +43,23 @@ EFFECT_UNKNOWN = (InternalError, OutcomeUnknown)
 class Item(Generic[ResponseT]):
     """A command on its way. Subclasses say what is in it."""
 
-    # Items of a later lane wait until all of the earlier ones are confirmed.
-    lane = 0
-    # The server may park it for long.
-    patient = False
-    attempts = 0
-    # Where its span belongs, if the client makes traces: see ClientTraces.request.
-    context: object = None
     # Lanes and attempts of copies that may have had an effect, or may still arrive: their answers
     # did not say, or were waited for no longer, as after a broken link.
     doubtful: frozenset[tuple[int, int]] = frozenset()
-    in_flight = False
-    finished = False
-    reply: ResponseT | None = None
     deadline_ms = 0.0
+
+    def __init__(self) -> None:
+        # What is read for each item is no attribute of its class: Python finds these slowly.
+        # Items of a later lane wait until all of the earlier ones are confirmed.
+        self.lane = 0
+        # The server may park it for long.
+        self.patient = False
+        self.attempts = 0
+        # Where its span belongs, if the client makes traces: see ClientTraces.request.
+        self.context: object = None
+        self.in_flight = False
+        self.finished = False
+        self.reply: ResponseT | None = None
 
     @property
     def in_doubt(self) -> bool:
@@ -227,25 +230,26 @@ class Stream(ABC, Generic[ItemT, ResponseT]):
     A subclass builds the commands, and is told what becomes of them.
     """
 
-    # Whether items may leave.
-    _is_open = True
-    _is_abandoned = False
-    # How many items are written on the present link, or answered.
-    _written = 0
-    # Made when something is refused for the first time.
-    _backoff: Backoff | None = None
-    _pause: asyncio.TimerHandle | None = None
-
-    def __init__(self, runtime: Runtime, repeats: Repeats, *, in_flight_max: int) -> None:
+    def __init__(
+        self, runtime: Runtime, repeats: Repeats, in_flight_max: int, is_open: bool
+    ) -> None:
         """A stream without items.
 
         Args:
             repeats: of the shard that the items go to.
             in_flight_max: how many items may be written and not answered.
+            is_open: whether items may leave.
         """
         self._runtime = runtime
         self.repeats = repeats
         self._in_flight_max = in_flight_max
+        self._is_open = is_open
+        self._is_abandoned = False
+        # How many items are written on the present link, or answered.
+        self._written = 0
+        # Made when something is refused for the first time.
+        self._backoff: Backoff | None = None
+        self._pause: asyncio.TimerHandle | None = None
         self.items: deque[ItemT] = deque()
         # Callers that wait until an item has left.
         self._drain_waiters: list[tuple[ItemT, asyncio.Future[None]]] = []
@@ -275,8 +279,8 @@ class Stream(ABC, Generic[ItemT, ResponseT]):
             item.context = self._runtime.traces.current()
         self.items.append(item)
         self.repeats.add(item, self)
-        if self._is_open:
-            self._pump()
+        # Whatever lets earlier ones leave has done so.
+        self.write_next()
 
     def resubmit(self, items: list[ItemT]) -> None:
         """Put back the items that `refused` was just called with, under a later lane."""
@@ -326,22 +330,16 @@ class Stream(ABC, Generic[ItemT, ResponseT]):
 
     def write_next(self) -> bool:
         """Write the next item, if it may leave now; return whether it is written or answered."""
-        items = self.items
-        if (
-            self._written >= len(items)
-            or not self._is_open
-            or self._pause is not None
-            or self._is_abandoned
-        ):
+        if not self._is_open or self._pause is not None or self._is_abandoned:
             return False
         # If this finds another link, it has written on it what may leave.
         session = self.repeats.session
-        at = self._written
+        items, at = self.items, self._written
         if (
             session is None
             or at >= len(items)
             or at >= self._in_flight_max
-            or items[at].lane != items[0].lane
+            or (at and items[at].lane != items[0].lane)
         ):
             return False
         item = items[at]

@@ -241,6 +241,7 @@ class AckCommand(Item[broker_pb2.CommandAckResponse]):
         ledger_id: int,
         receipt: Receipt | None,
     ) -> None:
+        super().__init__()
         self.ack_type = ack_type
         self.ranges = ranges
         self.ack_sequence = ack_sequence
@@ -286,7 +287,6 @@ class TransactionAcks(Stream[AckCommand, broker_pb2.CommandAckResponse]):
     txn_id: TxnID | None = None
     confirmed_count = 0
     failure: MagnetarError | None = None
-    _is_open = False
     # What all commands have in common, from when the transaction has begun.
     _head = b""
     _open_type = INDIVIDUAL
@@ -300,7 +300,8 @@ class TransactionAcks(Stream[AckCommand, broker_pb2.CommandAckResponse]):
         super().__init__(
             owner.runtime,
             owner.route.connection(owner.name.partition).repeats,
-            in_flight_max=IN_FLIGHT_ACKS_MAX,
+            IN_FLIGHT_ACKS_MAX,
+            is_open=False,
         )
         self.txn = txn
         self.name = owner.name

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from functools import lru_cache
+from typing import Protocol
 
+from magnetar.config import ProducerConfig
 from magnetar.link.repeats import Repeats, Stream
 from magnetar.link.runtime import Runtime
 from magnetar.link.topic_route import TopicRoute
 from magnetar.messaging.sending.backpressure import PendingBudget
 from magnetar.messaging.sending.closed_batch import ClosedBatch
 from magnetar.messaging.sending.followed_transactions import Followed
+from magnetar_core.errors import MagnetarError
 from magnetar_core.ids import PartitionName
 from magnetar_core.transport.spliced import Spliced, field_start, joined
 from magnetar_core.wire.broker_pb2 import CommandSend, CommandSendResponse
@@ -30,6 +33,23 @@ def _numbers(producer_id: int, sequence_id: int, count: int) -> bytes:
     return command.SerializeToString()
 
 
+class SendingProducer(Protocol):
+    """The producer of senders: magnetar.messaging.sending.producer_work.ProducerWork."""
+
+    runtime: Runtime
+    config: ProducerConfig
+    budget: PendingBudget
+    producer_id: int
+
+    def sending_failed(self, error: MagnetarError, unawaited_count: int) -> None:
+        """Note that a batch has failed, with so many messages for which no caller waits."""
+        ...
+
+    def batch_closed(self, partition: int) -> None:
+        """Note that a batch is complete; the next may go to another partition."""
+        ...
+
+
 class BatchDelivery(Stream[ClosedBatch, CommandSendResponse]):
     """Sends batches. Subclasses say which transactions these follow, and what refusals mean.
 
@@ -40,29 +60,34 @@ class BatchDelivery(Stream[ClosedBatch, CommandSendResponse]):
         confirmed_count: messages that the broker has confirmed. Counted by CommandEndTxn.
     """
 
-    confirmed_count = 0
-    # The bytes of a CommandSend with what all commands have in common.
-    _head = b""
-    _next_sequence = 0
-    _lane = 0
-
     def __init__(
         self,
-        runtime: Runtime,
+        producer: SendingProducer,
         repeats: Repeats,
         route: TopicRoute,
         name: PartitionName,
-        producer_id: int,
-        budget: PendingBudget,
+        head: bytes,
         *,
-        in_flight_max: int,
+        is_open: bool,
     ) -> None:
-        """The delivery of batches that are not closed yet."""
-        super().__init__(runtime, repeats, in_flight_max=in_flight_max)
+        """The delivery of batches that are not closed yet.
+
+        Args:
+            head: the bytes of a CommandSend with what all commands have in common.
+            is_open: whether batches may leave.
+        """
+        config = producer.config
+        super().__init__(producer.runtime, repeats, config.in_flight_batches_max, is_open)
         self.name = name
-        self.producer_id = producer_id
         self.route = route
-        self._budget = budget
+        self.producer_id = producer.producer_id
+        self.confirmed_count = 0
+        self._owner = producer
+        self._config = config
+        self._budget = producer.budget
+        self._head = head
+        self._next_sequence = 0
+        self._lane = 0
 
     @abstractmethod
     def _follows(self) -> Followed:

@@ -10,15 +10,13 @@ import asyncio
 from abc import abstractmethod
 from collections.abc import Sequence
 from functools import partial
-from typing import Protocol
 
-from magnetar.config import Batching, ProducerConfig
+from magnetar.config import Batching
 from magnetar.errors import failure_of
 from magnetar.link.repeats import Repeats, copy_error
-from magnetar.link.runtime import Runtime, Scheduled
+from magnetar.link.runtime import Scheduled
 from magnetar.link.topic_route import TopicRoute
-from magnetar.messaging.sending.backpressure import PendingBudget
-from magnetar.messaging.sending.batch_delivery import BatchDelivery
+from magnetar.messaging.sending.batch_delivery import BatchDelivery, SendingProducer
 from magnetar.messaging.sending.batching import (
     MESSAGE_OVERHEAD_BYTES,
     OpenBatch,
@@ -36,23 +34,6 @@ BATCH_OVERHEAD_BYTES = 1024
 PART_BYTES_MAX = 1 << 20
 
 
-class SendingProducer(Protocol):
-    """The producer of senders: magnetar.messaging.sending.producer_work.ProducerWork."""
-
-    runtime: Runtime
-    config: ProducerConfig
-    budget: PendingBudget
-    producer_id: int
-
-    def sending_failed(self, error: MagnetarError, unawaited_count: int) -> None:
-        """Note that a batch has failed, with so many messages for which no caller waits."""
-        ...
-
-    def batch_closed(self, partition: int) -> None:
-        """Note that a batch is complete; the next may go to another partition."""
-        ...
-
-
 class PartitionSender(BatchDelivery):
     """Collects messages in batches and sends them to the broker in order.
 
@@ -60,24 +41,20 @@ class PartitionSender(BatchDelivery):
         failure: why nothing more is sent; None: it is.
     """
 
-    failure: MagnetarError | None = None
-    _linger: Scheduled | asyncio.TimerHandle | None = None
-
     def __init__(
-        self, owner: SendingProducer, repeats: Repeats, route: TopicRoute, name: PartitionName
+        self,
+        producer: SendingProducer,
+        repeats: Repeats,
+        route: TopicRoute,
+        name: PartitionName,
+        head: bytes,
+        *,
+        is_open: bool,
     ) -> None:
-        """A sender that has sent nothing yet."""
-        self._owner = owner
-        self._config = config = owner.config
-        super().__init__(
-            owner.runtime,
-            repeats,
-            route,
-            name,
-            owner.producer_id,
-            owner.budget,
-            in_flight_max=config.in_flight_batches_max,
-        )
+        """A sender that has sent nothing yet; see BatchDelivery."""
+        super().__init__(producer, repeats, route, name, head, is_open=is_open)
+        self.failure: MagnetarError | None = None
+        self._linger: Scheduled | asyncio.TimerHandle | None = None
         self._open = self._new_open()
 
     @property

@@ -15,7 +15,7 @@ from magnetar_core.wire.broker_pb2 import CommandSend, CommandSendResponse
 
 if TYPE_CHECKING:
     from magnetar.link.topic_route import TopicRoute
-    from magnetar.messaging.sending.partition_sender import SendingProducer
+    from magnetar.messaging.sending.batch_delivery import SendingProducer
 
 log = logging.getLogger("magnetar")
 
@@ -28,12 +28,13 @@ class PlainSender(PartitionSender):
         head: the bytes of a CommandSend that names the partition.
     """
 
-    def __init__(self, owner: SendingProducer, route: TopicRoute, partition: int) -> None:
+    def __init__(self, producer: SendingProducer, route: TopicRoute, partition: int) -> None:
         """A sender that has sent nothing yet."""
         name = route.partition_name(partition)
-        super().__init__(owner, route.connection(partition).repeats, route, name)
+        repeats = route.connection(partition).repeats
+        self.head = CommandSend(partition=name.to_wire()).SerializeToString()
+        super().__init__(producer, repeats, route, name, self.head, is_open=True)
         self.following = FollowedTransactions()
-        self.head = self._head = CommandSend(partition=name.to_wire()).SerializeToString()
 
     @property
     def unconfirmed_count(self) -> int:

@@ -15,7 +15,7 @@ from magnetar_core.errors import MagnetarError
 from magnetar_core.wire.broker_pb2 import CommandSend, CommandSendResponse
 
 if TYPE_CHECKING:
-    from magnetar.messaging.sending.partition_sender import SendingProducer
+    from magnetar.messaging.sending.batch_delivery import SendingProducer
     from magnetar.messaging.sending.plain_sender import PlainSender
     from magnetar.transactions.begun import Begun
     from magnetar.transactions.transaction_work import TransactionWork
@@ -27,17 +27,13 @@ class TransactionSender(PartitionSender):
 
     Attributes:
         txn: the transaction to which all messages belong.
+        writer_id: the id of the producer.
         plain: the producer's sender for the same partition outside of transactions.
     """
 
-    _is_open = False
-    _txn_id: TxnID | None = None
-    # What its sends come after: as of its beginning, and the same in all of them.
-    _followed = NOBODY
-
     def __init__(
         self,
-        owner: SendingProducer,
+        producer: SendingProducer,
         txn: TransactionWork,
         plain: PlainSender,
         forget: Callable[[TransactionSender], None],
@@ -47,20 +43,21 @@ class TransactionSender(PartitionSender):
         Args:
             forget: called when the transaction has ended.
         """
-        super().__init__(owner, plain.repeats, plain.route, plain.name)
+        super().__init__(
+            producer, plain.repeats, plain.route, plain.name, plain.head, is_open=False
+        )
+        self.writer_id = producer.producer_id
+        self._txn_id: TxnID | None = None
+        # What its sends come after: as of its beginning, and the same in all of them.
+        self._followed = NOBODY
         self._forget = forget
         self.txn = txn
         self.plain = plain
 
-    @property
-    def writer_id(self) -> int:
-        """The id of the producer."""
-        return self.producer_id
-
     def begin(self, begun: Begun) -> None:
         """Send batches from now on, since the transaction has its id."""
         self._txn_id = begun.txn_id
-        self._head = self.plain.head + begun.named_in(CommandSend)
+        self._head += begun.named_in(CommandSend)
         # Not earlier: transactions that were settled while it began are no longer named.
         self._followed = self.plain.following.now()
         self.open()
