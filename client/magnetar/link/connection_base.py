@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
+from typing import Any
 
 from magnetar.link.addresses import title_of
 from magnetar.link.repeated_request import OnResult, RepeatedRequest
@@ -120,13 +121,13 @@ class ConnectionBase(ABC):
         finally:
             self.forget(number)
 
-    async def request(
+    def request(
         self,
         body: Request[ResponseT] | Spliced[Request[ResponseT]],
         *,
         timeout_ms: float | None = None,
         patient: bool = False,
-    ) -> ResponseT:
+    ) -> Coroutine[Any, Any, ResponseT]:
         """Ask until there is an answer. Every command may be repeated.
 
         Args:
@@ -141,7 +142,7 @@ class ConnectionBase(ABC):
         """
         self._runtime.require_loop()
         bear_token(body, self._runtime)
-        return await self.repeat(body, timeout_ms=timeout_ms, patient=patient)
+        return self.repeat(body, timeout_ms=timeout_ms, patient=patient)
 
     async def repeat(
         self,

@@ -15,7 +15,7 @@ from magnetar.link.connection_base import ConnectionBase
 from magnetar.link.runtime import Runtime
 from magnetar.transactions.beginning import Begin, OnBegun
 from magnetar.transactions.begun import Begun, Participant, participant_in_new_txn
-from magnetar.transactions.coordinator_choice import Answer, CoordinatorChoice
+from magnetar.transactions.coordinator_choice import CoordinatorChoice
 from magnetar.transactions.prepared_outcome import outcome_of_prepared
 from magnetar.transactions.producer_identity import PreparedTxnState, ProducerIdentity
 from magnetar.transactions.topic_producers import TopicProducers
@@ -249,57 +249,51 @@ class OpenTransactions:
         participating: Sequence[Participant],
         on_begun: OnBegun,
     ) -> Callable[[], object]:
-        seen_stamp = self._runtime.seen_stamp
         command = transaction_pb2.CommandNewTxn(
             call_token=0 if named is None else self._runtime.new_id(),
             txn_timeout_ms=txn_timeout_ms,
             identity=None if identity is None else identity.to_wire(),
             named_sequence=named,
-            seen_stamp=seen_stamp,
+            seen_stamp=self._runtime.seen_stamp,
         )
-
-        def on_result(result: transaction_pb2.CommandNewTxnResponse | MagnetarError) -> None:
-            if isinstance(result, MagnetarError):
-                on_begun(result)
-                return
-            txn_id = TxnID.from_wire(result.txn_id)
-            begun = Begun(
-                txn_id,
-                result.txn_timeout_ms,
-                coordinator,
-                identity,
-                txn_proof=result.txn_proof,
-                seen_stamp=seen_stamp,
-            )
-            on_begun(begun)
-
-        return coordinator.request_soon(_naming(command, participating), on_result).cancel
+        on_answer = partial(_tell, on_begun, command, identity, coordinator)
+        return coordinator.request_soon(_naming(command, participating), on_answer).cancel
 
     def _new_txn(
         self, txn_timeout_ms: int, participating: Sequence[Participant], on_begun: OnBegun
     ) -> Callable[[], object]:
-        seen_stamp = self._runtime.seen_stamp
         command = transaction_pb2.CommandNewTxn(
-            txn_timeout_ms=txn_timeout_ms, answer_before_durable=True, seen_stamp=seen_stamp
+            txn_timeout_ms=txn_timeout_ms,
+            answer_before_durable=True,
+            seen_stamp=self._runtime.seen_stamp,
         )
 
-        def on_answer(answer: Answer | MagnetarError) -> None:
-            if isinstance(answer, MagnetarError):
-                on_begun(answer)
-                return
-            reply, coordinator = answer
-            txn_id = TxnID.from_wire(reply.txn_id)
-            begun = Begun(
-                txn_id,
-                reply.txn_timeout_ms or txn_timeout_ms,
-                coordinator,
-                is_durable=False,
-                txn_proof=reply.txn_proof,
-                seen_stamp=seen_stamp,
-            )
-            on_begun(begun)
-
+        on_answer = partial(_tell, on_begun, command, None)
         return self._coordinators.new_txn(_naming(command, participating), on_answer)
+
+
+def _tell(
+    on_begun: OnBegun,
+    command: transaction_pb2.CommandNewTxn,
+    identity: ProducerIdentity | None,
+    coordinator: ConnectionBase | None,
+    answer: transaction_pb2.CommandNewTxnResponse | MagnetarError,
+) -> None:
+    """Tell how a transaction has begun, or why it has not."""
+    if isinstance(answer, MagnetarError):
+        on_begun(answer)
+        return
+    assert coordinator is not None
+    begun = Begun(
+        TxnID.from_wire(answer.txn_id),
+        answer.txn_timeout_ms or command.txn_timeout_ms,
+        coordinator,
+        identity,
+        is_durable=not command.answer_before_durable,
+        txn_proof=answer.txn_proof,
+        seen_stamp=command.seen_stamp,
+    )
+    on_begun(begun)
 
 
 def _naming(

@@ -177,15 +177,15 @@ class ConsumerWork(MessageSource):
     def _by_receiver(
         self, messages: Iterable[Acknowledged] | MessageColumns
     ) -> list[tuple[PartitionReceiver, list[Range]]]:
+        if isinstance(messages, tuple | list) and len(messages) == 1:
+            receiver, first, last = self.place(messages[0])
+            return [(receiver, [(first, last)])]
         self._require_usable()
         if not isinstance(messages, Iterable):
             raise refusal("messages", messages, "messages or their ids, or MessageColumns")
         if isinstance(messages, MessageColumns):
             receiver, _, _ = self.place(Message(messages.batch, messages.start))
             return [(receiver, [(messages.first_offset, messages.last_offset)])]
-        if isinstance(messages, Sequence) and len(messages) == 1:
-            receiver, first, last = self.place(messages[0])
-            return [(receiver, [(first, last)])]
         found: dict[PartitionReceiver, IntervalSet] = {}
         for message, count in _consecutive(messages):
             receiver, first, last = self.place(message)
