@@ -10,9 +10,9 @@ from typing import Any
 
 from magnetar.link.addresses import title_of
 from magnetar.link.repeated_request import OnResult, RepeatedRequest
-from magnetar.link.repeats import Repeats
 from magnetar.link.runtime import Runtime
 from magnetar.link.session import LinkSession, Push, ResponseT
+from magnetar.link.unanswered import Unanswered
 from magnetar_core.errors import (
     MagnetarError,
 )
@@ -40,12 +40,12 @@ class ConnectionBase(ABC):
     """Asks a server, which subclasses find.
 
     Attributes:
-        repeats: sends the commands that have to reach the server in order.
+        unanswered: sends the commands that have to reach the server in order.
     """
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self.repeats = Repeats(runtime, self)
+        self.unanswered = Unanswered(runtime, self)
 
     @property
     @abstractmethod

@@ -11,9 +11,9 @@ from functools import partial
 from typing import Generic, Protocol
 
 from magnetar.errors import failure_of
-from magnetar.link.repeats import Item, Repeats
 from magnetar.link.runtime import Runtime
 from magnetar.link.session import ResponseT, Result
+from magnetar.link.unanswered import Item, Unanswered
 from magnetar_core.backoff import Backoff
 from magnetar_core.error_kinds import ErrorKind
 from magnetar_core.errors import LogUnavailable, MagnetarError, OutcomeUnknown
@@ -38,7 +38,7 @@ HARMLESS_BODIES = frozenset(
 class AskedServer(Protocol):
     """The server of a connection, as a request needs it: see ConnectionBase."""
 
-    repeats: Repeats
+    unanswered: Unanswered
 
     @property
     def runtime(self) -> Runtime:
@@ -97,7 +97,7 @@ class RepeatedRequest(Item[ResponseT], Generic[ResponseT]):
         self.deadline_ms = runtime.now_ms() + timeout_ms
         if runtime.traces is not None:
             self.context = runtime.traces.current()
-        connection.repeats.add(self, self)
+        connection.unanswered.add(self, self)
         self.write_next()
 
     def cancel(self) -> None:
@@ -105,13 +105,13 @@ class RepeatedRequest(Item[ResponseT], Generic[ResponseT]):
         if not self.finished:
             self._leave()
 
-    # What the connection's repeats call.
+    # What the connection's Unanswered calls.
 
     def write_next(self) -> bool:
         """Write the request, unless it is written or pauses."""
         if self.in_flight or self._pause is not None:
             return False
-        session = self._connection.repeats.session
+        session = self._connection.unanswered.session
         # If this has found another link, it is written there.
         if session is None or self.in_flight or self.finished:
             return False
@@ -163,7 +163,7 @@ class RepeatedRequest(Item[ResponseT], Generic[ResponseT]):
         if self.finished:
             return
         if isinstance(result, LinkClosed):
-            self._connection.repeats.lost()
+            self._connection.unanswered.lost()
         elif not isinstance(result, MagnetarError):
             self._finish(result)
         elif self.in_flight and attempt == self.attempts:
@@ -192,7 +192,7 @@ class RepeatedRequest(Item[ResponseT], Generic[ResponseT]):
 
     def _leave(self) -> None:
         self.finished = True
-        self._connection.repeats.remove(self)
+        self._connection.unanswered.remove(self)
         if self._pause is not None:
             self._pause.cancel()
             self._connection.runtime.pausing.pop(self, None)

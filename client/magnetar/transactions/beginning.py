@@ -8,8 +8,9 @@ from functools import partial
 
 from magnetar.errors import ClientClosed
 from magnetar.link.runtime import Runtime
-from magnetar.transactions.begun import Begun, Participant
+from magnetar.transactions.begun import Begun
 from magnetar.transactions.participants import Participants
+from magnetar.transactions.wire_names import Participant
 from magnetar_core.errors import MagnetarError
 from magnetar_core.transport.waiters import settle, wake
 

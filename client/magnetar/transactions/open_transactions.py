@@ -14,7 +14,7 @@ from magnetar.link.cluster import Cluster
 from magnetar.link.connection_base import ConnectionBase
 from magnetar.link.runtime import Runtime
 from magnetar.transactions.beginning import Begin, OnBegun
-from magnetar.transactions.begun import Begun, Participant, participant_in_new_txn
+from magnetar.transactions.begun import Begun
 from magnetar.transactions.coordinator_choice import CoordinatorChoice
 from magnetar.transactions.prepared_outcome import outcome_of_prepared
 from magnetar.transactions.producer_identity import PreparedTxnState, ProducerIdentity
@@ -22,6 +22,7 @@ from magnetar.transactions.topic_producers import TopicProducers
 from magnetar.transactions.transaction import ConsumerOf, Transaction
 from magnetar.transactions.transaction_part import TransactionPart, commit_parts
 from magnetar.transactions.transaction_work import TransactionWork
+from magnetar.transactions.wire_names import Participant, participant_in_new_txn
 from magnetar.transactions.writer_protocols import TopicProducer
 from magnetar_core.errors import MagnetarError, SequenceCommitted
 from magnetar_core.ids import TxnID

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from magnetar.transactions.begun import Begun, Participant, txn_field
+from magnetar.transactions.begun import Begun
 from magnetar.transactions.enrollment import Enrollment
 from magnetar.transactions.transaction_part import Count, TransactionPart, counts_to_wire
+from magnetar.transactions.wire_names import Participant, txn_field
 from magnetar.transactions.writer_protocols import Sender, Writer
 from magnetar_core.errors import MagnetarError
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID

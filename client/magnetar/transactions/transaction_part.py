@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from magnetar.transactions.begun import Participant
+from magnetar.transactions.wire_names import Participant
 from magnetar_core.errors import InvalidArgument
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 from magnetar_core.wire.common_pb2 import COMMIT

@@ -15,8 +15,8 @@ from typing import Any
 
 from magnetar.enums import TransactionStatus
 from magnetar.errors import CommitRefused, failure_of
-from magnetar.link.repeats import copy_error
 from magnetar.link.runtime import Runtime
+from magnetar.link.unanswered import copy_error
 from magnetar.transactions.beginning import Begin, Beginning
 from magnetar.transactions.begun import Begun
 from magnetar.transactions.end_requests import EndRequests
@@ -91,8 +91,8 @@ class TransactionWork:
         self._failed_call: FailedCall | None = None
         # The error of a coordinator that no longer knows the transaction.
         self._forgotten: TxnNotFound | TxnForgotten | None = None
-        # The messages of a lazy transaction that never began.
-        self._whole = WholeBatchCommit()
+        # The messages of a lazy transaction that never began, when it is committed.
+        self._whole: WholeBatchCommit | None = None
         self._participants = Participants()
         self._beginning = Beginning(
             runtime, begin, self._participants, on_begun=self._on_begun, on_failed=self.doom
@@ -314,13 +314,7 @@ class TransactionWork:
     async def commit(self, *, wait_finished: bool, fingerprint: str) -> None:
         """Commit the transaction; see Transaction.commit."""
         async with self._end_here():
-            if self._phase is TransactionPhase.ABORT_ASKED or self._phase in DECIDED_ABORT:
-                raise InvalidTxnState(f"{self._name} was aborted") from self._failure
-            self._require_not_left()
-            self._require_remembered()
-            if self._phase is TransactionPhase.COMMITTED:
-                return
-            if self._phase is TransactionPhase.COMMITTING and not wait_finished:
+            if self._phase is not TransactionPhase.OPEN and self._is_committed(wait_finished):
                 return
             if not self._beginning.was_asked_for:
                 await self._commit_whole()
@@ -330,6 +324,22 @@ class TransactionWork:
             if self._phase is TransactionPhase.PREPARED:
                 self._move(TransactionEvent.COMMIT_REQUESTED)
             await self._ask_commit(wait_finished, fingerprint)
+
+    def _is_committed(self, is_finished: bool) -> bool:
+        """Return whether nothing is left to ask for: the commit is decided, or finished.
+
+        Raises:
+            InvalidTxnState: the transaction was aborted, or left.
+            TxnForgotten: its outcome is no longer known.
+            TxnNotFound: as TxnForgotten.
+        """
+        if self._phase is TransactionPhase.ABORT_ASKED or self._phase in DECIDED_ABORT:
+            raise InvalidTxnState(f"{self._name} was aborted") from self._failure
+        self._require_not_left()
+        self._require_remembered()
+        if self._phase is TransactionPhase.COMMITTING:
+            return not is_finished
+        return self._phase is TransactionPhase.COMMITTED
 
     async def leave(self) -> TransactionPart:
         """Confirm what this client did, for another one to commit; see Transaction.leave."""
@@ -466,8 +476,8 @@ class TransactionWork:
             if self._phase not in OVER:
                 self._move(TransactionEvent.FLUSH_CANCELLED)
             raise
-        self._require_remembered()
         if self._phase in OVER:
+            self._require_remembered()
             raise InvalidTxnState(
                 f"{self._name} was ended meanwhile, by its timeout or by an administrator:"
                 f" it is {self.status.name}"
@@ -502,6 +512,7 @@ class TransactionWork:
             raise self._refusal(f"{self._name} was aborted") from self._failure
         senders = self._participants.senders
         sender = senders[0] if senders else None
+        self._whole = self._whole or WholeBatchCommit()
         if sender is None or not self._whole.has_something(sender):
             self._settle(TransactionStatus.COMMITTED)
             return

@@ -10,8 +10,9 @@ from collections.abc import Awaitable, Iterable, Mapping
 from typing import Any, Protocol, runtime_checkable
 
 from magnetar.message import Message, MessageColumns
-from magnetar.transactions.begun import Begun, Participant
+from magnetar.transactions.begun import Begun
 from magnetar.transactions.txn_send import TxnSend
+from magnetar.transactions.wire_names import Participant
 from magnetar_core.errors import MagnetarError
 from magnetar_core.ids import MessageId, PartitionName
 

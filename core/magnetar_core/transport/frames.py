@@ -158,16 +158,20 @@ class FrameWriter:
     ) -> None:
         self._write = write
         self._call_soon = call_soon
-        # The pieces of each frame.
+        # The pieces of each frame, and those of the last one.
         self._frames: list[list[bytes]] = []
-        # Bytes of the last frame, and of those before it.
-        self._frame_bytes = 0
+        self._pieces: list[bytes] = []
+        # How many bytes the last frame lacks until another one begins.
+        self._room_bytes = 0
+        # Bytes of the frames before it.
         self._full_bytes = 0
 
     @property
     def gathered_bytes(self) -> int:
         """Size of the commands that wait for the end of this turn."""
-        return self._full_bytes + self._frame_bytes
+        if not self._frames:
+            return 0
+        return self._full_bytes + FRAME_BYTES_SOFT_MAX - self._room_bytes
 
     def send(self, body: Body, request_id: int = 0, traceparent: bytes = b"") -> None:
         """Gather a message, with an envelope.
@@ -188,22 +192,23 @@ class FrameWriter:
         if request_id:
             head = _REQUEST_ID + varint(request_id) + head
         size += len(head)
-        if not self._frames or self._frame_bytes >= FRAME_BYTES_SOFT_MAX:
+        if self._room_bytes <= 0:
             self._begin_frame()
-        self._frame_bytes += size
-        self._frames[-1] += (field_start(pb.Frame, "commands", size), head, *pieces)
+        self._room_bytes -= size
+        self._pieces += (field_start(pb.Frame, "commands", size), head, *pieces)
 
     def flush(self) -> None:
         """Write the gathered commands now."""
-        frames, self._frames = self._frames, []
-        self._full_bytes = self._frame_bytes = 0
+        frames, self._frames, self._pieces = self._frames, [], []
+        self._room_bytes = 0
         for pieces in frames:
             self._write(b"".join(pieces))
 
     def _begin_frame(self) -> None:
+        self._full_bytes = self.gathered_bytes
         if not self._frames:
             call_soon = self._call_soon or asyncio.get_running_loop().call_soon
             call_soon(self.flush)
-        self._frames.append([])
-        self._full_bytes += self._frame_bytes
-        self._frame_bytes = 0
+        self._pieces = []
+        self._frames.append(self._pieces)
+        self._room_bytes = FRAME_BYTES_SOFT_MAX

@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from magnetar.errors import ClientClosed, failure_of
-from magnetar.link.repeats import Item, Stream, copy_error
 from magnetar.link.runtime import Runtime, Scheduled, unobserved
 from magnetar.link.topic_route import TopicRoute
+from magnetar.link.unanswered import Item, Stream, copy_error
 from magnetar.messaging.interval_set import IntervalSet, Range
 from magnetar.transactions.begun import Begun
 from magnetar.transactions.failed_call import FailedCall
@@ -299,7 +299,7 @@ class TransactionAcks(Stream[AckCommand, broker_pb2.CommandAckResponse]):
         """The acks of a transaction that has acknowledged nothing here yet."""
         super().__init__(
             owner.runtime,
-            owner.route.connection(owner.name.partition).repeats,
+            owner.route.connection(owner.name.partition).unanswered,
             IN_FLIGHT_ACKS_MAX,
             is_open=False,
         )

@@ -11,9 +11,9 @@ from functools import lru_cache
 from typing import Protocol
 
 from magnetar.config import ProducerConfig
-from magnetar.link.repeats import Repeats, Stream
 from magnetar.link.runtime import Runtime
 from magnetar.link.topic_route import TopicRoute
+from magnetar.link.unanswered import Stream, Unanswered
 from magnetar.messaging.sending.backpressure import PendingBudget
 from magnetar.messaging.sending.closed_batch import ClosedBatch
 from magnetar.messaging.sending.followed_transactions import Followed
@@ -63,7 +63,7 @@ class BatchDelivery(Stream[ClosedBatch, CommandSendResponse]):
     def __init__(
         self,
         producer: SendingProducer,
-        repeats: Repeats,
+        unanswered: Unanswered,
         route: TopicRoute,
         name: PartitionName,
         head: bytes,
@@ -77,7 +77,7 @@ class BatchDelivery(Stream[ClosedBatch, CommandSendResponse]):
             is_open: whether batches may leave.
         """
         config = producer.config
-        super().__init__(producer.runtime, repeats, config.in_flight_batches_max, is_open)
+        super().__init__(producer.runtime, unanswered, config.in_flight_batches_max, is_open)
         self.name = name
         self.route = route
         self.producer_id = producer.producer_id

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from magnetar.link.repeats import EFFECT_UNKNOWN, Item
 from magnetar.link.runtime import unobserved
+from magnetar.link.unanswered import EFFECT_UNKNOWN, Item
 from magnetar.messaging.sending.followed_transactions import NOBODY
 from magnetar_core.errors import MagnetarError, OutcomeUnknown
 from magnetar_core.wire import broker_pb2, common_pb2

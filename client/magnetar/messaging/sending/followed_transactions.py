@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
-from magnetar.transactions.begun import txn_field
+from magnetar.transactions.wire_names import txn_field
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import common_pb2
 from magnetar_core.wire.broker_pb2 import CommandSend

@@ -13,9 +13,9 @@ from functools import partial
 
 from magnetar.config import Batching
 from magnetar.errors import failure_of
-from magnetar.link.repeats import Repeats, copy_error
 from magnetar.link.runtime import Scheduled
 from magnetar.link.topic_route import TopicRoute
+from magnetar.link.unanswered import Unanswered, copy_error
 from magnetar.messaging.sending.batch_delivery import BatchDelivery, SendingProducer
 from magnetar.messaging.sending.batching import (
     MESSAGE_OVERHEAD_BYTES,
@@ -44,7 +44,7 @@ class PartitionSender(BatchDelivery):
     def __init__(
         self,
         producer: SendingProducer,
-        repeats: Repeats,
+        unanswered: Unanswered,
         route: TopicRoute,
         name: PartitionName,
         head: bytes,
@@ -52,7 +52,7 @@ class PartitionSender(BatchDelivery):
         is_open: bool,
     ) -> None:
         """A sender that has sent nothing yet; see BatchDelivery."""
-        super().__init__(producer, repeats, route, name, head, is_open=is_open)
+        super().__init__(producer, unanswered, route, name, head, is_open=is_open)
         self.failure: MagnetarError | None = None
         self._linger: Scheduled | asyncio.TimerHandle | None = None
         self._open = self._new_open()
@@ -121,7 +121,8 @@ class PartitionSender(BatchDelivery):
             if batch.count:
                 self.send_collected()
                 batch = self._open
-        self._require_sound()
+        if self.failure is not None:
+            self._require_sound()
         batch.add(value, key, properties, event_time_ms)
         if batch.size >= config.batch_bytes_max or batch.count >= config.batch_messages_max:
             self.send_collected()
@@ -286,7 +287,7 @@ class PartitionSender(BatchDelivery):
     def _whole_bytes_max(self) -> int:
         """Limit of the columns of a batch with one message, in bytes."""
         limit = self._config.whole_bytes_max
-        session = self.repeats.connection.live_session
+        session = self.unanswered.connection.live_session
         if session is not None:
             limit = min(limit, session.batch_bytes_max - BATCH_OVERHEAD_BYTES)
         return limit

@@ -31,9 +31,9 @@ class PlainSender(PartitionSender):
     def __init__(self, producer: SendingProducer, route: TopicRoute, partition: int) -> None:
         """A sender that has sent nothing yet."""
         name = route.partition_name(partition)
-        repeats = route.connection(partition).repeats
+        unanswered = route.connection(partition).unanswered
         self.head = CommandSend(partition=name.to_wire()).SerializeToString()
-        super().__init__(producer, repeats, route, name, self.head, is_open=True)
+        super().__init__(producer, unanswered, route, name, self.head, is_open=True)
         self.following = FollowedTransactions()
 
     @property

@@ -9,9 +9,9 @@ from magnetar.arguments import refusal
 from magnetar.column_batch import ColumnBatch
 from magnetar.config import ProducerConfig
 from magnetar.errors import ClientClosed
-from magnetar.link.repeats import copy_error
 from magnetar.link.runtime import Runtime
 from magnetar.link.topic_route import TopicRoute
+from magnetar.link.unanswered import copy_error
 from magnetar.messaging.sending.backpressure import PendingBudget
 from magnetar.messaging.sending.batching import partition_of_key
 from magnetar.messaging.sending.message_arguments import Checked

@@ -44,7 +44,7 @@ class TransactionSender(PartitionSender):
             forget: called when the transaction has ended.
         """
         super().__init__(
-            producer, plain.repeats, plain.route, plain.name, plain.head, is_open=False
+            producer, plain.unanswered, plain.route, plain.name, plain.head, is_open=False
         )
         self.writer_id = producer.producer_id
         self._txn_id: TxnID | None = None

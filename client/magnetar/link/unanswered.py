@@ -118,7 +118,7 @@ class Links(Protocol):
         ...
 
 
-class Repeats:
+class Unanswered:
     """The items that a shard has not answered, and the link on which they are written."""
 
     def __init__(self, runtime: Runtime, connection: Links) -> None:
@@ -231,17 +231,17 @@ class Stream(ABC, Generic[ItemT, ResponseT]):
     """
 
     def __init__(
-        self, runtime: Runtime, repeats: Repeats, in_flight_max: int, is_open: bool
+        self, runtime: Runtime, unanswered: Unanswered, in_flight_max: int, is_open: bool
     ) -> None:
         """A stream without items.
 
         Args:
-            repeats: of the shard that the items go to.
+            unanswered: of the shard that the items go to.
             in_flight_max: how many items may be written and not answered.
             is_open: whether items may leave.
         """
         self._runtime = runtime
-        self.repeats = repeats
+        self.unanswered = unanswered
         self._in_flight_max = in_flight_max
         self._is_open = is_open
         self._is_abandoned = False
@@ -278,7 +278,7 @@ class Stream(ABC, Generic[ItemT, ResponseT]):
         if self._runtime.traces is not None:
             item.context = self._runtime.traces.current()
         self.items.append(item)
-        self.repeats.add(item, self)
+        self.unanswered.add(item, self)
         # Whatever lets earlier ones leave has done so.
         self.write_next()
 
@@ -289,7 +289,7 @@ class Stream(ABC, Generic[ItemT, ResponseT]):
             item.attempts = 0
             item.doubtful = frozenset()
             self.items.append(item)
-            self.repeats.add(item, self)
+            self.unanswered.add(item, self)
 
     def open(self) -> None:
         """Let items leave."""
@@ -326,14 +326,14 @@ class Stream(ABC, Generic[ItemT, ResponseT]):
             self._drain_waiters.append((self.items[-1], future))
             await future
 
-    # What the shard's repeats call.
+    # What Unanswered calls.
 
     def write_next(self) -> bool:
         """Write the next item, if it may leave now; return whether it is written or answered."""
         if not self._is_open or self._pause is not None or self._is_abandoned:
             return False
         # If this finds another link, it has written on it what may leave.
-        session = self.repeats.session
+        session = self.unanswered.session
         items, at = self.items, self._written
         if (
             session is None
@@ -377,11 +377,11 @@ class Stream(ABC, Generic[ItemT, ResponseT]):
                 error: MagnetarError
                 if item.attempts:
                     error = OutcomeUnknown(
-                        f"no answer from {self.repeats.title} in time; it may have happened"
+                        f"no answer from {self.unanswered.title} in time; it may have happened"
                     )
                 else:
                     error = LogUnavailable(
-                        f"it could not be sent to {self.repeats.title} in time. No effect"
+                        f"it could not be sent to {self.unanswered.title} in time. No effect"
                     )
                 self._lose_from(at)
                 self._refuse_from(at, error)
@@ -414,7 +414,7 @@ class Stream(ABC, Generic[ItemT, ResponseT]):
         if item.finished or item.lane != lane or not item.in_flight or attempt != item.attempts:
             return
         if isinstance(result, LinkClosed):
-            self.repeats.lost()
+            self.unanswered.lost()
         else:
             self._on_error(item, result)
 
@@ -458,7 +458,7 @@ class Stream(ABC, Generic[ItemT, ResponseT]):
             item.finished = True
             if self._written:
                 self._written -= 1
-            self.repeats.remove(item)
+            self.unanswered.remove(item)
             # Whatever fails here, those that drain are told.
             self._runtime.guarded(self.fail, self.confirmed, item, reply)
         if self._drain_waiters:
@@ -475,7 +475,7 @@ class Stream(ABC, Generic[ItemT, ResponseT]):
         while len(self.items) > at:
             item = self.items.pop()
             item.finished = True
-            self.repeats.remove(item)
+            self.unanswered.remove(item)
             tail.append(item)
         tail.reverse()
         self._written = min(self._written, at)
