@@ -76,10 +76,10 @@ from magnetar.messaging.consuming.consumer import Consumer
 from magnetar.messaging.consuming.dead_letters import DeadLetterPolicy
 from magnetar.messaging.sending.producer import Producer
 from magnetar.topic_partition import TopicPartition
-from magnetar.transactions.participants import TransactionPart
 from magnetar.transactions.producer_identity import PreparedTxnState
 from magnetar.transactions.transaction import Transaction
 from magnetar.transactions.transaction_block import NotGiven
+from magnetar.transactions.transaction_part import TransactionPart
 from magnetar.transactions.transactional_producer import TransactionalProducer
 from magnetar.transactions.txn_send import TxnSend
 from magnetar_core.batch import Codec

@@ -142,13 +142,15 @@ def enum_member(name: str, kind: type[EnumT], choice: object) -> EnumT:
 
 
 def checked(function: Callable[P, R]) -> Callable[P, R]:
-    """Have a function's arguments checked, and converted, by its annotations."""
+    """Have a method's arguments checked, and converted, by its annotations."""
     if inspect.iscoroutinefunction(function):
 
         @functools.wraps(function)
         async def check_and_await(*args: Any, **kwargs: Any) -> Any:
-            positional, named = _arguments(function, args, kwargs)
-            return await function(*positional, **named)
+            if len(args) > 1 or kwargs:
+                positional, named = _arguments(function, args, kwargs)
+                return await function(*positional, **named)
+            return await function(*args)  # type: ignore[call-arg]
 
         return check_and_await  # type: ignore[return-value]
 

@@ -27,8 +27,8 @@ from magnetar.messaging.consuming.dead_letters import DeadLetterPolicy
 from magnetar.messaging.sending.producer import Producer
 from magnetar.open_client import OpenClient
 from magnetar.readings import Readings
-from magnetar.transactions.participants import TransactionPart
 from magnetar.transactions.transaction import Transaction
+from magnetar.transactions.transaction_part import TransactionPart
 from magnetar.transactions.transaction_scope import TransactionScope
 from magnetar.transactions.transactional_producer import TransactionalProducer
 from magnetar_core.batch import Codec

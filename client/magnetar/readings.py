@@ -10,8 +10,8 @@ from magnetar.cuts.cut import Cut, range_of
 from magnetar.cuts.taking import CutTaker
 from magnetar.errors import ClientClosed
 from magnetar.link.cluster import Cluster
-from magnetar.link.repeats import copy_error
 from magnetar.link.topic_route import TopicRoute
+from magnetar.link.unanswered import copy_error
 from magnetar.message import Message, MessageColumns
 from magnetar.messaging.receiving.read_ahead import read_ahead
 from magnetar.messaging.receiving.reader import read_columns

@@ -47,6 +47,8 @@ FLAGS = struct.Struct("<I")
 OVERHEAD_BYTES = HEADER.size + CHECKSUM.size
 
 # The CRC-32C of any bytes that end with their own CRC-32C.
+# To copy less than this once more costs less than a checksum of each of its parts.
+JOINED_BYTES_MAX = 16 << 10
 _CHECKED = google_crc32c.value(bytes(CHECKSUM.size))
 
 # The largest value of the header's count field.
@@ -345,12 +347,16 @@ def join(parts: Sequence[bytes]) -> bytes:
 
 
 def _built(count: int, body: Sequence[bytes | memoryview], key_hash: int, codec: Codec) -> bytes:
-    """Return the batch with a body, whose parts are copied once if it is not compressed."""
-    body_bytes = stored_bytes = sum(map(buffer_bytes, body))
+    """Return the batch with a body, whose parts are copied once if it is large as it is stored."""
+    body_bytes = stored_bytes = sum(
+        [len(part) if isinstance(part, bytes) else part.nbytes for part in body]
+    )
     stored = body
     if codec is not Codec.NONE:
         stored = (_compress(b"".join(body), codec),)
         stored_bytes = len(stored[0])
+    elif body_bytes <= JOINED_BYTES_MAX:
+        stored = (b"".join(body),)
     header = HEADER.pack(MAGIC, VERSION, codec, count, body_bytes, stored_bytes, key_hash)
     return _sealed(header, stored)
 

@@ -23,7 +23,7 @@ from pyspark.sql.types import StructType
 
 from magnetar import blocking
 from magnetar.enums import TransactionAction, TransactionStatus
-from magnetar.transactions.participants import TransactionPart
+from magnetar.transactions.transaction_part import TransactionPart
 from magnetar_core.error_kinds import ErrorKind
 from magnetar_core.errors import (
     MagnetarError,

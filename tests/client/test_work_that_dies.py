@@ -28,8 +28,8 @@ from magnetar.groups.assigned_receivers import AssignedReceivers
 from magnetar.groups.membership import GroupMembership
 from magnetar.link.connection import Connection
 from magnetar.link.owner_watch import OwnerWatch
-from magnetar.link.repeats import Repeats
 from magnetar.link.session import LinkSession
+from magnetar.link.unanswered import Unanswered
 from magnetar.messaging.acknowledging.acks import PlainAcks, TransactionAcks
 from magnetar.messaging.acknowledging.delayed_nacks import DelayedNacks
 from magnetar.messaging.receiving.partition_receiver import PartitionReceiver
@@ -249,7 +249,7 @@ def test_a_queue_whose_deadline_dies_is_refused(killer: Killer) -> None:
         cluster.topic("t")
         cluster.play.when("send").always(HOLD)
         producer = await client.create_producer("t")
-        killer.kills(Repeats, "_on_alarm", times=1)
+        killer.kills(Unanswered, "_on_alarm", times=1)
         with pytest.raises(MagnetarError) as raised:
             await producer.send(b"v")
         assert killer.is_cause_of(raised.value)
@@ -348,7 +348,7 @@ def test_acks_that_cannot_be_sent_are_heard_of(killer: Killer, name: str) -> Non
     killer.run(test)
 
 
-@pytest.mark.parametrize("name", ["close_command", "build"])
+@pytest.mark.parametrize("name", ["send_collected", "build"])
 def test_acks_of_a_transaction_that_cannot_be_sent_fail_it(killer: Killer, name: str) -> None:
     async def test(cluster: FakeCluster, client: Client) -> None:
         cluster.topic("t")

@@ -26,7 +26,7 @@ from magnetar import (
     blocking,
 )
 from magnetar.dual_write import DualWriter
-from magnetar.messaging.sending.batch_delivery import BatchDelivery
+from magnetar.messaging.sending.transaction_sender import TransactionSender
 
 
 @pytest.fixture(scope="module")
@@ -185,7 +185,7 @@ def test_a_client_that_carries_no_proof_on_writes_in_no_transaction(
     secured: Secured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a client that has guessed a TxnID."""
-    begin = BatchDelivery.begin
+    begin = TransactionSender.begin
 
     async def work() -> None:
         async with await secured.connect() as client:
@@ -193,7 +193,7 @@ def test_a_client_that_carries_no_proof_on_writes_in_no_transaction(
             producer = await client.create_producer("proofs")
             with monkeypatch.context() as patch:
                 patch.setattr(
-                    BatchDelivery,
+                    TransactionSender,
                     "begin",
                     lambda self, begun: begin(self, begun._replace(txn_proof=b"")),
                 )

@@ -18,7 +18,7 @@ from magnetar.cuts.cut import Cut
 from magnetar.enums import InitialPosition, SubscriptionType, TransactionStatus
 from magnetar.message import Message, MessageColumns
 from magnetar.messaging.consuming.dead_letters import DeadLetterPolicy
-from magnetar.transactions.participants import TransactionPart
+from magnetar.transactions.transaction_part import TransactionPart
 from magnetar_core.batch import Codec
 from magnetar_core.cuts.cuts import CutRange
 

@@ -8,8 +8,8 @@ from types import TracebackType
 from magnetar.blocking.facade import Facade
 from magnetar.enums import TransactionStatus
 from magnetar.message import Message, MessageColumns
-from magnetar.transactions.participants import TransactionPart
 from magnetar.transactions.transaction import Transaction as AsyncTransaction
+from magnetar.transactions.transaction_part import TransactionPart
 from magnetar.transactions.transaction_scope import TransactionScope as AsyncTransactionScope
 from magnetar.transactions.txn_send import TxnSend
 from magnetar_core.errors import MagnetarError

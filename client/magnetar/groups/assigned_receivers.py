@@ -11,9 +11,9 @@ from magnetar.groups.offsets import Offsets
 from magnetar.groups.rebalance_callbacks import place_of
 from magnetar.groups.settings import GroupSettings
 from magnetar.link.cluster import Cluster
-from magnetar.link.repeats import copy_error
 from magnetar.link.runtime import Runtime
 from magnetar.link.topic_route import TopicRoute
+from magnetar.link.unanswered import copy_error
 from magnetar.messaging.receiving.partition_ownership import PartitionOwnership, Settling
 from magnetar.messaging.receiving.partition_receiver import PartitionReceiver
 from magnetar.messaging.receiving.permits import PrefetchBudget

@@ -15,8 +15,8 @@ from magnetar.groups.member_state import Instruction, MemberState
 from magnetar.groups.membership import GroupMembership
 from magnetar.groups.settings import GroupSettings
 from magnetar.link.cluster import Cluster
-from magnetar.link.repeats import copy_error
 from magnetar.link.runtime import Runtime
+from magnetar.link.unanswered import copy_error
 from magnetar.messaging.receiving.partition_ownership import Settling
 from magnetar_core.error_kinds import ErrorKind
 from magnetar_core.errors import LogUnavailable, MagnetarError, TopicNotFound

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
-
-from google.protobuf.message import Message
+from typing import Any
 
 from magnetar.link.addresses import title_of
 from magnetar.link.repeated_request import OnResult, RepeatedRequest
-from magnetar.link.repeats import Repeats
 from magnetar.link.runtime import Runtime
 from magnetar.link.session import LinkSession, Push, ResponseT
+from magnetar.link.unanswered import Unanswered
 from magnetar_core.errors import (
     MagnetarError,
 )
 from magnetar_core.requests import Request
 from magnetar_core.transport.frames import FIELD_OF_BODY
+from magnetar_core.transport.spliced import Body, Spliced
 from magnetar_core.transport.transport import LinkClosed
 from magnetar_core.transport.waiters import settle
 from magnetar_core.wire import transaction_pb2
@@ -40,12 +40,12 @@ class ConnectionBase(ABC):
     """Asks a server, which subclasses find.
 
     Attributes:
-        repeats: sends the commands that have to reach the server in order.
+        unanswered: sends the commands that have to reach the server in order.
     """
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self.repeats = Repeats(runtime, self)
+        self.unanswered = Unanswered(runtime, self)
 
     @property
     @abstractmethod
@@ -121,13 +121,13 @@ class ConnectionBase(ABC):
         finally:
             self.forget(number)
 
-    async def request(
+    def request(
         self,
-        body: Request[ResponseT],
+        body: Request[ResponseT] | Spliced[Request[ResponseT]],
         *,
         timeout_ms: float | None = None,
         patient: bool = False,
-    ) -> ResponseT:
+    ) -> Coroutine[Any, Any, ResponseT]:
         """Ask until there is an answer. Every command may be repeated.
 
         Args:
@@ -142,11 +142,11 @@ class ConnectionBase(ABC):
         """
         self._runtime.require_loop()
         bear_token(body, self._runtime)
-        return await self.repeat(body, timeout_ms=timeout_ms, patient=patient)
+        return self.repeat(body, timeout_ms=timeout_ms, patient=patient)
 
     async def repeat(
         self,
-        body: Request[ResponseT],
+        body: Request[ResponseT] | Spliced[Request[ResponseT]],
         *,
         timeout_ms: float | None = None,
         patient: bool = False,
@@ -162,7 +162,7 @@ class ConnectionBase(ABC):
 
     def request_soon(
         self,
-        body: Request[ResponseT],
+        body: Request[ResponseT] | Spliced[Request[ResponseT]],
         on_result: OnResult[ResponseT],
         *,
         timeout_ms: float | None = None,
@@ -174,7 +174,7 @@ class ConnectionBase(ABC):
         return RepeatedRequest(self, body, on_result, timeout_ms=timeout_ms, patient=patient)
 
 
-def bear_token(body: Message, runtime: Runtime) -> None:
+def bear_token(body: Body, runtime: Runtime) -> None:
     """Mark a message as a new call: its repeats, and they alone, have the same token."""
     if type(body) in TOKEN_BODIES:
-        body.call_token = runtime.new_id()  # type: ignore[attr-defined]
+        body.call_token = runtime.new_id()  # type: ignore[union-attr]

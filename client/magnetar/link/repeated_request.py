@@ -10,17 +10,16 @@ from collections.abc import Callable
 from functools import partial
 from typing import Generic, Protocol
 
-from google.protobuf.message import Message
-
 from magnetar.errors import failure_of
-from magnetar.link.repeats import Item, Repeats
 from magnetar.link.runtime import Runtime
 from magnetar.link.session import ResponseT, Result
+from magnetar.link.unanswered import Item, Unanswered
 from magnetar_core.backoff import Backoff
 from magnetar_core.error_kinds import ErrorKind
 from magnetar_core.errors import LogUnavailable, MagnetarError, OutcomeUnknown
 from magnetar_core.requests import Request
 from magnetar_core.transport.frames import FIELD_OF_BODY
+from magnetar_core.transport.spliced import Body, Spliced, kind_of
 from magnetar_core.transport.transport import LinkClosed, LinkRefused
 
 # What request_soon() tells.
@@ -39,7 +38,7 @@ HARMLESS_BODIES = frozenset(
 class AskedServer(Protocol):
     """The server of a connection, as a request needs it: see ConnectionBase."""
 
-    repeats: Repeats
+    unanswered: Unanswered
 
     @property
     def runtime(self) -> Runtime:
@@ -64,18 +63,15 @@ class AskedServer(Protocol):
 class RepeatedRequest(Item[ResponseT], Generic[ResponseT]):
     """A request to the server of a connection."""
 
-    # Sent, and perhaps never answered.
-    _is_doubted = False
     # What kept the last attempt from succeeding, if the server has said so.
     _refusal: MagnetarError | None = None
     # Made when it is refused for the first time.
     _backoff: Backoff | None = None
-    _pause: asyncio.TimerHandle | None = None
 
     def __init__(
         self,
         connection: AskedServer,
-        body: Request[ResponseT],
+        body: Request[ResponseT] | Spliced[Request[ResponseT]],
         on_result: OnResult[ResponseT],
         *,
         timeout_ms: float,
@@ -88,6 +84,10 @@ class RepeatedRequest(Item[ResponseT], Generic[ResponseT]):
             timeout_ms: how long to ask.
             patient: whether the server may keep it for a long time.
         """
+        super().__init__()
+        # Sent, and perhaps never answered.
+        self._is_doubted = False
+        self._pause: asyncio.TimerHandle | None = None
         self._connection = connection
         self._body = body
         self._on_result = on_result
@@ -97,7 +97,7 @@ class RepeatedRequest(Item[ResponseT], Generic[ResponseT]):
         self.deadline_ms = runtime.now_ms() + timeout_ms
         if runtime.traces is not None:
             self.context = runtime.traces.current()
-        connection.repeats.add(self, self)
+        connection.unanswered.add(self, self)
         self.write_next()
 
     def cancel(self) -> None:
@@ -105,13 +105,13 @@ class RepeatedRequest(Item[ResponseT], Generic[ResponseT]):
         if not self.finished:
             self._leave()
 
-    # What the connection's repeats call.
+    # What the connection's Unanswered calls.
 
     def write_next(self) -> bool:
         """Write the request, unless it is written or pauses."""
         if self.in_flight or self._pause is not None:
             return False
-        session = self._connection.repeats.session
+        session = self._connection.unanswered.session
         # If this has found another link, it is written there.
         if session is None or self.in_flight or self.finished:
             return False
@@ -151,7 +151,7 @@ class RepeatedRequest(Item[ResponseT], Generic[ResponseT]):
         """Give up: the server refuses this client, the client is closed, or a callback has died."""
         # A refusal by LogUnavailable may have had an effect.
         is_doubted = self.in_flight or self._is_doubted or isinstance(self._refusal, LogUnavailable)
-        if is_doubted and type(self._body) not in HARMLESS_BODIES:
+        if is_doubted and kind_of(self._body) not in HARMLESS_BODIES:
             doubt = OutcomeUnknown(
                 f"{_name(self._body)} may have happened, and cannot be sent again to know: {error}"
             )
@@ -163,7 +163,7 @@ class RepeatedRequest(Item[ResponseT], Generic[ResponseT]):
         if self.finished:
             return
         if isinstance(result, LinkClosed):
-            self._connection.repeats.lost()
+            self._connection.unanswered.lost()
         elif not isinstance(result, MagnetarError):
             self._finish(result)
         elif self.in_flight and attempt == self.attempts:
@@ -192,7 +192,7 @@ class RepeatedRequest(Item[ResponseT], Generic[ResponseT]):
 
     def _leave(self) -> None:
         self.finished = True
-        self._connection.repeats.remove(self)
+        self._connection.unanswered.remove(self)
         if self._pause is not None:
             self._pause.cancel()
             self._connection.runtime.pausing.pop(self, None)
@@ -205,8 +205,8 @@ class RepeatedRequest(Item[ResponseT], Generic[ResponseT]):
         )
 
 
-def _name(body: Message) -> str:
-    return body.DESCRIPTOR.name
+def _name(body: Body) -> str:
+    return kind_of(body).DESCRIPTOR.name
 
 
 def _because(failure: LinkClosed | None) -> str:

@@ -21,7 +21,7 @@ from magnetar_core.membership.cluster_identity import ClusterIdentity
 from magnetar_core.protocol_version import PROTOCOL_VERSION, check_server
 from magnetar_core.requests import RESPONSE_FIELDS, Request
 from magnetar_core.transport.frames import Carried, FrameWriter
-from magnetar_core.transport.spliced import Spliced
+from magnetar_core.transport.spliced import Spliced, kind_of, whole
 from magnetar_core.transport.transport import Link, LinkClosed
 from magnetar_core.transport.waiters import settle
 from magnetar_core.wire import broker_pb2, common_pb2, group_pb2, service_pb2
@@ -122,35 +122,34 @@ class LinkSession:
 
     def request(
         self,
-        body: Request[ResponseT] | Spliced,
+        body: Request[ResponseT] | Spliced[Request[ResponseT]],
         on_reply: OnReply[ResponseT],
         *,
         patient: bool = False,
         context: object = None,
-        byte_count: int = 0,
     ) -> None:
         """Write a request. `on_reply` is called exactly once, and never in this call.
 
         Args:
             context: where a span of the request belongs: see ClientTraces.request.
-            byte_count: the size of the message, if the caller knows it.
         """
-        if self.closed or self._writer is None:
+        writer, runtime = self._writer, self._runtime
+        if self.closed or writer is None:
             error = LinkClosed(f"the link to {self.title} is closed")
-            self._runtime.call_soon(on_reply, on_reply, error)
+            runtime.call_soon(on_reply, on_reply, error)
             return
-        self._request_count += 1
-        request_id = self._request_count
-        message = body.message if isinstance(body, Spliced) else body
-        traces, traceparent = self._runtime.traces, b""
-        if traces is not None and (span := traces.request(message, context)) is not None:
-            on_reply = traces.ending(span, on_reply)
-            traceparent = span.traceparent
-        now_ms = self._runtime.now_ms()
-        self._waiting[request_id] = (on_reply, RESPONSE_FIELDS[type(message)], now_ms, patient)
+        request_id = self._request_count = self._request_count + 1
+        traceparent = b""
+        if runtime.traces is not None:
+            span = runtime.traces.request(whole(body), context)
+            if span is not None:
+                on_reply = runtime.traces.ending(span, on_reply)
+                traceparent = span.traceparent
+        response = RESPONSE_FIELDS[kind_of(body)]
+        self._waiting[request_id] = (on_reply, response, runtime.now_ms(), patient)
         if self._listening is None and self._on_silent is not None:
             self._listen_for(self._patience_ms)
-        self._writer.send(body, request_id, byte_count, traceparent)
+        writer.send(body, request_id, traceparent)
 
     async def call(
         self, body: Request[ResponseT], *, patient: bool = False, timeout_ms: float | None = None

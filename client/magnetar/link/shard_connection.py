@@ -138,7 +138,7 @@ class ShardConnection(ConnectionBase):
             self._watchers[number] = (callback, connection.when_unreachable(callback))
         if self._waiters:
             self._wait()
-        self.repeats.leave_link()
+        self.unanswered.leave_link()
 
     def register(self, addressee: Addressee, on_push: OnPush) -> None:
         """Call `on_push` with what the shard's server pushes to this consumer or member."""

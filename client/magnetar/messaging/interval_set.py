@@ -57,9 +57,13 @@ class IntervalSet:
         """Remove the offsets from `first` to `last`."""
         firsts, lasts = self._firsts, self._lasts
         begin = bisect_left(lasts, first)
-        end = bisect_right(firsts, last)
-        if begin >= end:
+        if begin == len(lasts) or firsts[begin] > last:
             return
+        if first <= firsts[begin] and last < lasts[begin]:
+            # The beginning of a range, as when offsets leave one after another.
+            firsts[begin] = last + 1
+            return
+        end = bisect_right(firsts, last)
         new_firsts, new_lasts = [], []
         if firsts[begin] < first:
             new_firsts.append(firsts[begin])

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from magnetar.errors import ClientClosed
 from magnetar.link.runtime import Runtime
-from magnetar.transactions.begun import NOBODY_TAKES_PART, Begun, Participating
+from magnetar.transactions.begun import Begun
 from magnetar.transactions.participants import Participants
+from magnetar.transactions.wire_names import Participant
 from magnetar_core.errors import MagnetarError
 from magnetar_core.transport.waiters import settle, wake
 
 # Told the answer, or why there is none.
 OnBegun = Callable[[Begun | MagnetarError], None]
 # Asks for a transaction that already has these participants. Returns a function that ends that.
-Begin = Callable[[Participating, OnBegun], Callable[[], object]]
+Begin = Callable[[Sequence[Participant], OnBegun], Callable[[], object]]
 
 
 class Beginning:
@@ -71,9 +72,9 @@ class Beginning:
         """
         self._runtime.require_loop()
         answer: asyncio.Future[Begun] = self._runtime.loop.create_future()
-        ask_no_more = self._begin_with(NOBODY_TAKES_PART, partial(settle, answer))
+        ask_no_more = self._begin_with((), partial(settle, answer))
         try:
-            self._note(await answer, NOBODY_TAKES_PART)
+            self._note(await answer, ())
         finally:
             ask_no_more()
 
@@ -107,10 +108,10 @@ class Beginning:
             raise self._closed
 
     def _begin(self) -> None:
-        taking_part = self._participants.taking_part
+        taking_part = self._participants.names
         self._begin_with(taking_part, partial(self._on_answer, taking_part))
 
-    def _on_answer(self, taking_part: Participating, answer: Begun | MagnetarError) -> None:
+    def _on_answer(self, taking_part: Sequence[Participant], answer: Begun | MagnetarError) -> None:
         if isinstance(answer, MagnetarError):
             self._fail(answer)
         else:
@@ -129,7 +130,7 @@ class Beginning:
         for waiter in waiters:
             wake(waiter)
 
-    def _note(self, begun: Begun, taking_part: Participating) -> None:
+    def _note(self, begun: Begun, taking_part: Sequence[Participant]) -> None:
         self.begun = begun
         self._on_begun(begun)
         self._participants.begin(begun, taking_part, self._on_failed)

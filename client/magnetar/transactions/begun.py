@@ -2,35 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 from magnetar.link.connection_base import ConnectionBase
 from magnetar.transactions.producer_identity import ProducerIdentity
-from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
-from magnetar_core.wire import common_pb2
-
-
-class Participating(NamedTuple):
-    """The participants of a transaction, in the order in which they were added.
-
-    Attributes:
-        partitions: those to which it sends, and their names on the wire.
-        subscriptions: those on which it acknowledges, and their names on the wire.
-    """
-
-    partitions: Mapping[PartitionName, common_pb2.Partition]
-    subscriptions: Mapping[SubscriptionName, common_pb2.Subscription]
-
-
-NOBODY_TAKES_PART = Participating({}, {})
+from magnetar.transactions.wire_names import txn_field
+from magnetar_core.ids import TxnID
+from magnetar_core.wire.broker_pb2 import CommandAck, CommandSend
 
 
 class Begun(NamedTuple):
     """The coordinator's answer to NewTxn."""
 
     txn_id: TxnID
-    wire_id: common_pb2.TxnId
     # 0: it never expires.
     timeout_ms: int
     coordinator: ConnectionBase
@@ -42,7 +26,11 @@ class Begun(NamedTuple):
     # What the coordinator was told with it.
     seen_stamp: int = 0
 
-    @property
-    def producer_epoch(self) -> int | None:
-        """The epoch of the transactional producer, if there is one."""
-        return None if self.identity is None else self.identity.producer_epoch
+    def named_in(self, kind: type[CommandSend | CommandAck]) -> bytes:
+        """Return the bytes with which a send or an ack, a class of commands, names it."""
+        name = txn_field(kind, "txn_id", self.txn_id)  # type: ignore[arg-type]
+        if self.identity is None and not self.txn_proof:
+            return name
+        epoch = None if self.identity is None else self.identity.producer_epoch
+        command = kind(producer_epoch=epoch, txn_proof=self.txn_proof)
+        return name + command.SerializeToString()

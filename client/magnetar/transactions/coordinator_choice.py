@@ -17,6 +17,7 @@ from magnetar.errors import ClientClosed, failure_of
 from magnetar.link.first_answer import FirstAnswer
 from magnetar.link.runtime import awaited
 from magnetar_core.errors import MagnetarError
+from magnetar_core.transport.spliced import Spliced
 from magnetar_core.wire import common_pb2, transaction_pb2
 
 if TYPE_CHECKING:
@@ -28,7 +29,10 @@ log = logging.getLogger("magnetar")
 Question = asyncio.Task[transaction_pb2.CommandNewTxnResponse]
 # With the connection to the coordinator that gave it.
 Answer = tuple[transaction_pb2.CommandNewTxnResponse, "ConnectionBase"]
-OnAnswer = Callable[["Answer | MagnetarError"], None]
+# Told the coordinator that has answered, or None, and its answer, or why there is none.
+OnAnswer = Callable[
+    ["ConnectionBase | None", "transaction_pb2.CommandNewTxnResponse | MagnetarError"], None
+]
 
 
 class CoordinatorChoice:
@@ -42,11 +46,12 @@ class CoordinatorChoice:
         self._silent: dict[ConnectionBase, asyncio.Task[None]] = {}
 
     def new_txn(
-        self, command: transaction_pb2.CommandNewTxn, on_answer: OnAnswer
+        self, command: Spliced[transaction_pb2.CommandNewTxn], on_answer: OnAnswer
     ) -> Callable[[], object]:
         """Begin a transaction at the first coordinator that answers.
 
         Args:
+            command: a CommandNewTxn.
             on_answer: told the answer and the coordinator that gave it, or the error of _ask().
         Returns:
             A function that ends that. Where several coordinators were asked, a transaction that
@@ -54,24 +59,24 @@ class CoordinatorChoice:
         """
         only = self._cluster.only_coordinator
         if only is not None:
-
-            def on_result(result: transaction_pb2.CommandNewTxnResponse | MagnetarError) -> None:
-                on_answer(result if isinstance(result, MagnetarError) else (result, only))
-
-            return only.request_soon(command, on_result).cancel
+            return only.request_soon(command, partial(on_answer, only)).cancel
 
         def on_asked(asking: asyncio.Task[Answer]) -> None:
             if asking.cancelled():
-                on_answer(ClientClosed("the client was closed"))
+                on_answer(None, ClientClosed("the client was closed"))
                 return
             error = asking.exception()
-            on_answer(asking.result() if error is None else failure_of(error, asking.get_name()))
+            if error is not None:
+                on_answer(None, failure_of(error, asking.get_name()))
+                return
+            answer, coordinator = asking.result()
+            on_answer(coordinator, answer)
 
         asking = self._runtime.spawn(self._ask(command), "choose a coordinator", awaited)
-        self._runtime.when_done(on_answer, asking, on_asked)
+        self._runtime.when_done(partial(on_answer, None), asking, on_asked)
         return asking.cancel
 
-    async def _ask(self, command: transaction_pb2.CommandNewTxn) -> Answer:
+    async def _ask(self, command: Spliced[transaction_pb2.CommandNewTxn]) -> Answer:
         """Begin a transaction at the first coordinator that answers.
 
         The next coordinator is asked when no server listens at the address, or when there is no

@@ -6,6 +6,7 @@ from magnetar.enums import TransactionStatus
 from magnetar.link.runtime import Runtime
 from magnetar.transactions.begun import Begun
 from magnetar.transactions.producer_identity import ProducerIdentity
+from magnetar_core.transport.spliced import joined
 from magnetar_core.wire import common_pb2, transaction_pb2
 
 
@@ -23,21 +24,25 @@ class EndRequests:
         self._begun = begun
 
     async def commit(
-        self, command: transaction_pb2.CommandEndTxn, *, wait_finished: bool, fingerprint: str
+        self, command: bytes, *, wait_finished: bool, fingerprint: str
     ) -> TransactionStatus:
         """Ask for the commit that the command describes; see Transaction.commit().
 
         Args:
-            command: the same for each call.
+            command: the bytes of a CommandEndTxn, the same for each call.
         Raises:
             MagnetarError: the coordinator refuses.
         """
-        command.wait_finished = wait_finished
-        command.fingerprint = fingerprint
-        # What was read since the beginning is a cause, too.
-        command.seen_stamp = self._runtime.seen_stamp
+        asked = transaction_pb2.CommandEndTxn(
+            wait_finished=wait_finished,
+            fingerprint=fingerprint,
+            # What was read since the beginning is a cause, too.
+            seen_stamp=self._runtime.seen_stamp,
+        )
         reply = await self._begun.coordinator.request(
-            command, timeout_ms=self._runtime.config.commit_timeout_ms, patient=wait_finished
+            joined(transaction_pb2.CommandEndTxn, command, asked.SerializeToString()),
+            timeout_ms=self._runtime.config.commit_timeout_ms,
+            patient=wait_finished,
         )
         return self._status(reply, TransactionStatus.COMMITTING)
 
@@ -49,7 +54,7 @@ class EndRequests:
         """
         identity = self._begun.identity
         command = transaction_pb2.CommandEndTxn(
-            txn_id=self._begun.wire_id,
+            txn_id=self._begun.txn_id.to_wire(),
             txn_action=common_pb2.ABORT,
             identity=None if identity is None else identity.to_wire(),
         )

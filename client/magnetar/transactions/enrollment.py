@@ -11,15 +11,16 @@ docs/design/0001-protocol.md, One transaction.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from google.protobuf.message import Message
 
 from magnetar.link.runtime import Scheduled
-from magnetar.transactions.begun import NOBODY_TAKES_PART, Begun, Participating
+from magnetar.transactions.begun import Begun
+from magnetar.transactions.wire_names import Participant
 from magnetar_core.errors import MagnetarError
 from magnetar_core.ids import PartitionName, SubscriptionName
-from magnetar_core.wire import common_pb2, transaction_pb2
+from magnetar_core.wire import transaction_pb2
 
 
 class Enrollment:
@@ -35,7 +36,7 @@ class Enrollment:
     def __init__(
         self,
         begun: Begun,
-        taking_part: Participating,
+        taking_part: Sequence[Participant],
         on_failed: Callable[[MagnetarError], None],
     ) -> None:
         """The enrollment of a transaction that has just begun.
@@ -46,34 +47,24 @@ class Enrollment:
         self._begun = begun
         self._runtime = begun.coordinator.runtime
         self._on_failed = on_failed
+        self._added = set(taking_part)
         # In the order in which they were added.
-        self.partitions = dict(taking_part.partitions)
-        self.subscriptions = dict(taking_part.subscriptions)
-        self._new_partitions: list[common_pb2.Partition] = []
-        self._new_subscriptions: list[common_pb2.Subscription] = []
+        self._new: list[Participant] = []
         # What the coordinator has not confirmed to know.
-        self._unconfirmed = NOBODY_TAKES_PART if begun.is_durable else taking_part
+        self._unconfirmed = () if begun.is_durable else taking_part
 
-    def partition(self, name: PartitionName, wire: common_pb2.Partition) -> None:
-        """Add a partition to which messages will be sent."""
-        if name not in self.partitions:
-            self.partitions[name] = wire
-            self._new_partitions.append(wire)
-            self._flush_soon()
-
-    def subscription(self, name: SubscriptionName, wire: common_pb2.Subscription) -> None:
-        """Add a subscription on which messages will be acknowledged."""
-        if name not in self.subscriptions:
-            self.subscriptions[name] = wire
-            self._new_subscriptions.append(wire)
+    def add(self, name: Participant) -> None:
+        """Add a partition to which messages will be sent, or a subscription."""
+        if name not in self._added:
+            self._added.add(name)
+            self._new.append(name)
             self._flush_soon()
 
     def confirm_soon(self) -> None:
         """Have the coordinator confirm the participants that NewTxn named: adding repeats that."""
-        named, self._unconfirmed = self._unconfirmed, NOBODY_TAKES_PART
-        if named.partitions or named.subscriptions:
-            self._new_partitions += named.partitions.values()
-            self._new_subscriptions += named.subscriptions.values()
+        named, self._unconfirmed = self._unconfirmed, ()
+        if named:
+            self._new += named
             self._flush_soon()
 
     @property
@@ -118,15 +109,16 @@ class Enrollment:
 
     def _flush(self) -> None:
         self._scheduled = None
-        txn_id, identity = self._begun.wire_id, self._begun.identity
+        new, self._new = self._new, []
+        txn_id, identity = self._begun.txn_id.to_wire(), self._begun.identity
         identity_wire = None if identity is None else identity.to_wire()
-        partitions, self._new_partitions = self._new_partitions, []
+        partitions = [name.to_wire() for name in new if isinstance(name, PartitionName)]
         if partitions:
             add_partitions = transaction_pb2.CommandAddPartitionToTxn(
                 txn_id=txn_id, partitions=partitions, identity=identity_wire
             )
             self._ask(add_partitions)
-        subscriptions, self._new_subscriptions = self._new_subscriptions, []
+        subscriptions = [name.to_wire() for name in new if isinstance(name, SubscriptionName)]
         if subscriptions:
             add_subscriptions = transaction_pb2.CommandAddSubscriptionToTxn(
                 txn_id=txn_id, subscriptions=subscriptions, identity=identity_wire

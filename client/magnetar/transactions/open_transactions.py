@@ -14,17 +14,19 @@ from magnetar.link.cluster import Cluster
 from magnetar.link.connection_base import ConnectionBase
 from magnetar.link.runtime import Runtime
 from magnetar.transactions.beginning import Begin, OnBegun
-from magnetar.transactions.begun import Begun, Participating
-from magnetar.transactions.coordinator_choice import Answer, CoordinatorChoice
-from magnetar.transactions.participants import TransactionPart, commit_parts
+from magnetar.transactions.begun import Begun
+from magnetar.transactions.coordinator_choice import CoordinatorChoice
 from magnetar.transactions.prepared_outcome import outcome_of_prepared
 from magnetar.transactions.producer_identity import PreparedTxnState, ProducerIdentity
 from magnetar.transactions.topic_producers import TopicProducers
 from magnetar.transactions.transaction import ConsumerOf, Transaction
+from magnetar.transactions.transaction_part import TransactionPart, commit_parts
 from magnetar.transactions.transaction_work import TransactionWork
+from magnetar.transactions.wire_names import Participant, participant_in_new_txn
 from magnetar.transactions.writer_protocols import TopicProducer
 from magnetar_core.errors import MagnetarError, SequenceCommitted
 from magnetar_core.ids import TxnID
+from magnetar_core.transport.spliced import Spliced, joined
 from magnetar_core.wire import transaction_pb2
 
 if TYPE_CHECKING:
@@ -47,7 +49,9 @@ class TransactionSpan:
     def around(self, begin: Begin) -> Begin:
         """Return a function that begins the transaction inside the span."""
 
-        def begin_inside(participating: Participating, on_begun: OnBegun) -> Callable[[], object]:
+        def begin_inside(
+            participating: Sequence[Participant], on_begun: OnBegun
+        ) -> Callable[[], object]:
             def noted(answer: Begun | MagnetarError) -> None:
                 if isinstance(answer, Begun):
                     self._begun = answer
@@ -243,65 +247,59 @@ class OpenTransactions:
         txn_timeout_ms: int,
         identity: ProducerIdentity | None,
         named: transaction_pb2.NamedSequence | None,
-        participating: Participating,
+        participating: Sequence[Participant],
         on_begun: OnBegun,
     ) -> Callable[[], object]:
-        seen_stamp = self._runtime.seen_stamp
         command = transaction_pb2.CommandNewTxn(
             call_token=0 if named is None else self._runtime.new_id(),
             txn_timeout_ms=txn_timeout_ms,
-            partitions=participating.partitions.values(),
-            subscriptions=participating.subscriptions.values(),
             identity=None if identity is None else identity.to_wire(),
             named_sequence=named,
-            seen_stamp=seen_stamp,
+            seen_stamp=self._runtime.seen_stamp,
         )
-
-        def on_result(result: transaction_pb2.CommandNewTxnResponse | MagnetarError) -> None:
-            if isinstance(result, MagnetarError):
-                on_begun(result)
-                return
-            txn_id = TxnID.from_wire(result.txn_id)
-            begun = Begun(
-                txn_id,
-                txn_id.to_wire(),
-                result.txn_timeout_ms,
-                coordinator,
-                identity,
-                txn_proof=result.txn_proof,
-                seen_stamp=seen_stamp,
-            )
-            on_begun(begun)
-
-        return coordinator.request_soon(command, on_result).cancel
+        on_answer = partial(_tell, on_begun, command, identity, coordinator)
+        return coordinator.request_soon(_naming(command, participating), on_answer).cancel
 
     def _new_txn(
-        self, txn_timeout_ms: int, participating: Participating, on_begun: OnBegun
+        self, txn_timeout_ms: int, participating: Sequence[Participant], on_begun: OnBegun
     ) -> Callable[[], object]:
-        seen_stamp = self._runtime.seen_stamp
         command = transaction_pb2.CommandNewTxn(
             txn_timeout_ms=txn_timeout_ms,
-            partitions=participating.partitions.values(),
-            subscriptions=participating.subscriptions.values(),
             answer_before_durable=True,
-            seen_stamp=seen_stamp,
+            seen_stamp=self._runtime.seen_stamp,
         )
 
-        def on_answer(answer: Answer | MagnetarError) -> None:
-            if isinstance(answer, MagnetarError):
-                on_begun(answer)
-                return
-            reply, coordinator = answer
-            txn_id = TxnID.from_wire(reply.txn_id)
-            begun = Begun(
-                txn_id,
-                txn_id.to_wire(),
-                reply.txn_timeout_ms or txn_timeout_ms,
-                coordinator,
-                is_durable=False,
-                txn_proof=reply.txn_proof,
-                seen_stamp=seen_stamp,
-            )
-            on_begun(begun)
+        on_answer = partial(_tell, on_begun, command, None)
+        return self._coordinators.new_txn(_naming(command, participating), on_answer)
 
-        return self._coordinators.new_txn(command, on_answer)
+
+def _tell(
+    on_begun: OnBegun,
+    command: transaction_pb2.CommandNewTxn,
+    identity: ProducerIdentity | None,
+    coordinator: ConnectionBase | None,
+    answer: transaction_pb2.CommandNewTxnResponse | MagnetarError,
+) -> None:
+    """Tell how a transaction has begun, or why it has not."""
+    if isinstance(answer, MagnetarError):
+        on_begun(answer)
+        return
+    assert coordinator is not None
+    begun = Begun(
+        TxnID.from_wire(answer.txn_id),
+        answer.txn_timeout_ms or command.txn_timeout_ms,
+        coordinator,
+        identity,
+        is_durable=not command.answer_before_durable,
+        txn_proof=answer.txn_proof,
+        seen_stamp=command.seen_stamp,
+    )
+    on_begun(begun)
+
+
+def _naming(
+    command: transaction_pb2.CommandNewTxn, participating: Sequence[Participant]
+) -> Spliced[transaction_pb2.CommandNewTxn]:
+    """Return the command with the first participants."""
+    names = [participant_in_new_txn(name) for name in participating]
+    return joined(transaction_pb2.CommandNewTxn, command.SerializeToString(), *names)

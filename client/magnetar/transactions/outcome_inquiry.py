@@ -28,6 +28,13 @@ RESOLVE_PERIOD_MS = 1_000
 class OutcomeInquiry:
     """Asks about a transaction until its outcome is known."""
 
+    _is_over = False
+    _resolving = False
+    _doubted = False
+    _finding_out = False
+    # The number of the deadline; 0: there is none.
+    _expiry = 0
+
     def __init__(
         self,
         runtime: Runtime,
@@ -50,11 +57,6 @@ class OutcomeInquiry:
         self._coordinator = coordinator
         self._on_ended = on_ended
         self._on_forgotten = on_forgotten
-        self._is_over = False
-        self._resolving = False
-        self._doubted = False
-        self._finding_out = False
-        self._expiry = 0
         if timeout_ms:
             # Without the outcome, acknowledged messages are undecided for ever.
             self._expiry = runtime.deadlines.call_later(

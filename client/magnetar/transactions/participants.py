@@ -7,71 +7,27 @@ enrollment, which names it to the coordinator. Nothing is sent before the transa
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
 
-from magnetar.transactions.begun import Begun, Participating
+from magnetar.transactions.begun import Begun
 from magnetar.transactions.enrollment import Enrollment
-from magnetar.transactions.writer_protocols import Acks, Sender
-from magnetar_core.errors import InvalidArgument, MagnetarError
+from magnetar.transactions.transaction_part import Count, TransactionPart, counts_to_wire
+from magnetar.transactions.wire_names import Participant, txn_field
+from magnetar.transactions.writer_protocols import Sender, Writer
+from magnetar_core.errors import MagnetarError
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
-from magnetar_core.wire import common_pb2, transaction_pb2
+from magnetar_core.wire.common_pb2 import COMMIT
+from magnetar_core.wire.transaction_pb2 import CommandEndTxn
 
-
-@dataclass(frozen=True, slots=True)
-class TransactionPart:
-    """The part of a client in a transaction that another client commits.
-
-    Attributes:
-        txn_id: the transaction.
-        producers: the numbers of confirmed messages, by partition and producer id.
-        consumers: the numbers of confirmed ack commands, by subscription and consumer id.
-        seen_stamp: the highest stamp of a commit that the client knew; 0: none.
-    """
-
-    txn_id: TxnID
-    producers: tuple[tuple[PartitionName, int, int], ...] = ()
-    consumers: tuple[tuple[SubscriptionName, int, int], ...] = ()
-    seen_stamp: int = 0
-
-
-def commit_parts(parts: Sequence[TransactionPart]) -> transaction_pb2.CommandEndTxn:
-    """Return the command that commits these parts, and nothing else in the transaction.
-
-    Raises:
-        InvalidArgument: there are no parts, or parts of several transactions.
-    """
-    if len({part.txn_id for part in parts}) != 1:
-        raise InvalidArgument("a commit takes the parts of one transaction, at least one")
-    command = transaction_pb2.CommandEndTxn(
-        txn_id=parts[0].txn_id.to_wire(),
-        txn_action=common_pb2.COMMIT,
-        counts_given=True,
-        selection_given=True,
-        seen_stamp=max(part.seen_stamp for part in parts),
-    )
-    selected: dict[int, None] = {}
-    producers: dict[PartitionName, Any] = {}
-    consumers: dict[SubscriptionName, Any] = {}
-    for part in parts:
-        for partition, producer_id, count in part.producers:
-            if partition not in producers:
-                produced = command.partition_counts.add(partition=partition.to_wire())
-                producers[partition] = produced.producers
-            producers[partition].add(writer_id=producer_id, count=count)
-            selected[producer_id] = None
-        for subscription, consumer_id, count in part.consumers:
-            if subscription not in consumers:
-                acked = command.subscription_counts.add(subscription=subscription.to_wire())
-                consumers[subscription] = acked.consumers
-            consumers[subscription].add(writer_id=consumer_id, count=count)
-            selected[consumer_id] = None
-    command.selected_writer_ids.extend(sorted(selected))
-    return command
+COMMIT_WITH_COUNTS = CommandEndTxn(txn_action=COMMIT, counts_given=True).SerializeToString()
 
 
 class Participants:
-    """The participants of a transaction."""
+    """The participants of a transaction.
+
+    Attributes:
+        writers: those that send or acknowledge in it.
+        senders: those of them that send.
+    """
 
     _enrollment: Enrollment | None = None
     _confirms = False
@@ -82,36 +38,33 @@ class Participants:
     _begun: Begun | None = None
 
     def __init__(self) -> None:
+        self.writers: list[Writer] = []
         self.senders: list[Sender] = []
-        self.acks: list[Acks] = []
 
     def __len__(self) -> int:
-        return len(self.senders) + len(self.acks)
+        return len(self.writers)
 
     @property
-    def taking_part(self) -> Participating:
+    def names(self) -> tuple[Participant, ...]:
         """The partitions to which it sends, and the subscriptions on which it acknowledges."""
-        return Participating(
-            {sender.name: sender.wire_name for sender in self.senders},
-            {acks.name: acks.wire_name for acks in self.acks},
-        )
+        return tuple([writer.name for writer in self.writers])
 
     def add_sender(self, sender: Sender) -> None:
         """Add a partition to which a producer sends."""
         self.senders.append(sender)
-        if self._enrollment is not None:
-            self._begin_sender(self._enrollment, sender)
+        self.add(sender)
 
-    def add_acks(self, acks: Acks) -> None:
+    def add(self, writer: Writer) -> None:
         """Add a partition on which a consumer acknowledges."""
-        self.acks.append(acks)
-        if self._enrollment is not None:
-            self._begin_acks(self._enrollment, acks)
+        self.writers.append(writer)
+        if self._begun is not None and self._enrollment is not None:
+            self._enrollment.add(writer.name)
+            writer.begin(self._begun)
 
     def begin(
         self,
         begun: Begun,
-        taking_part: Participating,
+        taking_part: Sequence[Participant],
         on_failed: Callable[[MagnetarError], None],
     ) -> None:
         """Send commands from now on, since the transaction has begun.
@@ -124,28 +77,20 @@ class Participants:
         enrollment = self._enrollment = Enrollment(begun, taking_part, on_failed)
         if self._confirms:
             enrollment.confirm_soon()
-        for sender in self.senders:
-            self._begin_sender(enrollment, sender)
-        for acks in self.acks:
-            self._begin_acks(enrollment, acks)
+        for writer in self.writers:
+            enrollment.add(writer.name)
+            writer.begin(begun)
         if self._is_complete:
-            self._close_all()
+            self._send_all()
+        else:
+            for writer in self.writers:
+                writer.send_soon()
 
     def confirm_soon(self) -> None:
         """Have the coordinator confirm all participants, since a caller waits for that."""
         self._confirms = True
         if self._enrollment is not None:
             self._enrollment.confirm_soon()
-
-    def _begin_sender(self, enrollment: Enrollment, sender: Sender) -> None:
-        assert self._begun is not None
-        enrollment.partition(sender.name, sender.wire_name)
-        sender.begin(self._begun)
-
-    def _begin_acks(self, enrollment: Enrollment, acks: Acks) -> None:
-        assert self._begun is not None
-        enrollment.subscription(acks.name, acks.wire_name)
-        acks.begin(self._begun)
 
     async def enrolled(self) -> None:
         """Wait until the coordinator knows all participants, or on_failed was called."""
@@ -154,12 +99,9 @@ class Participants:
 
     async def drain(self) -> None:
         """Wait until everything sent is confirmed or has failed, and all are enrolled."""
-        for sender in self.senders:
-            if sender.has_unanswered:
-                await sender.drain()
-        for acks in self.acks:
-            if acks.has_unanswered:
-                await acks.drain()
+        for writer in self.writers:
+            if writer.has_unanswered:
+                await writer.drain()
         if self._enrollment is not None and not self._enrollment.is_answered:
             await self._enrollment.answered()
 
@@ -171,71 +113,55 @@ class Participants:
         """
         self._is_complete = True
         if self._begun is not None:
-            self._close_all()
+            self._send_all()
 
     async def flush(self) -> None:
         """Drain, and wait for the plain sends that come before the commit."""
         await self.drain()
         for sender in self.senders:
             plain = sender.plain
-            if plain is not None and plain.has_unanswered and sender.failure is None:
+            if plain.has_unanswered and sender.failure is None:
                 await plain.drain()
 
-    def _close_all(self) -> None:
+    def _send_all(self) -> None:
         for sender in self.senders:
-            sender.close_batch()
-            if sender.plain is not None:
-                sender.plain.close_batch()
-        for acks in self.acks:
-            acks.close_command()
+            sender.plain.send_collected()
+        for writer in self.writers:
+            writer.send_collected()
 
     def abandon(self, error: MagnetarError) -> None:
         """Drop buffered messages; answers that are under way still count."""
-        for sender in self.senders:
-            sender.abandon(error)
-        for acks in self.acks:
-            acks.abandon(error)
+        for writer in self.writers:
+            writer.abandon(error)
 
     def give_up(self, error: MagnetarError) -> None:
         """Fail everything that is not confirmed, now."""
-        for sender in self.senders:
-            sender.give_up(error)
-        for acks in self.acks:
-            acks.give_up(error)
+        for writer in self.writers:
+            writer.give_up(error)
 
-    def commit_command(self) -> transaction_pb2.CommandEndTxn:
-        """Return the command COMMIT, with the confirmed counts (rule g)."""
+    @property
+    def _counts(self) -> list[Count]:
+        return [(one.name, one.writer_id, one.confirmed_count) for one in self.writers]
+
+    def commit_command(self) -> bytes:
+        """Return the bytes of the CommandEndTxn that commits what is confirmed (rule g)."""
         assert self._begun is not None
-        assert self._enrollment is not None
-        identity = self._begun.identity
-        command = transaction_pb2.CommandEndTxn(
-            txn_id=self._begun.wire_id,
-            txn_action=common_pb2.COMMIT,
-            counts_given=True,
-            identity=None if identity is None else identity.to_wire(),
-        )
-        producers = {}
-        for partition, wire in self._enrollment.partitions.items():
-            partition_counts = command.partition_counts.add(partition=wire)
-            producers[partition] = partition_counts.producers
-        for sender in self.senders:
-            producers[sender.name].add(writer_id=sender.producer_id, count=sender.confirmed_count)
-        consumers = {}
-        for subscription, subscription_wire in self._enrollment.subscriptions.items():
-            subscription_counts = command.subscription_counts.add(subscription=subscription_wire)
-            consumers[subscription] = subscription_counts.consumers
-        for acks in self.acks:
-            consumers[acks.name].add(writer_id=acks.consumer_id, count=acks.confirmed_count)
-        return command
+        name = txn_field(CommandEndTxn, "txn_id", self._begun.txn_id)
+        if self._begun.identity is not None:
+            identity = CommandEndTxn(identity=self._begun.identity.to_wire())
+            name += identity.SerializeToString()
+        return name + COMMIT_WITH_COUNTS + counts_to_wire(self._counts)
 
-    def part(self, txn_id: TxnID) -> TransactionPart:
+    def part(self, txn_id: TxnID, seen_stamp: int) -> TransactionPart:
         """Return the counts that were confirmed to this client."""
+        counts = self._counts
         return TransactionPart(
             txn_id,
+            tuple([(at, writer, n) for at, writer, n in counts if isinstance(at, PartitionName)]),
             tuple(
-                (sender.name, sender.producer_id, sender.confirmed_count) for sender in self.senders
+                [(at, writer, n) for at, writer, n in counts if isinstance(at, SubscriptionName)]
             ),
-            tuple((one.name, one.consumer_id, one.confirmed_count) for one in self.acks),
+            seen_stamp,
         )
 
     def lead_plain_sends(self) -> None:
@@ -260,11 +186,7 @@ class Participants:
                 # Nothing of it becomes visible: whatever the producer followed before still leads.
                 for sender in self.senders:
                     sender.pass_on()
-        for acks in self.acks:
-            acks.on_ended(committed)
-        for sender in self.senders:
-            sender.retire()
-        for acks in self.acks:
-            acks.retire()
+        for writer in self.writers:
+            writer.on_ended(committed)
+        self.writers.clear()
         self.senders.clear()
-        self.acks.clear()

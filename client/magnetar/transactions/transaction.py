@@ -13,8 +13,8 @@ from magnetar.arguments import checked, copied, refusal
 from magnetar.enums import TransactionStatus
 from magnetar.message import Message, MessageColumns
 from magnetar.transactions.failed_call import FailedCall
-from magnetar.transactions.participants import TransactionPart
 from magnetar.transactions.topic_producers import TopicProducers
+from magnetar.transactions.transaction_part import TransactionPart
 from magnetar.transactions.transaction_work import TransactionWork
 from magnetar.transactions.txn_send import TxnSend
 from magnetar.transactions.writer_protocols import Acknowledging, TopicProducer

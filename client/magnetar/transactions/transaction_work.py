@@ -11,21 +11,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
 from typing import Any
 
 from magnetar.enums import TransactionStatus
 from magnetar.errors import CommitRefused, failure_of
-from magnetar.link.repeats import copy_error
 from magnetar.link.runtime import Runtime
+from magnetar.link.unanswered import copy_error
 from magnetar.transactions.beginning import Begin, Beginning
 from magnetar.transactions.begun import Begun
 from magnetar.transactions.end_requests import EndRequests
 from magnetar.transactions.failed_call import FailedCall
 from magnetar.transactions.outcome_inquiry import OutcomeInquiry
-from magnetar.transactions.participants import Participants, TransactionPart
+from magnetar.transactions.participants import Participants
 from magnetar.transactions.producer_identity import ProducerIdentity
 from magnetar.transactions.transaction_block import TransactionBlock
+from magnetar.transactions.transaction_part import TransactionPart
 from magnetar.transactions.transaction_state import (
     COMMIT_WAS_ASKED,
     DECIDED_ABORT,
@@ -42,7 +42,7 @@ from magnetar.transactions.transaction_state import (
     TransactionPhase,
 )
 from magnetar.transactions.whole_batch import WholeBatchCommit
-from magnetar.transactions.writer_protocols import Acks, Sender
+from magnetar.transactions.writer_protocols import Sender, Writer
 from magnetar_core.errors import (
     Gone,
     InvalidArgument,
@@ -91,8 +91,8 @@ class TransactionWork:
         self._failed_call: FailedCall | None = None
         # The error of a coordinator that no longer knows the transaction.
         self._forgotten: TxnNotFound | TxnForgotten | None = None
-        # The messages of a lazy transaction that never began.
-        self._whole = WholeBatchCommit()
+        # The messages of a lazy transaction that never began, when it is committed.
+        self._whole: WholeBatchCommit | None = None
         self._participants = Participants()
         self._beginning = Beginning(
             runtime, begin, self._participants, on_begun=self._on_begun, on_failed=self.doom
@@ -100,7 +100,7 @@ class TransactionWork:
         # Both are there when the transaction has begun.
         self._inquiry: OutcomeInquiry | None = None
         self._end_requests: EndRequests | None = None
-        self._commit_command: transaction_pb2.CommandEndTxn | None = None
+        self._commit_command = b""
         # Commit and abort take turns.
         self._ending = asyncio.Lock()
 
@@ -224,9 +224,9 @@ class TransactionWork:
         if len(self._participants) > 1:
             self.begin_soon()
 
-    def add_acks(self, acks: Acks) -> None:
+    def add_acks(self, acks: Writer) -> None:
         """Add a partition on which a consumer acknowledges."""
-        self._participants.add_acks(acks)
+        self._participants.add(acks)
         self.begin_soon()
 
     async def joined(self) -> None:
@@ -314,13 +314,7 @@ class TransactionWork:
     async def commit(self, *, wait_finished: bool, fingerprint: str) -> None:
         """Commit the transaction; see Transaction.commit."""
         async with self._end_here():
-            if self._phase is TransactionPhase.ABORT_ASKED or self._phase in DECIDED_ABORT:
-                raise InvalidTxnState(f"{self._name} was aborted") from self._failure
-            self._require_not_left()
-            self._require_remembered()
-            if self._phase is TransactionPhase.COMMITTED:
-                return
-            if self._phase is TransactionPhase.COMMITTING and not wait_finished:
+            if self._phase is not TransactionPhase.OPEN and self._is_committed(wait_finished):
                 return
             if not self._beginning.was_asked_for:
                 await self._commit_whole()
@@ -331,15 +325,29 @@ class TransactionWork:
                 self._move(TransactionEvent.COMMIT_REQUESTED)
             await self._ask_commit(wait_finished, fingerprint)
 
+    def _is_committed(self, is_finished: bool) -> bool:
+        """Return whether nothing is left to ask for: the commit is decided, or finished.
+
+        Raises:
+            InvalidTxnState: the transaction was aborted, or left.
+            TxnForgotten: its outcome is no longer known.
+            TxnNotFound: as TxnForgotten.
+        """
+        if self._phase is TransactionPhase.ABORT_ASKED or self._phase in DECIDED_ABORT:
+            raise InvalidTxnState(f"{self._name} was aborted") from self._failure
+        self._require_not_left()
+        self._require_remembered()
+        if self._phase is TransactionPhase.COMMITTING:
+            return not is_finished
+        return self._phase is TransactionPhase.COMMITTED
+
     async def leave(self) -> TransactionPart:
         """Confirm what this client did, for another one to commit; see Transaction.leave."""
         async with self._end_here():
             if self._phase is not TransactionPhase.OPEN:
                 raise InvalidTxnState(f"{self._name} cannot be left: it is {self._phase.name}")
             await self._prepare_commit(aborting=False)
-            part = replace(
-                self._participants.part(self.txn_id), seen_stamp=self._runtime.seen_stamp
-            )
+            part = self._participants.part(self.txn_id, self._runtime.seen_stamp)
             self._move(TransactionEvent.LEFT)
             return part
 
@@ -468,8 +476,8 @@ class TransactionWork:
             if self._phase not in OVER:
                 self._move(TransactionEvent.FLUSH_CANCELLED)
             raise
-        self._require_remembered()
         if self._phase in OVER:
+            self._require_remembered()
             raise InvalidTxnState(
                 f"{self._name} was ended meanwhile, by its timeout or by an administrator:"
                 f" it is {self.status.name}"
@@ -504,7 +512,8 @@ class TransactionWork:
             raise self._refusal(f"{self._name} was aborted") from self._failure
         senders = self._participants.senders
         sender = senders[0] if senders else None
-        if sender is None or sender.plain is None or not self._whole.has_something(sender):
+        self._whole = self._whole or WholeBatchCommit()
+        if sender is None or not self._whole.has_something(sender):
             self._settle(TransactionStatus.COMMITTED)
             return
         self._move(TransactionEvent.BATCH_SENT)
@@ -525,7 +534,6 @@ class TransactionWork:
         self._settle(TransactionStatus.COMMITTED)
 
     async def _ask_commit(self, wait_finished: bool, fingerprint: str) -> None:
-        assert self._commit_command is not None
         assert self._end_requests is not None
         assert self._inquiry is not None
         try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 
-from magnetar.link.repeats import EFFECT_UNKNOWN
+from magnetar.link.unanswered import EFFECT_UNKNOWN
 from magnetar.transactions.writer_protocols import PlainSender, Sender, WholeBatch
 from magnetar_core.errors import OutcomeUnknown
 

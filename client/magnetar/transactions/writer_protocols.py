@@ -12,9 +12,9 @@ from typing import Any, Protocol, runtime_checkable
 from magnetar.message import Message, MessageColumns
 from magnetar.transactions.begun import Begun
 from magnetar.transactions.txn_send import TxnSend
+from magnetar.transactions.wire_names import Participant
 from magnetar_core.errors import MagnetarError
-from magnetar_core.ids import MessageId, PartitionName, SubscriptionName
-from magnetar_core.wire import common_pb2
+from magnetar_core.ids import MessageId, PartitionName
 
 
 class TopicProducer(Protocol):
@@ -76,12 +76,17 @@ class WholeBatch(Protocol):
 
 
 class Writer(Protocol):
-    """Sends the commands of a transaction to a partition or subscription.
+    """Sends the commands of a transaction to a partition or subscription."""
 
-    Attributes:
-        confirmed_count: how many messages or ack commands are confirmed; the commit has this
-            number.
-    """
+    @property
+    def name(self) -> Participant:
+        """The name of the partition or the subscription."""
+        ...
+
+    @property
+    def writer_id(self) -> int:
+        """The id of the producer or the consumer."""
+        ...
 
     @property
     def confirmed_count(self) -> int:
@@ -105,15 +110,27 @@ class Writer(Protocol):
         """Fail everything that is not confirmed, now."""
         ...
 
-    def retire(self) -> None:
-        """Forget everything, since the transaction has ended."""
+    def begin(self, begun: Begun) -> None:
+        """Send commands from now on, since the transaction has its id."""
+        ...
+
+    def send_soon(self) -> None:
+        """Send what is collected soon, with what is added until then."""
+        ...
+
+    def send_collected(self) -> None:
+        """Send what is collected."""
+        ...
+
+    def on_ended(self, committed: bool) -> None:
+        """Note how the transaction has ended, and forget everything."""
         ...
 
 
 class PlainSender(Protocol):
     """A producer's sends to the same partition outside of transactions."""
 
-    def close_batch(self) -> None:
+    def send_collected(self) -> None:
         """Send the collected messages."""
         ...
 
@@ -141,26 +158,15 @@ class PlainSender(Protocol):
 
 
 class Sender(Writer, Protocol):
-    """Sends a producer's messages of a transaction to a partition.
-
-    Attributes:
-        plain: the same producer's sends to this partition outside of transactions.
-    """
-
-    name: PartitionName
+    """Sends a producer's messages of a transaction to a partition."""
 
     @property
-    def wire_name(self) -> common_pb2.Partition:
-        """The partition's name on the wire."""
+    def name(self) -> PartitionName:
+        """The name of the partition."""
         ...
 
     @property
-    def producer_id(self) -> int:
-        """The producer's id."""
-        ...
-
-    @property
-    def plain(self) -> PlainSender | None:
+    def plain(self) -> PlainSender:
         """The same producer's sends to this partition outside of transactions."""
         ...
 
@@ -174,14 +180,6 @@ class Sender(Writer, Protocol):
         """Whether no message waits."""
         ...
 
-    def begin(self, begun: Begun) -> None:
-        """Send batches from now on, since the transaction has its id."""
-        ...
-
-    def close_batch(self) -> None:
-        """Send the collected messages."""
-        ...
-
     def take_open_batch(self) -> Any:
         """Take the collected messages away, to send them in another way."""
         ...
@@ -192,24 +190,4 @@ class Sender(Writer, Protocol):
 
     def pass_on(self) -> None:
         """Let sends follow what the aborted transaction followed, if they follow nothing."""
-        ...
-
-
-class Acks(Writer, Protocol):
-    """A consumer's acknowledgements on a subscription's partition, in a transaction."""
-
-    name: SubscriptionName
-    wire_name: common_pb2.Subscription
-    consumer_id: int
-
-    def begin(self, begun: Begun) -> None:
-        """Send acks from now on, since the transaction has its id."""
-        ...
-
-    def close_command(self) -> None:
-        """Number the collected acks and send them."""
-        ...
-
-    def on_ended(self, committed: bool) -> None:
-        """Note how the transaction ended."""
         ...

@@ -263,10 +263,10 @@ class EndCommandSender:
                 log.exception("an end command of %s failed", end.transaction.txn_id)
                 del frame.commands[-1]
             if byte_count >= FRAME_BYTES_SOFT_MAX:
-                self._link.send_frame(frame, byte_count)
+                self._link.send_frame(frame)
                 frame, byte_count = packed_pb.PackedFrame(), 0
         if byte_count:
-            self._link.send_frame(frame, byte_count)
+            self._link.send_frame(frame)
 
     def _due_later(self, end: PendingEnd, event: EndEvent, due_ms: float) -> None:
         self._first.pop(end.request_id, None)

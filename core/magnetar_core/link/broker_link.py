@@ -105,10 +105,10 @@ class BrokerLink:
         if self._writer is not None:
             self._writer.send(body, request_id, traceparent=traceparent)
 
-    def send_frame(self, frame: Message, byte_count: int) -> None:
+    def send_frame(self, frame: Message) -> None:
         """Send many commands, as FrameWriter.send_frame. Does nothing while the link is down."""
         if self._writer is not None:
-            self._writer.send_frame(frame, byte_count)
+            self._writer.send_frame(frame)
 
     async def _run(self) -> None:
         while True:

@@ -150,8 +150,8 @@ class Reply:
         )
 
 
-def check_answer(answer: Any) -> int:
-    """Return an answer's size in bytes.
+def check_answer(answer: Any) -> None:
+    """Check that an answer fits a frame.
 
     Raises:
         QuotaExceeded: the answer is larger than any client accepts.
@@ -161,7 +161,6 @@ def check_answer(answer: Any) -> int:
         raise QuotaExceeded(
             f"the answer has {size} bytes, and a frame {FRAME_BYTES_MAX} at most: ask for less"
         )
-    return size
 
 
 # A command's message and its reply.
@@ -449,7 +448,9 @@ class CommandSession:
         body: Any,
     ) -> None:
         if not self.closed:
-            self._writer.send(body, request_id, check_answer(body) if reserved else 0)
+            if reserved:
+                check_answer(body)
+            self._writer.send(body, request_id)
         if self._slow_operations is not None and name is not None:
             self._slow_operations.answered(name, self.origin, begun_ms, traceparent, span)
         if span is not None:

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
-from magnetar_core.transport.spliced import Body, Spliced, spliced
+from magnetar_core.transport.spliced import Body, Spliced, field_start, varint
 from magnetar_core.wire import service_pb2 as pb
 
 log = logging.getLogger(__name__)
@@ -38,7 +38,8 @@ FIELD_OF_BODY: dict[type, str] = {
     for field in pb.Command.DESCRIPTOR.oneofs_by_name["body"].fields
 }
 
-_EMPTY_FRAME: Final = pb.Frame()
+# What stands before the number of a request: its field's number, with the wire type of integers.
+_REQUEST_ID: Final = varint(pb.Command.DESCRIPTOR.fields_by_name["request_id"].number << 3)
 
 BodyT = TypeVar("BodyT", bound=Message)
 
@@ -140,9 +141,9 @@ def _read_command(data: bytes) -> pb.Command:
 class FrameWriter:
     """Gathers commands and writes them as frames at the end of the event loop's turn.
 
-    Each command is copied once, to its place in the frame. CopyFrom does that in memory; giving
-    messages to a constructor or to append() would serialize and parse them instead. The content of
-    a message in pieces is copied when the frame is written, and not before.
+    A command is serialized when it is sent, and its envelope consists of pieces around it. All
+    pieces are copied once, when their frame is written: serialized commands in a row are a frame.
+    The same commands become the same bytes in every run.
 
     Args:
         write: takes a serialized frame.
@@ -157,85 +158,65 @@ class FrameWriter:
     ) -> None:
         self._write = write
         self._call_soon = call_soon
-        # Frames in parts: in a row, serialized frames are a frame with the commands of all.
-        self._frames: list[list[Message | Spliced]] = []
-        # Bytes of the last frame, and of all frames.
-        self._frame_bytes = 0
-        self._gathered_bytes = 0
+        # The pieces of each frame, and those of the last one.
+        self._frames: list[list[bytes]] = []
+        self._pieces: list[bytes] = []
+        # How many bytes the last frame lacks until another one begins.
+        self._room_bytes = 0
+        # Bytes of the frames before it.
+        self._full_bytes = 0
 
     @property
     def gathered_bytes(self) -> int:
-        """Approximate size of the commands that wait for the end of this turn."""
-        return self._gathered_bytes
+        """Size of the commands that wait for the end of this turn."""
+        if not self._frames:
+            return 0
+        return self._full_bytes + FRAME_BYTES_SOFT_MAX - self._room_bytes
 
-    def send(
-        self,
-        body: Body,
-        request_id: int = 0,
-        byte_count: int = 0,
-        traceparent: bytes = b"",
-    ) -> None:
-        """Gather a message; its envelope is made in the frame.
+    def send(self, body: Body, request_id: int = 0, traceparent: bytes = b"") -> None:
+        """Gather a message, with an envelope.
 
         Args:
             body: the message.
             request_id: the number of the request that it answers; 0 for a push.
-            byte_count: the message's size, if the caller knows it: asking protobuf for the size
-                costs as much as a copy.
             traceparent: names the span that sends it; empty: none does.
         """
         if isinstance(body, Spliced):
-            head = pb.Command(request_id=request_id, traceparent=traceparent)
-            command = spliced(head, FIELD_OF_BODY[type(body.message)], (body,))
-            self._parts(body.byte_count).append(spliced(_EMPTY_FRAME, "commands", (command,)))
-            return
-        parts = self._parts(byte_count or body.ByteSize())
-        last = parts[-1] if parts else None
-        if not isinstance(last, pb.Frame):
-            last = pb.Frame()
-            parts.append(last)
-        place = last.commands.add()
-        place.request_id = request_id
+            kind, pieces, size = body
+        else:
+            kind, data = type(body), body.SerializeToString(deterministic=True)
+            pieces, size = (data,), len(data)
+        head = field_start(pb.Command, FIELD_OF_BODY[kind], size)
         if traceparent:
-            place.traceparent = traceparent
-        getattr(place, FIELD_OF_BODY[type(body)]).CopyFrom(body)
+            head = field_start(pb.Command, "traceparent", len(traceparent)) + traceparent + head
+        if request_id:
+            head = _REQUEST_ID + varint(request_id) + head
+        size += len(head)
+        if self._room_bytes <= 0:
+            self._begin_frame()
+        self._room_bytes -= size
+        self._pieces += (field_start(pb.Frame, "commands", size), head, *pieces)
 
-    def send_frame(self, frame: Message, byte_count: int) -> None:
-        """Gather the commands of a frame, which the caller does not change any more.
-
-        Args:
-            frame: any message whose serialization is that of a frame; not a Frame itself, to which
-                others would be added.
-            byte_count: its approximate size.
-        """
-        self._parts(byte_count).append(frame)
+    def send_frame(self, frame: Message) -> None:
+        """Gather the commands of a message whose serialization is that of a frame."""
+        data = frame.SerializeToString(deterministic=True)
+        if self._room_bytes <= 0:
+            self._begin_frame()
+        self._room_bytes -= len(data)
+        self._pieces.append(data)
 
     def flush(self) -> None:
         """Write the gathered commands now."""
-        frames, self._frames = self._frames, []
-        self._gathered_bytes = 0
-        for parts in frames:
-            self._write(_joined(parts))
+        frames, self._frames, self._pieces = self._frames, [], []
+        self._room_bytes = 0
+        for pieces in frames:
+            self._write(b"".join(pieces))
 
-    def _parts(self, size: int) -> list[Message | Spliced]:
-        """Return the parts of the frame that a command of this size goes to."""
+    def _begin_frame(self) -> None:
+        self._full_bytes = self.gathered_bytes
         if not self._frames:
             call_soon = self._call_soon or asyncio.get_running_loop().call_soon
             call_soon(self.flush)
-        if not self._frames or self._frame_bytes >= FRAME_BYTES_SOFT_MAX:
-            self._frames.append([])
-            self._frame_bytes = 0
-        self._frame_bytes += size
-        self._gathered_bytes += size
-        return self._frames[-1]
-
-
-def _joined(parts: Sequence[Message | Spliced]) -> bytes:
-    """Return the serialized frame. The same commands become the same bytes in every run."""
-    pieces: list[bytes] = []
-    for part in parts:
-        if isinstance(part, Spliced):
-            pieces += part.pieces
-        else:
-            pieces.append(part.SerializeToString(deterministic=True))
-    return b"".join(pieces)
+        self._pieces = []
+        self._frames.append(self._pieces)
+        self._room_bytes = FRAME_BYTES_SOFT_MAX

@@ -13,14 +13,15 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from magnetar.errors import ClientClosed, failure_of
-from magnetar.link.repeats import Item, Stream, copy_error
 from magnetar.link.runtime import Runtime, Scheduled, unobserved
 from magnetar.link.topic_route import TopicRoute
+from magnetar.link.unanswered import Item, Stream, copy_error
 from magnetar.messaging.interval_set import IntervalSet, Range
 from magnetar.transactions.begun import Begun
 from magnetar.transactions.failed_call import FailedCall
 from magnetar_core.errors import MagnetarError, OutcomeUnknown
 from magnetar_core.ids import SubscriptionName, TxnID
+from magnetar_core.transport.spliced import Spliced, joined
 from magnetar_core.wire import broker_pb2, common_pb2
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ RANGES_PER_COMMAND_MAX = 10_000
 
 INDIVIDUAL = broker_pb2.CommandAck.INDIVIDUAL
 CUMULATIVE = broker_pb2.CommandAck.CUMULATIVE
+TWO_PHASE_COMMIT = broker_pb2.CommandAck(two_phase_commit=True).SerializeToString()
 
 
 def ranges_to_wire(ranges: Sequence[Range]) -> list[common_pb2.OffsetRange]:
@@ -239,6 +241,7 @@ class AckCommand(Item[broker_pb2.CommandAckResponse]):
         ledger_id: int,
         receipt: Receipt | None,
     ) -> None:
+        super().__init__()
         self.ack_type = ack_type
         self.ranges = ranges
         self.ack_sequence = ack_sequence
@@ -252,10 +255,9 @@ class AckedPartition(Protocol):
     runtime: Runtime
     route: TopicRoute
     name: SubscriptionName
-    wire_name: common_pb2.Subscription
     consumer_id: int
-    # What all commands have in common, outside of a transaction.
-    head: broker_pb2.CommandAck
+    # The bytes of a CommandAck with what all commands have in common, outside of a transaction.
+    head: bytes
 
     def confirmed(self, acks: TransactionAcks, ranges: Sequence[Range]) -> None:
         """Note that the broker has confirmed these acks."""
@@ -273,8 +275,8 @@ class AckedPartition(Protocol):
 class TransactionAcks(Stream[AckCommand, broker_pb2.CommandAckResponse]):
     """The acks of a transaction by a consumer on a partition.
 
-    Acks of the same turn of the event loop travel in the same command. Nothing leaves until
-    begin().
+    Acks of the same turn of the event loop travel in the same command, and so do those from before
+    begin(): nothing leaves until then.
 
     Attributes:
         txn: the transaction.
@@ -285,7 +287,8 @@ class TransactionAcks(Stream[AckCommand, broker_pb2.CommandAckResponse]):
     txn_id: TxnID | None = None
     confirmed_count = 0
     failure: MagnetarError | None = None
-    _is_open = False
+    # What all commands have in common, from when the transaction has begun.
+    _head = b""
     _open_type = INDIVIDUAL
     _ledger_id = 0
     _receipt: Receipt | None = None
@@ -296,35 +299,29 @@ class TransactionAcks(Stream[AckCommand, broker_pb2.CommandAckResponse]):
         """The acks of a transaction that has acknowledged nothing here yet."""
         super().__init__(
             owner.runtime,
-            owner.route.connection(owner.name.partition).repeats,
-            in_flight_max=IN_FLIGHT_ACKS_MAX,
+            owner.route.connection(owner.name.partition).unanswered,
+            IN_FLIGHT_ACKS_MAX,
+            is_open=False,
         )
         self.txn = txn
         self.name = owner.name
-        self.wire_name = owner.wire_name
-        self.consumer_id = owner.consumer_id
+        self.writer_id = owner.consumer_id
         self._owner = owner
-        self._open = IntervalSet()
-        # What all commands have in common, from when the transaction has begun.
-        self._head = owner.head
+        # In the order of the calls.
+        self._open: list[Range] = []
 
     def begin(self, begun: Begun) -> None:
         """Send acks from now on, since the transaction has its id."""
         self.txn_id = begun.txn_id
-        head = self._head = broker_pb2.CommandAck()
-        head.CopyFrom(self._owner.head)
-        head.txn_id.CopyFrom(begun.wire_id)
-        if begun.producer_epoch is not None:
-            head.producer_epoch = begun.producer_epoch
-        if begun.txn_proof:
-            head.txn_proof = begun.txn_proof
+        self._head = self._owner.head + begun.named_in(broker_pb2.CommandAck)
         # A group may refuse a transaction that never expires. Only a coordinator that allows
         # two-phase commit lets one live for ever.
-        head.two_phase_commit = not begun.timeout_ms
+        if not begun.timeout_ms:
+            self._head += TWO_PHASE_COMMIT
         self.open()
 
-    def add(self, ranges: Sequence[Range], *, cumulative: bool, ledger_id: int) -> Receipt:
-        """Acknowledge in the transaction. The receipt has the broker's answer.
+    def add(self, ranges: Sequence[Range], *, cumulative: bool, ledger_id: int) -> None:
+        """Acknowledge in the transaction.
 
         Raises:
             MagnetarError: the transaction failed before. No effect.
@@ -333,13 +330,22 @@ class TransactionAcks(Stream[AckCommand, broker_pb2.CommandAckResponse]):
             raise copy_error(self.failure)
         ack_type = CUMULATIVE if cumulative else INDIVIDUAL
         if self._open and (ack_type != self._open_type or ledger_id != self._ledger_id):
-            self.close_command()
+            self.send_collected()
         self._open_type, self._ledger_id = ack_type, ledger_id
-        self._open.add_all(ranges)
+        self._open += ranges
+        if self.txn_id is not None:
+            self.send_soon()
+
+    def send_soon(self) -> None:
+        """Send what is collected at the end of this turn."""
+        if self._open and self._scheduled is None:
+            self._scheduled = self._runtime.call_soon(self._died, self.send_collected)
+
+    @property
+    def receipt(self) -> Receipt:
+        """The future that has the broker's answer to what is collected."""
         if self._receipt is None:
             self._receipt = unobserved(self._runtime.loop.create_future())
-        if self._scheduled is None:
-            self._scheduled = self._runtime.call_soon(self._died, self.close_command)
         return self._receipt
 
     def _died(self, error: MagnetarError) -> None:
@@ -347,13 +353,15 @@ class TransactionAcks(Stream[AckCommand, broker_pb2.CommandAckResponse]):
         self.give_up(error)
         self._doom(error)
 
-    def close_command(self) -> None:
+    def send_collected(self) -> None:
         """Number the collected acks and send them."""
         if self._scheduled is not None:
             self._scheduled.cancel()
             self._scheduled = None
-        ranges, self._open = list(self._open), IntervalSet()
+        ranges, self._open = self._open, []
         receipt, self._receipt = self._receipt, None
+        if len(ranges) > 1:
+            ranges = list(IntervalSet(ranges))
         if not ranges:
             if receipt is not None and not receipt.done():
                 receipt.set_result(None)
@@ -384,19 +392,15 @@ class TransactionAcks(Stream[AckCommand, broker_pb2.CommandAckResponse]):
         """Fail and drop buffered acks; answers that are under way still count."""
         if self.failure is None:
             self.failure = error
-        self.close_command()
+        self.send_collected()
         super().abandon(error)
 
     def give_up(self, error: MagnetarError) -> None:
         """Fail everything that is not confirmed, now."""
         if self.failure is None:
             self.failure = error
-        self.close_command()
+        self.send_collected()
         super().give_up(error)
-
-    def retire(self) -> None:
-        """Forget everything, since the transaction has ended."""
-        self._is_abandoned = True
 
     # What the stream asks for, and tells.
 
@@ -404,16 +408,14 @@ class TransactionAcks(Stream[AckCommand, broker_pb2.CommandAckResponse]):
         """Look up the broker again, since the partition has moved."""
         self._owner.route.refresh_soon()
 
-    def build(self, item: AckCommand) -> broker_pb2.CommandAck:
+    def build(self, item: AckCommand) -> Spliced[broker_pb2.CommandAck]:
         """Return the command of a numbered ack."""
-        command = broker_pb2.CommandAck()
-        command.CopyFrom(self._head)
-        command.ack_type = item.ack_type
-        command.ack_sequence = item.ack_sequence
-        command.ledger_id = item.ledger_id
+        command = broker_pb2.CommandAck(
+            ack_type=item.ack_type, ack_sequence=item.ack_sequence, ledger_id=item.ledger_id
+        )
         for first, last in item.ranges:
             command.ranges.add(first=first, last=last)
-        return command
+        return joined(broker_pb2.CommandAck, self._head, command.SerializeToString())
 
     def confirmed(self, item: AckCommand, reply: broker_pb2.CommandAckResponse) -> None:
         """Note that the broker has confirmed a command."""
@@ -435,8 +437,9 @@ class TransactionAcks(Stream[AckCommand, broker_pb2.CommandAckResponse]):
             self._owner.refused(error)
 
     def on_ended(self, committed: bool) -> None:
-        """Note how the transaction ended."""
+        """Note how the transaction ended, and forget everything."""
         self._owner.ended(self, committed)
+        self._is_abandoned = True
 
     def _doom(self, error: MagnetarError) -> None:
         self.txn.doom(error, FailedCall.ack_on(self.name))

@@ -5,7 +5,6 @@ Source: docs/design/0001-protocol.md, Subscriptions.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -56,11 +55,10 @@ class AcksInTransactions:
         self.runtime = runtime
         self.route = route
         self.name = name
-        self.wire_name = name.to_wire()
         self.consumer_id = consumer_id
         self.head = broker_pb2.CommandAck(
-            subscription=self.wire_name, consumer_id=consumer_id, member=member
-        )
+            subscription=name.to_wire(), consumer_id=consumer_id, member=member
+        ).SerializeToString()
         self._member = member
         self._type = subscription_type
         self._unacked = unacked
@@ -83,8 +81,8 @@ class AcksInTransactions:
 
     def add(
         self, ranges: Sequence[Range], txn: TransactionWork, *, cumulative: bool, ledger_id: int
-    ) -> asyncio.Future[None]:
-        """Acknowledge in a transaction. The future has the broker's answer.
+    ) -> TransactionAcks:
+        """Acknowledge in a transaction, and return its acks, which have a receipt.
 
         Raises:
             InvalidTxnState: the transaction has ended, or failed. No effect.
@@ -94,7 +92,8 @@ class AcksInTransactions:
         acks = self._acks.get(txn.number)
         if acks is None:
             acks = self._enroll(txn)
-        return acks.add(ranges, cumulative=cumulative, ledger_id=ledger_id)
+        acks.add(ranges, cumulative=cumulative, ledger_id=ledger_id)
+        return acks
 
     def doubt(self, numbers: Iterable[int]) -> None:
         """Note copies of messages that these transactions acknowledged: they may be aborted."""

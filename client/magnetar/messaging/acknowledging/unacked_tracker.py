@@ -111,7 +111,7 @@ class UnackedTracker:
     def has_queued(self, ranges: Iterable[Range]) -> bool:
         """Whether a message at one of these offsets is queued."""
         self._catch_up()
-        return any(self.queued.within(first, last) for first, last in ranges)
+        return bool(self.queued) and any(self.queued.within(first, last) for first, last in ranges)
 
     def was_given(self, offset: int) -> bool:
         """Whether the application was given a message, and has neither settled nor returned it."""
@@ -192,13 +192,14 @@ class UnackedTracker:
         """Note that the application has acknowledged in a transaction."""
         self._catch_up()
         self.held.remove_all(ranges)
-        self.nacking.remove_all(ranges)
-        self._acked.setdefault(transaction, IntervalSet()).add_all(ranges)
+        if self.nacking:
+            self.nacking.remove_all(ranges)
+        _add_to(self._acked, transaction, ranges)
 
     def ack_in_transaction_confirmed(self, transaction: int, ranges: Sequence[Range]) -> None:
         """Note that the broker has confirmed such an ack."""
         if transaction in self._acked:
-            self._confirmed.setdefault(transaction, IntervalSet()).add_all(ranges)
+            _add_to(self._confirmed, transaction, ranges)
 
     def take_doubted(self) -> list[int]:
         """Return the transactions that may have ended elsewhere, since the last call.
@@ -218,11 +219,12 @@ class UnackedTracker:
         """
         self._catch_up()
         acked = self._acked.pop(transaction, None)
-        confirmed = self._confirmed.pop(transaction, None) or IntervalSet()
+        confirmed = self._confirmed.pop(transaction, ())
         if acked is None:
             return []
         if committed:
-            self.dropped.remove_all(acked)
+            if self.dropped:
+                self.dropped.remove_all(acked)
             self.given.remove_all(acked)
             self._forget_counts(acked)
             return []
@@ -288,3 +290,11 @@ class UnackedTracker:
         self.nacking.clear()
         self.dropped.clear()
         self._redelivered.clear()
+
+
+def _add_to(sets: dict[int, IntervalSet], key: int, ranges: Sequence[Range]) -> None:
+    found = sets.get(key)
+    if found is None:
+        sets[key] = IntervalSet(ranges)
+    else:
+        found.add_all(ranges)

@@ -90,7 +90,7 @@ class ConsumerWork(MessageSource):
             receiver, first, last = self._place_cumulative(message)
             held = IntervalSet(receiver.unacked.held_up_to(last))
             held.add(first, last)
-            receipt = receiver.ack_in_transaction(list(held), txn.work, cumulative=True)
+            receipt = receiver.ack_in_transaction(list(held), txn.work, cumulative=True).receipt
             txn.work.join_soon()
             await asyncio.shield(receipt)
             await txn.work.joined()
@@ -161,7 +161,9 @@ class ConsumerWork(MessageSource):
     async def _ack_in_transaction(
         self, by_receiver: list[tuple[PartitionReceiver, list[Range]]], txn: TransactionWork
     ) -> None:
-        receipts = [receiver.ack_in_transaction(ranges, txn) for receiver, ranges in by_receiver]
+        receipts = [
+            receiver.ack_in_transaction(ranges, txn).receipt for receiver, ranges in by_receiver
+        ]
         txn.join_soon()
         for receipt in receipts:
             await asyncio.shield(receipt)
@@ -175,15 +177,15 @@ class ConsumerWork(MessageSource):
     def _by_receiver(
         self, messages: Iterable[Acknowledged] | MessageColumns
     ) -> list[tuple[PartitionReceiver, list[Range]]]:
+        if isinstance(messages, tuple | list) and len(messages) == 1:
+            receiver, first, last = self.place(messages[0])
+            return [(receiver, [(first, last)])]
         self._require_usable()
         if not isinstance(messages, Iterable):
             raise refusal("messages", messages, "messages or their ids, or MessageColumns")
         if isinstance(messages, MessageColumns):
             receiver, _, _ = self.place(Message(messages.batch, messages.start))
             return [(receiver, [(messages.first_offset, messages.last_offset)])]
-        if isinstance(messages, Sequence) and len(messages) == 1:
-            receiver, first, last = self.place(messages[0])
-            return [(receiver, [(first, last)])]
         found: dict[PartitionReceiver, IntervalSet] = {}
         for message, count in _consecutive(messages):
             receiver, first, last = self.place(message)

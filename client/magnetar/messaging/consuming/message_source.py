@@ -7,8 +7,8 @@ import asyncio
 from magnetar.arguments import number
 from magnetar.enums import SubscriptionType
 from magnetar.errors import ClientClosed
-from magnetar.link.repeats import copy_error
 from magnetar.link.runtime import Runtime
+from magnetar.link.unanswered import copy_error
 from magnetar.message import MessageColumns
 from magnetar.messaging.consuming.dead_letters import DeadLetters
 from magnetar.messaging.receiving.fast_lane import NOTHING_LENT, FastLane
@@ -201,6 +201,6 @@ class MessageSource:
         ranges = [(columns.first_offset, columns.last_offset)]
 
         async def acknowledge(txn: Transaction) -> None:
-            await asyncio.shield(receiver.ack_in_transaction(ranges, txn.work))
+            await asyncio.shield(receiver.ack_in_transaction(ranges, txn.work).receipt)
 
         dead_letters.move(columns, acknowledge, lambda: receiver.nack(ranges))

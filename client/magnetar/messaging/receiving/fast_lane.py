@@ -140,6 +140,9 @@ class AckRun:
 
     def end(self) -> Range | None:
         """End the run, and return the offsets that were acknowledged in it."""
+        if self.batch is None:
+            # Only this thread opens it.
+            return None
         with self._lock:
             batch, self.batch = self.batch, None
             first, end = self._first_place, self.next_place

@@ -20,7 +20,7 @@ from magnetar.link.session import LinkSession, Push, Result
 from magnetar.link.shard_connection import ShardConnection
 from magnetar.link.topic_route import TopicRoute
 from magnetar.message import Message
-from magnetar.messaging.acknowledging.acks import PlainAcks
+from magnetar.messaging.acknowledging.acks import PlainAcks, TransactionAcks
 from magnetar.messaging.acknowledging.acks_in_transactions import AcksInTransactions
 from magnetar.messaging.acknowledging.delayed_nacks import DelayedNacks
 from magnetar.messaging.acknowledging.nack_requests import NackRequests
@@ -231,18 +231,18 @@ class PartitionReceiver:
 
     def ack_in_transaction(
         self, ranges: Sequence[Range], txn: TransactionWork, *, cumulative: bool = False
-    ) -> asyncio.Future[None]:
-        """Acknowledge in a transaction. The future has the broker's answer.
+    ) -> TransactionAcks:
+        """Acknowledge in a transaction, and return its acks, which have a receipt.
 
         Raises:
             InvalidTxnState: the transaction has ended, or failed. No effect.
         """
-        receipt = self._acks_in_transactions.add(
+        acks = self._acks_in_transactions.add(
             ranges, txn, cumulative=cumulative, ledger_id=self.ledger_id
         )
         self.queue.claim(ranges)
         self.unacked.ack_in_transaction(txn.number, ranges)
-        return receipt
+        return acks
 
     def nack(self, ranges: Iterable[Range], delay_ms: float | None = None) -> None:
         """Give messages back after a delay, if the application has them.

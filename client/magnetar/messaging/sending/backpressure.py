@@ -38,7 +38,8 @@ class PendingBudget:
         """Count a batch."""
         self._bytes += size
         self._messages += count
-        self.full = self._bytes >= self._bytes_max or self._messages >= self._messages_max
+        if self._bytes >= self._bytes_max or self._messages >= self._messages_max:
+            self.full = True
 
     def give_back(self, size: int, count: int) -> None:
         """Stop counting a batch, and wake those that wait for room."""
@@ -46,6 +47,8 @@ class PendingBudget:
         self._messages -= count
         if self._bytes < 0 or self._messages < 0:
             raise BrokenInvariant("more is given back than was taken")
+        if not self.full:
+            return
         self.full = self._bytes >= self._bytes_max or self._messages >= self._messages_max
         if not self.full:
             while self._waiters:

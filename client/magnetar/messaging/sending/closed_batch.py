@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from magnetar.link.repeats import EFFECT_UNKNOWN, Item
 from magnetar.link.runtime import unobserved
+from magnetar.link.unanswered import EFFECT_UNKNOWN, Item
 from magnetar.messaging.sending.followed_transactions import NOBODY
 from magnetar_core.errors import MagnetarError, OutcomeUnknown
 from magnetar_core.wire import broker_pb2, common_pb2
@@ -24,12 +24,14 @@ class Receipt(asyncio.Future[common_pb2.MessageIdData]):
 class ClosedBatch(Item[broker_pb2.CommandSendResponse]):
     """An encoded batch with its sequence. It never changes, however often it is sent."""
 
+    # Given when it is sent.
     producer_id = 0
     sequence_id = 0
-    # What the last attempt named as coming before it (order, k).
-    followed = NOBODY
 
     def __init__(self, payload: bytes, count: int, size: int, receipt: Receipt | None) -> None:
+        super().__init__()
+        # What the last attempt named as coming before it (order, k).
+        self.followed = NOBODY
         self.payload = payload
         self.count = count
         self.size = size

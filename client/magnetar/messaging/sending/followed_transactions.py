@@ -12,20 +12,15 @@ Source: docs/design/0001-protocol.md, Order (k).
 from __future__ import annotations
 
 from collections.abc import Collection
-from functools import lru_cache
 from typing import NamedTuple
 
+from magnetar.transactions.wire_names import txn_field
 from magnetar_core.ids import TxnID
-from magnetar_core.wire import broker_pb2, common_pb2
+from magnetar_core.wire import common_pb2
+from magnetar_core.wire.broker_pb2 import CommandSend
 
 # What one send can come after, as brokers have it. Older ones are left out.
 FOLLOWED_MAX = 100
-
-
-_LENGTH_DELIMITED = 2
-_NUMBER = broker_pb2.CommandSend.DESCRIPTOR.fields_by_name["follows_txn_ids"].number
-# What comes before the bytes of each TxnID in a CommandSend.
-_TAG = bytes([_NUMBER << 3 | _LENGTH_DELIMITED])
 
 
 class Followed(NamedTuple):
@@ -43,13 +38,6 @@ class Followed(NamedTuple):
 
 
 NOBODY = Followed((), 0, b"")
-
-
-@lru_cache(maxsize=FOLLOWED_MAX)
-def _name_of(txn_id: TxnID) -> bytes:
-    """Return the bytes of a CommandSend that name it: most have several partitions."""
-    name = txn_id.to_wire().SerializeToString()
-    return _TAG + bytes((len(name),)) + name
 
 
 class FollowedTransactions:
@@ -96,7 +84,7 @@ class FollowedTransactions:
             self._drop([txn_id])
         self._count += 1
         self._numbers[txn_id] = self._count
-        self._names[txn_id] = _name_of(txn_id)
+        self._names[txn_id] = txn_field(CommandSend, "follows_txn_ids", txn_id)
         if len(self._numbers) > FOLLOWED_MAX:
             self._drop([next(iter(self._numbers))])
         self._seen = None

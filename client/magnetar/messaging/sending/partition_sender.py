@@ -7,37 +7,26 @@ producer and partition. A batch gets its sequence when it is complete.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from abc import abstractmethod
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
 
-from magnetar.config import Batching, ProducerConfig
-from magnetar.errors import ClientClosed, failure_of
-from magnetar.link.repeats import copy_error
-from magnetar.link.runtime import Runtime, Scheduled
+from magnetar.config import Batching
+from magnetar.errors import failure_of
+from magnetar.link.runtime import Scheduled
 from magnetar.link.topic_route import TopicRoute
-from magnetar.messaging.sending.backpressure import PendingBudget
-from magnetar.messaging.sending.batch_delivery import BatchDelivery
+from magnetar.link.unanswered import Unanswered, copy_error
+from magnetar.messaging.sending.batch_delivery import BatchDelivery, SendingProducer
 from magnetar.messaging.sending.batching import (
     MESSAGE_OVERHEAD_BYTES,
     OpenBatch,
     OpenBatchesByKey,
     cut,
 )
-from magnetar.messaging.sending.closed_batch import ClosedBatch, Receipt, new_receipt, of_all_copies
+from magnetar.messaging.sending.closed_batch import ClosedBatch, Receipt, new_receipt
 from magnetar.messaging.sending.message_arguments import check_size
-from magnetar.transactions.begun import Begun
-from magnetar_core.batch import split
-from magnetar_core.errors import (
-    MagnetarError,
-    MessageTooLarge,
-    OutcomeUnknown,
-)
+from magnetar_core.errors import MagnetarError, MessageTooLarge
 from magnetar_core.ids import PartitionName
-from magnetar_core.wire import common_pb2
-
-if TYPE_CHECKING:
-    from magnetar.transactions.transaction_work import TransactionWork
 
 # What header, offsets and checksum may add to a batch of one message.
 BATCH_OVERHEAD_BYTES = 1024
@@ -45,112 +34,33 @@ BATCH_OVERHEAD_BYTES = 1024
 PART_BYTES_MAX = 1 << 20
 
 
-class SendingProducer(Protocol):
-    """The producer of senders: magnetar.messaging.sending.producer_work.ProducerWork."""
-
-    runtime: Runtime
-    config: ProducerConfig
-    budget: PendingBudget
-    producer_id: int
-
-    def sending_failed(
-        self, sender: PartitionSender, error: MagnetarError, unawaited_count: int
-    ) -> None:
-        """Note that a batch has failed, with so many messages for which no caller waits."""
-        ...
-
-    def batch_closed(self, sender: PartitionSender) -> None:
-        """Note that a batch is complete; the next may go to another partition."""
-        ...
-
-    def forget(self, sender: PartitionSender) -> None:
-        """Note that the transaction of a sender has ended."""
-        ...
-
-
-class PartitionSender:
+class PartitionSender(BatchDelivery):
     """Collects messages in batches and sends them to the broker in order.
 
     Attributes:
-        txn: the transaction to which all messages belong; None: they belong to none.
-        plain: for a transaction's sender, the producer's sender for the same partition outside of
-            transactions. A transaction's sender sends nothing until begin() is called.
+        failure: why nothing more is sent; None: it is.
     """
-
-    failure: MagnetarError | None = None
-    _linger: Scheduled | asyncio.TimerHandle | None = None
 
     def __init__(
         self,
-        owner: SendingProducer,
+        producer: SendingProducer,
+        unanswered: Unanswered,
         route: TopicRoute,
-        partition: int,
+        name: PartitionName,
+        head: bytes,
         *,
-        txn: TransactionWork | None = None,
-        plain: PartitionSender | None = None,
+        is_open: bool,
     ) -> None:
-        """A sender that has sent nothing yet."""
-        self.name: PartitionName = route.partition_name(partition) if plain is None else plain.name
-        self.txn = txn
-        self.plain = plain
-        self._owner = owner
-        self._runtime = owner.runtime
-        self._config = owner.config
+        """A sender that has sent nothing yet; see BatchDelivery."""
+        super().__init__(producer, unanswered, route, name, head, is_open=is_open)
+        self.failure: MagnetarError | None = None
+        self._linger: Scheduled | asyncio.TimerHandle | None = None
         self._open = self._new_open()
-        self._delivery: BatchDelivery = BatchDelivery(
-            owner.runtime,
-            route,
-            self.name,
-            owner.producer_id,
-            owner.budget,
-            in_flight_max=owner.config.in_flight_batches_max,
-            on_refused=self._fail,
-            plain=None if plain is None else plain._delivery,
-        )
-
-    @property
-    def wire_name(self) -> common_pb2.Partition:
-        """The partition's name on the wire."""
-        return self._delivery.wire_name
-
-    @property
-    def producer_id(self) -> int:
-        """The id under which batches leave now."""
-        return self._delivery.producer_id
-
-    @property
-    def confirmed_count(self) -> int:
-        """Messages that the broker has confirmed."""
-        return self._delivery.confirmed_count
-
-    @property
-    def unconfirmed_count(self) -> int:
-        """Messages that the broker has not confirmed."""
-        return self._open.count + self._delivery.unconfirmed_count
-
-    @property
-    def has_unanswered(self) -> bool:
-        """Whether complete batches are neither confirmed nor have failed."""
-        return bool(self._delivery.items)
-
-    def begin(self, begun: Begun) -> None:
-        """Send batches from now on, since the transaction has its id."""
-        self._delivery.begin(begun)
-        if self._open.count and self._linger is None:
-            self._linger_later()
 
     @property
     def is_empty(self) -> bool:
         """Whether no message waits, since the last message has completed its batch."""
         return self._open.count == 0
-
-    def lead_plain_sends(self) -> None:
-        """Put the producer's later sends behind this transaction, which has begun (order, k)."""
-        self._delivery.lead_plain_sends()
-
-    def pass_on(self) -> None:
-        """Let sends follow what this aborted transaction followed, if they follow nothing."""
-        self._delivery.pass_on()
 
     def add_value(self, value: bytes) -> bool:
         """Append a value to the open batch, if nothing else has to be done.
@@ -209,13 +119,13 @@ class PartitionSender:
                 self._add_parts(value, key, properties, event_time_ms, receipt=None)
                 return
             if batch.count:
-                self.close_batch()
+                self.send_collected()
                 batch = self._open
         if self.failure is not None:
-            raise copy_error(self.failure)
+            self._require_sound()
         batch.add(value, key, properties, event_time_ms)
         if batch.size >= config.batch_bytes_max or batch.count >= config.batch_messages_max:
-            self.close_batch()
+            self.send_collected()
         elif self._linger is None:
             self._linger_later()
 
@@ -239,7 +149,7 @@ class PartitionSender:
             return 1 - count, whole
         size = len(value) + len(key or b"") + len(properties) + MESSAGE_OVERHEAD_BYTES
         if self._open.count and self._open.size + size > self._config.batch_bytes_max:
-            self.close_batch()
+            self.send_collected()
         batch = self._open.of_key(key)
         if batch.receipt is None:
             batch.receipt = self._new_receipt()
@@ -258,7 +168,7 @@ class PartitionSender:
             receipt.awaited -= 1
         elif (error := receipt.exception()) is not None:
             assert isinstance(error, MagnetarError)
-            self._owner.sending_failed(self, error, 1)
+            self._failed(error, 1)
 
     def add_many(self, values: Sequence[bytes], keys: Sequence[bytes] | None) -> None:
         """Append many messages, none of which is too large.
@@ -267,8 +177,7 @@ class PartitionSender:
             MagnetarError: the transaction failed before. No effect.
         """
         self._runtime.require_loop()
-        if self.failure is not None:
-            raise copy_error(self.failure)
+        self._require_sound()
         config = self._config
         pieces = list(
             cut(
@@ -287,7 +196,7 @@ class PartitionSender:
                     values[start:stop], None if keys is None else keys[start:stop], size
                 )
             if number < last or self._open.size >= config.batch_bytes_max:
-                self.close_batch()
+                self.send_collected()
         if self._open.count and self._linger is None:
             self._linger_later()
 
@@ -305,14 +214,15 @@ class PartitionSender:
         limit = self._whole_bytes_max + BATCH_OVERHEAD_BYTES
         if len(payload) > limit:
             raise MessageTooLarge(f"a batch of {len(payload)} bytes exceeds {limit}")
-        self.close_batch()
-        if self.failure is not None:
-            raise copy_error(self.failure)
-        batch = ClosedBatch(payload, count, size, None)
-        self._owner.batch_closed(self)
-        self._delivery.send(batch, timeout_ms=self._runtime.config.send_timeout_ms)
+        self.send_collected()
+        self._require_sound()
+        self._closed()
+        self.send(
+            ClosedBatch(payload, count, size, None),
+            timeout_ms=self._runtime.config.send_timeout_ms,
+        )
 
-    def close_batch(self) -> None:
+    def send_collected(self) -> None:
         """Send the collected messages, without waiting for more."""
         if self._linger is not None:
             self._linger.cancel()
@@ -333,91 +243,35 @@ class PartitionSender:
             return
         payload = open_batch.encode(self._config.codec)
         batch = ClosedBatch(payload, open_batch.count, open_batch.size, open_batch.receipt)
-        self._owner.batch_closed(self)
-        self._delivery.send(batch, timeout_ms=self._runtime.config.send_timeout_ms)
+        self._closed()
+        self.send(batch, timeout_ms=self._runtime.config.send_timeout_ms)
 
-    def _fail_unsent(self, open_batch: OpenBatch, error: MagnetarError) -> None:
-        self._fail([ClosedBatch(b"", open_batch.count, 0, open_batch.receipt)], error)
-
-    def take_open_batch(self) -> OpenBatch:
-        """Take the collected messages away, to send them in another way."""
-        taken, self._open = self._open, self._new_open()
-        # Of several keys it had to begin, and has no way but the usual one.
-        (batch,) = (one for one in taken.batches if one.count)
-        return batch
+    def _closed(self) -> None:
+        """Note that a batch is complete."""
+        self._owner.batch_closed(self.name.partition)
 
     def _new_open(self) -> OpenBatch | OpenBatchesByKey:
         by_key = self._config.batching is Batching.BY_KEY
         return OpenBatchesByKey() if by_key else OpenBatch()
 
-    def send_alone(self, open_batch: OpenBatch, *, timeout_ms: float) -> ClosedBatch:
-        """Send these messages as a batch, behind all messages that were added before.
-
-        Raises:
-            MagnetarError: the messages cannot be encoded. No effect.
-        """
-        self.close_batch()
-        payload = self._encode(open_batch)
-        count = open_batch.count
-        batch = ClosedBatch(payload, count, open_batch.size, self._whole_receipt(count))
-        self._delivery.send(batch, timeout_ms=timeout_ms)
-        return batch
-
-    def send_again(self, batch: ClosedBatch, *, timeout_ms: float) -> None:
-        """Repeat the batch of send_alone(), when it is not known whether it arrived.
-
-        Raises:
-            OutcomeUnknown: the producer is closed, and the batch may be stored. No effect.
-            ClientClosed: the producer is closed, and the batch is not stored. No effect.
-        """
-        if self.failure is not None:
-            if batch.in_doubt:
-                raise OutcomeUnknown(
-                    "it may be stored, and cannot be sent again to know: the producer is closed"
-                )
-            raise ClientClosed("the producer is closed")
-        batch.receipt = self._whole_receipt(batch.count)
-        self._delivery.send_again(batch, timeout_ms=timeout_ms)
-
-    def drain(self) -> Awaitable[None]:
-        """Wait until all complete batches are confirmed or have failed."""
-        return self._delivery.drain()
-
-    def abandon(self, error: MagnetarError) -> None:
-        """Fail and drop buffered messages; answers that are under way still count."""
-        if self.failure is None:
-            self.failure = error
-        self.close_batch()
-        self._delivery.abandon(error)
-
     def give_up(self, error: MagnetarError) -> None:
         """Fail everything that is not confirmed, now."""
         if self.failure is None:
             self.failure = error
-        self.close_batch()
-        self._delivery.give_up(error)
-
-    def retire(self) -> None:
-        """Forget everything, since the transaction has ended."""
-        self._owner.forget(self)
-        self._delivery.retire()
+        self.send_collected()
+        super().give_up(error)
 
     def _linger_later(self) -> None:
-        if self.plain is not None and self._delivery.txn_id is None:
-            # It may turn out that all of the transaction fits this batch.
-            if len(self._open.batches) > 1:
-                self._owner.batch_closed(self)
-            return
         linger_ms = self._config.linger_ms
         if linger_ms:
-            self._linger = self._runtime.call_later(self._died, linger_ms, self.close_batch)
+            self._linger = self._runtime.call_later(self._died, linger_ms, self.send_collected)
         else:
-            self._linger = self._runtime.call_soon(self._died, self.close_batch)
+            self._linger = self._runtime.call_soon(self._died, self.send_collected)
 
     def _died(self, error: MagnetarError) -> None:
         """Fail for good, since a callback has died: what it left behind is not known."""
         self.give_up(error)
-        self._owner.sending_failed(self, error, 0)
+        self._failed(error, 0)
 
     def needs_parts(self, value: bytes, key: bytes | None, properties: bytes) -> bool:
         """Return whether a message is too large for a batch.
@@ -433,11 +287,12 @@ class PartitionSender:
     def _whole_bytes_max(self) -> int:
         """Limit of the columns of a batch with one message, in bytes."""
         limit = self._config.whole_bytes_max
-        session = self._delivery.repeats.connection.live_session
+        session = self.unanswered.connection.live_session
         if session is not None:
             limit = min(limit, session.batch_bytes_max - BATCH_OVERHEAD_BYTES)
         return limit
 
+    @abstractmethod
     def _add_parts(
         self,
         value: bytes,
@@ -451,25 +306,14 @@ class PartitionSender:
 
         Args:
             receipt: told what becomes of the last part.
-        Raises: as `add`.
+        Raises:
+            MessageTooLarge: this sender belongs to no transaction.
+            MagnetarError: as `add`.
         """
-        if self.plain is None:
-            raise MessageTooLarge(
-                f"a message of {len(value)} bytes has to be sent in parts, which takes a"
-                " transaction: use send() or enqueue()"
-            )
+
+    def _require_sound(self) -> None:
         if self.failure is not None:
             raise copy_error(self.failure)
-        message = OpenBatch()
-        message.add(value, key, properties, event_time_ms)
-        parts = split(self._encode(message), min(PART_BYTES_MAX, self._whole_bytes_max))
-        self.close_batch()
-        for number, part in enumerate(parts):
-            is_last = number == len(parts) - 1
-            batch = ClosedBatch(part, 1, len(part), receipt if is_last else None)
-            self._delivery.send(batch, timeout_ms=self._runtime.config.send_timeout_ms)
-        self._owner.batch_closed(self)
-        return len(parts)
 
     def _new_receipt(self) -> Receipt:
         return new_receipt(self._runtime.loop)
@@ -488,15 +332,29 @@ class PartitionSender:
         except Exception as cause:
             raise failure_of(cause, f"to encode {open_batch.count} messages") from cause
 
+    # What becomes of batches.
+
+    def refused(self, tail: list[ClosedBatch], error: MagnetarError) -> None:
+        """Note that a batch and those behind it have failed."""
+        self._fail(tail, error)
+        for batch in tail:
+            self._budget.give_back(batch.size, batch.count)
+
+    def _fail_unsent(self, open_batch: OpenBatch, error: MagnetarError) -> None:
+        self._fail([ClosedBatch(b"", open_batch.count, 0, open_batch.receipt)], error)
+
     def _fail(self, tail: list[ClosedBatch], error: MagnetarError) -> None:
-        if self.plain is not None and self.failure is None:
-            self.failure = error
-        # What fails in a transaction does not count, wherever its copies are.
-        errors = [error if self.plain is not None else of_all_copies(one, error) for one in tail]
+        errors = [self._error_of(one, error) for one in tail]
         for batch, own in zip(tail, errors, strict=True):
             if batch.receipt is not None and not batch.receipt.done():
                 batch.receipt.set_exception(copy_error(own))
         for batch, own in zip(tail, errors, strict=True):
-            self._owner.sending_failed(self, own, batch.unawaited_count)
-        if self.plain is not None:
-            self.close_batch()
+            self._failed(own, batch.unawaited_count)
+
+    @abstractmethod
+    def _error_of(self, batch: ClosedBatch, error: MagnetarError) -> MagnetarError:
+        """Return the error of a batch for a refusal, which speaks of its last copy alone."""
+
+    @abstractmethod
+    def _failed(self, error: MagnetarError, unawaited_count: int) -> None:
+        """Tell that messages have failed, for so many of which no caller waits."""

@@ -342,6 +342,8 @@ class Producer:
         """
         if partition is None:
             return None
+        if type(partition) is int and 0 <= partition < self.work.partition_count:
+            return partition
         return integer("partition", partition, 0, self.work.partition_count - 1)
 
     def _check_sizes(self, values: Sequence[bytes], keys: Sequence[bytes] | None) -> int:

@@ -9,14 +9,15 @@ from magnetar.arguments import refusal
 from magnetar.column_batch import ColumnBatch
 from magnetar.config import ProducerConfig
 from magnetar.errors import ClientClosed
-from magnetar.link.repeats import copy_error
 from magnetar.link.runtime import Runtime
 from magnetar.link.topic_route import TopicRoute
+from magnetar.link.unanswered import copy_error
 from magnetar.messaging.sending.backpressure import PendingBudget
 from magnetar.messaging.sending.batching import partition_of_key
 from magnetar.messaging.sending.message_arguments import Checked
 from magnetar.messaging.sending.partition_sender import PartitionSender
-from magnetar.transactions.failed_call import FailedCall
+from magnetar.messaging.sending.plain_sender import PlainSender
+from magnetar.messaging.sending.transaction_sender import TransactionSender
 from magnetar.transactions.transaction import Transaction
 from magnetar.transactions.transaction_work import TransactionWork
 from magnetar.transactions.txn_send import TxnSend
@@ -60,15 +61,14 @@ class ProducerWork:
         self.runtime = runtime
         self.config = config
         self.budget = budget
-        self._route = route
         self._begin = begin
         self._on_close = on_close
         self.is_closed = False
-        self.plain_senders: list[PartitionSender] = [
-            PartitionSender(self, route, partition) for partition in range(route.partition_count)
+        self.plain_senders = [
+            PlainSender(self, route, partition) for partition in range(route.partition_count)
         ]
         # By the transaction's number and the partition.
-        self._transactional: dict[tuple[int, int], PartitionSender] = {}
+        self._transactional: dict[tuple[int, int], TransactionSender] = {}
         self.sticky_partition = runtime.random.randrange(route.partition_count)
         self._first_failure: MagnetarError | None = None
         self._failed_count = 0
@@ -165,9 +165,9 @@ class ProducerWork:
     async def flush(self) -> None:
         """Wait until all messages are confirmed, or have failed; see Producer.flush."""
         self.runtime.require_loop()
-        senders = [*self.plain_senders, *self._transactional.values()]
+        senders: list[PartitionSender] = [*self.plain_senders, *self._transactional.values()]
         for sender in senders:
-            sender.close_batch()
+            sender.send_collected()
         for sender in senders:
             await sender.drain()
         self._raise_failure()
@@ -175,7 +175,7 @@ class ProducerWork:
     async def drain_plain(self) -> None:
         """Wait until all messages outside of transactions are confirmed, or have failed."""
         for sender in self.plain_senders:
-            sender.close_batch()
+            sender.send_collected()
         for sender in self.plain_senders:
             await sender.drain()
 
@@ -209,11 +209,9 @@ class ProducerWork:
         """Fail everything that is not confirmed, and refuse what comes, since the client failed."""
         self.runtime.fail_each([sender.give_up for sender in self.plain_senders], error)
 
-    def _enroll(self, txn: TransactionWork, partition: int) -> PartitionSender:
+    def _enroll(self, txn: TransactionWork, partition: int) -> TransactionSender:
         txn.require_client(self.runtime)
-        sender = PartitionSender(
-            self, self._route, partition, txn=txn, plain=self.plain_senders[partition]
-        )
+        sender = TransactionSender(self, txn, self.plain_senders[partition], self._forget)
         self._transactional[txn.number, partition] = sender
         txn.add_sender(sender)
         return sender
@@ -235,28 +233,20 @@ class ProducerWork:
 
     # What senders tell.
 
-    def batch_closed(self, sender: PartitionSender) -> None:
-        """Fill a batch for the next partition. A lazy transaction has more than a batch now."""
-        partition = sender.name.partition
+    def batch_closed(self, partition: int) -> None:
+        """Fill a batch for the next partition."""
         if partition == self.sticky_partition:
             self.sticky_partition = (partition + 1) % self.partition_count
-        if sender.txn is not None:
-            sender.txn.begin_soon()
 
-    def sending_failed(
-        self, sender: PartitionSender, error: MagnetarError, unawaited_count: int
-    ) -> None:
-        """Let the transaction fail, or flush() for messages for which no caller waits."""
-        if sender.txn is not None:
-            sender.txn.doom(error, FailedCall.send_to(sender.name))
-        elif unawaited_count:
+    def sending_failed(self, error: MagnetarError, unawaited_count: int) -> None:
+        """Let flush() fail for messages outside of transactions for which no caller waits."""
+        if unawaited_count:
             self._failed_count += unawaited_count
             if self._first_failure is None:
                 self._first_failure = error
 
-    def forget(self, sender: PartitionSender) -> None:
+    def _forget(self, sender: TransactionSender) -> None:
         """Note that the transaction of a sender has ended."""
-        assert sender.txn is not None
         self._transactional.pop((sender.txn.number, sender.name.partition), None)
 
     def _raise_failure(self) -> None:

@@ -31,7 +31,7 @@ from magnetar_core.errors import (
 )
 from magnetar_core.invariants import BrokenInvariant
 from magnetar_core.requests import Request
-from magnetar_core.transport.spliced import Spliced, byte_count_of
+from magnetar_core.transport.spliced import Spliced
 from magnetar_core.transport.transport import LinkClosed
 
 # What the envelope and a frame may add to a command.
@@ -43,20 +43,23 @@ EFFECT_UNKNOWN = (InternalError, OutcomeUnknown)
 class Item(Generic[ResponseT]):
     """A command on its way. Subclasses say what is in it."""
 
-    # Items of a later lane wait until all of the earlier ones are confirmed.
-    lane = 0
-    # The server may park it for long.
-    patient = False
-    attempts = 0
-    # Where its span belongs, if the client makes traces: see ClientTraces.request.
-    context: object = None
     # Lanes and attempts of copies that may have had an effect, or may still arrive: their answers
     # did not say, or were waited for no longer, as after a broken link.
     doubtful: frozenset[tuple[int, int]] = frozenset()
-    in_flight = False
-    finished = False
-    reply: ResponseT | None = None
     deadline_ms = 0.0
+
+    def __init__(self) -> None:
+        # What is read for each item is no attribute of its class: Python finds these slowly.
+        # Items of a later lane wait until all of the earlier ones are confirmed.
+        self.lane = 0
+        # The server may park it for long.
+        self.patient = False
+        self.attempts = 0
+        # Where its span belongs, if the client makes traces: see ClientTraces.request.
+        self.context: object = None
+        self.in_flight = False
+        self.finished = False
+        self.reply: ResponseT | None = None
 
     @property
     def in_doubt(self) -> bool:
@@ -115,7 +118,7 @@ class Links(Protocol):
         ...
 
 
-class Repeats:
+class Unanswered:
     """The items that a shard has not answered, and the link on which they are written."""
 
     def __init__(self, runtime: Runtime, connection: Links) -> None:
@@ -227,31 +230,32 @@ class Stream(ABC, Generic[ItemT, ResponseT]):
     A subclass builds the commands, and is told what becomes of them.
     """
 
-    # Whether items may leave.
-    _is_open = True
-    _is_abandoned = False
-    # How many items are written on the present link, or answered.
-    _written = 0
-    # Made when something is refused for the first time.
-    _backoff: Backoff | None = None
-    _pause: asyncio.TimerHandle | None = None
-
-    def __init__(self, runtime: Runtime, repeats: Repeats, *, in_flight_max: int) -> None:
+    def __init__(
+        self, runtime: Runtime, unanswered: Unanswered, in_flight_max: int, is_open: bool
+    ) -> None:
         """A stream without items.
 
         Args:
-            repeats: of the shard that the items go to.
+            unanswered: of the shard that the items go to.
             in_flight_max: how many items may be written and not answered.
+            is_open: whether items may leave.
         """
         self._runtime = runtime
-        self.repeats = repeats
+        self.unanswered = unanswered
         self._in_flight_max = in_flight_max
+        self._is_open = is_open
+        self._is_abandoned = False
+        # How many items are written on the present link, or answered.
+        self._written = 0
+        # Made when something is refused for the first time.
+        self._backoff: Backoff | None = None
+        self._pause: asyncio.TimerHandle | None = None
         self.items: deque[ItemT] = deque()
         # Callers that wait until an item has left.
         self._drain_waiters: list[tuple[ItemT, asyncio.Future[None]]] = []
 
     @abstractmethod
-    def build(self, item: ItemT) -> Request[ResponseT] | Spliced:
+    def build(self, item: ItemT) -> Spliced[Request[ResponseT]]:
         """Return the command of an item; called at each attempt."""
 
     @abstractmethod
@@ -274,8 +278,9 @@ class Stream(ABC, Generic[ItemT, ResponseT]):
         if self._runtime.traces is not None:
             item.context = self._runtime.traces.current()
         self.items.append(item)
-        self.repeats.add(item, self)
-        self._pump()
+        self.unanswered.add(item, self)
+        # Whatever lets earlier ones leave has done so.
+        self.write_next()
 
     def resubmit(self, items: list[ItemT]) -> None:
         """Put back the items that `refused` was just called with, under a later lane."""
@@ -284,7 +289,7 @@ class Stream(ABC, Generic[ItemT, ResponseT]):
             item.attempts = 0
             item.doubtful = frozenset()
             self.items.append(item)
-            self.repeats.add(item, self)
+            self.unanswered.add(item, self)
 
     def open(self) -> None:
         """Let items leave."""
@@ -321,32 +326,37 @@ class Stream(ABC, Generic[ItemT, ResponseT]):
             self._drain_waiters.append((self.items[-1], future))
             await future
 
-    # What the shard's repeats call.
+    # What Unanswered calls.
 
     def write_next(self) -> bool:
         """Write the next item, if it may leave now; return whether it is written or answered."""
-        items = self.items
-        if (
-            self._written >= len(items)
-            or not self._is_open
-            or self._pause is not None
-            or self._is_abandoned
-        ):
+        if not self._is_open or self._pause is not None or self._is_abandoned:
             return False
         # If this finds another link, it has written on it what may leave.
-        session = self.repeats.session
-        at = self._written
+        session = self.unanswered.session
+        items, at = self.items, self._written
         if (
             session is None
             or at >= len(items)
             or at >= self._in_flight_max
-            or items[at].lane != items[0].lane
+            or (at and items[at].lane != items[0].lane)
         ):
             return False
         item = items[at]
         if item.reply is None:
             try:
-                self._write(session, item)
+                body = self.build(item)
+                limit = session.frame_bytes_max
+                if body.byte_count > limit - FRAME_OVERHEAD_BYTES:
+                    raise MessageTooLarge(f"the server takes {limit} bytes a frame", limit=limit)
+                item.attempts += 1
+                item.in_flight = True
+                session.request(
+                    body,
+                    partial(self._on_reply, item, item.attempts, item.lane),
+                    patient=item.patient,
+                    context=item.context,
+                )
             except Exception as cause:
                 error = failure_of(cause, f"to write to {session.title}")
                 self._refuse_from(at, _in_doubt(item, error))
@@ -367,11 +377,11 @@ class Stream(ABC, Generic[ItemT, ResponseT]):
                 error: MagnetarError
                 if item.attempts:
                     error = OutcomeUnknown(
-                        f"no answer from {self.repeats.title} in time; it may have happened"
+                        f"no answer from {self.unanswered.title} in time; it may have happened"
                     )
                 else:
                     error = LogUnavailable(
-                        f"it could not be sent to {self.repeats.title} in time. No effect"
+                        f"it could not be sent to {self.unanswered.title} in time. No effect"
                     )
                 self._lose_from(at)
                 self._refuse_from(at, error)
@@ -386,22 +396,6 @@ class Stream(ABC, Generic[ItemT, ResponseT]):
     def _pump(self) -> None:
         while self._written < len(self.items) and self.write_next():
             pass
-
-    def _write(self, session: LinkSession, item: ItemT) -> None:
-        body = self.build(item)
-        byte_count = byte_count_of(body)
-        limit = session.frame_bytes_max
-        if byte_count > limit - FRAME_OVERHEAD_BYTES:
-            raise MessageTooLarge(f"the server takes {limit} bytes a frame", limit=limit)
-        item.attempts += 1
-        item.in_flight = True
-        session.request(
-            body,
-            partial(self._on_reply, item, item.attempts, item.lane),
-            patient=item.patient,
-            context=item.context,
-            byte_count=byte_count,
-        )
 
     def _on_reply(self, item: ItemT, attempt: int, lane: int, result: Result[ResponseT]) -> None:
         if not isinstance(result, Exception):
@@ -420,7 +414,7 @@ class Stream(ABC, Generic[ItemT, ResponseT]):
         if item.finished or item.lane != lane or not item.in_flight or attempt != item.attempts:
             return
         if isinstance(result, LinkClosed):
-            self.repeats.lost()
+            self.unanswered.lost()
         else:
             self._on_error(item, result)
 
@@ -462,8 +456,9 @@ class Stream(ABC, Generic[ItemT, ResponseT]):
         while items and (reply := items[0].reply) is not None:
             item = items.popleft()
             item.finished = True
-            self._written = max(0, self._written - 1)
-            self.repeats.remove(item)
+            if self._written:
+                self._written -= 1
+            self.unanswered.remove(item)
             # Whatever fails here, those that drain are told.
             self._runtime.guarded(self.fail, self.confirmed, item, reply)
         if self._drain_waiters:
@@ -480,7 +475,7 @@ class Stream(ABC, Generic[ItemT, ResponseT]):
         while len(self.items) > at:
             item = self.items.pop()
             item.finished = True
-            self.repeats.remove(item)
+            self.unanswered.remove(item)
             tail.append(item)
         tail.reverse()
         self._written = min(self._written, at)
