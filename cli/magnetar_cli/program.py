@@ -39,6 +39,7 @@ _COMMANDS = {
     "cut": "commands.cut:cut",
     "peek": "commands.peek:peek",
     "transactions": "commands.transactions:transactions",
+    "console": "commands.console:console",
     "pipeline": "pipeline:pipeline",
     "check": "check:check",
     "backup": "backup.backup_command:backup",

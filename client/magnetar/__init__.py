@@ -32,6 +32,7 @@ from magnetar.admin.topic_descriptions import (
     TopicSummary,
     UncommittedMessage,
 )
+from magnetar.admin.transaction_changes import TransactionChanges
 from magnetar.admin.transaction_descriptions import (
     ConfirmedWrites,
     EndedParticipant,
@@ -222,6 +223,7 @@ __all__ = [
     "TopicSummary",
     "Transaction",
     "TransactionAction",
+    "TransactionChanges",
     "TransactionClient",
     "TransactionConflict",
     "TransactionDescription",

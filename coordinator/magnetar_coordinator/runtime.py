@@ -44,6 +44,7 @@ from magnetar_coordinator.transactions.named_sequence_table import NamedSequence
 from magnetar_coordinator.transactions.principal_quota import PrincipalQuota
 from magnetar_coordinator.transactions.session_quota import SessionQuota
 from magnetar_coordinator.transactions.shard import Shard
+from magnetar_coordinator.transactions.transaction_changes import TransactionChanges
 from magnetar_coordinator.transactions.transaction_principal import recorded
 from magnetar_coordinator.transactions.transactional_ids import TransactionalIds
 from magnetar_core.clock import Clock
@@ -72,6 +73,18 @@ class Recovered(NamedTuple):
     transactional_ids: TransactionalIds
     named_sequences: NamedSequences
     run_time: RunTime
+
+    def forget(self, txn_id: TxnID) -> None:
+        """Forget a transaction that has ended everywhere, and has no known outcome (rule n)."""
+        log.warning(
+            "transaction %s had ended before the loss, and how is forgotten",
+            txn_id,
+            extra={"txn_id": txn_id},
+        )
+        self.metadata.forget(txn_id, self.shard.live[txn_id].record_count)
+        self.shard.forget(txn_id)
+        self.transactional_ids.forget(txn_id, run_time_ms=self.run_time.now_ms())
+        self.named_sequences.forget(txn_id)
 
 
 class OutcomeFollower(Protocol):
@@ -125,12 +138,14 @@ class Runtime:
         self.metrics = metrics
         self.disk_reserve = disk_reserve
         self.fail = fail
-        self.session_quota = SessionQuota(config.session_open_txns_max)
+        self.changes = TransactionChanges(config.constants.txn_changes_max)
+        self.session_quota = SessionQuota(config.session_open_txns_max, self._client_left)
         self.principal_quota = PrincipalQuota()
         self.cut_closings = CutClosings()
         self.is_serving = False
         # By the wall clock, for people.
         self.started_time_ms = clock.wall_ms()
+        self.monotonic_ms = clock.monotonic_ms
         self._commits = commits
         self.when_durable = parking.when_durable
         self.time_ms = clock.wall_ms
@@ -248,6 +263,8 @@ class Runtime:
         before = self.shard.live.get(record.txn_id)
         self.metadata.append(record, 0 if before is None else before.record_count)
         transaction = self.shard.apply(record)
+        if self.changes.is_followed:
+            self.changes.note(record.txn_id, record if isinstance(record, TxnEnded) else None)
         if self.history is not None:
             self.history.note(event_of(record))
         if isinstance(record, StatusChanged):
@@ -299,6 +316,11 @@ class Runtime:
         self.session_quota.begun(reply, transaction)
         self.principal_quota.begun(transaction)
         return transaction
+
+    def _client_left(self, txn_id: TxnID) -> None:
+        """Note that the client of an OPEN transaction is gone."""
+        if self.changes.is_followed:
+            self.changes.note(txn_id)
 
     # Answering.
 

@@ -189,6 +189,7 @@ class Upkeep:
         runtime = self._runtime
         runtime.disk_reserve.look()
         runtime.shard.ended_details.forget_old()
+        runtime.changes.stop_if_idle(runtime.monotonic_ms())
         run_time_ms = runtime.run_time_ms()
         transactional_ids = runtime.transactional_ids
         checks_idle = len(transactional_ids) > 0 and run_time_ms >= self._next_idle_check_ms

@@ -233,6 +233,7 @@ TABLE: list[tuple[str, Any, Set[str]]] = [
     (COORDINATOR, txn.CommandEndTxn(txn_id=NEVER), EVERYBODY),
     (COORDINATOR, txn.CommandDescribeTxn(txn_id=NEVER), EVERYBODY),
     (COORDINATOR, txn.CommandListTxns(), EVERYBODY),
+    (COORDINATOR, txn.CommandListTxnChanges(), EVERYBODY),
     # Principals that may describe any topic.
     (COORDINATOR, txn.CommandCloseCut(), DESCRIBING | {"neighbour"}),
     (

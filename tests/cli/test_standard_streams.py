@@ -104,6 +104,7 @@ SERVERS = {
     "standalone": "--data-dir {data} --port 0",
     "broker": "--data-dir {data} --port 0",
     "coordinator": "--data-dir {data} --port 0 --metrics-port 0",
+    "console": "--port 0",
 }
 ACCESS = '[principals]\n"größe" = ["admin"]\n'
 _numbers = itertools.count()

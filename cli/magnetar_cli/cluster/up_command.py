@@ -15,6 +15,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from magnetar_cli.servers.broker import BROKER_PORT
+from magnetar_cli.servers.console_options import (
+    DEFAULT_PORT,
+    console_option,
+    console_port_option,
+    require_console,
+)
 from magnetar_cli.servers.options import LOG_LEVELS, PORT
 from magnetar_cli.standard_streams import output_not_needed
 
@@ -64,13 +70,21 @@ if TYPE_CHECKING:
     show_default=True,
     help="A server that is silent for this long loses its shards; in whole seconds.",
 )
+@console_option
+@console_port_option
 @click.option("--log-level", type=LOG_LEVELS, default="info", show_default=True)
 @click.option(
     "--ready-file",
     type=click.Path(dir_okay=False, path_type=Path),
     help="When all are ready, write process ids and addresses to this file, as JSON.",
 )
-def up(data_dir: Path | None, ready_file: Path | None, **options: Any) -> None:
+def up(
+    data_dir: Path | None,
+    ready_file: Path | None,
+    with_console: bool,
+    console_port: int | None,
+    **options: Any,
+) -> None:
     """Start a cluster on this machine, for experiments.
 
     It has etcd, an object server, brokers and coordinators, each a process that writes its log to a
@@ -82,8 +96,14 @@ def up(data_dir: Path | None, ready_file: Path | None, **options: Any) -> None:
     from magnetar_cli.cluster.local.outside_server import DidNotStart
     from magnetar_cli.servers.supervisor import ChildFailed
 
+    if with_console:
+        require_console()
+        if console_port is None:
+            console_port = DEFAULT_PORT if options["port"] else 0
     with _directory(data_dir) as directory:
-        plan = Plan(directory=directory, **options)
+        plan = Plan(
+            directory=directory, console_port=console_port if with_console else None, **options
+        )
         try:
             asyncio.run(_run(LocalCluster(plan, _tell_end), directory, ready_file))
         except (DidNotStart, ChildFailed) as error:

@@ -11,6 +11,12 @@ from typing import Any
 import click
 
 from magnetar_cli.servers.broker import BROKER_PORT
+from magnetar_cli.servers.console_options import (
+    console_arguments,
+    console_option,
+    console_port_option,
+    require_console,
+)
 from magnetar_cli.servers.coordinator import COORDINATOR_PORT
 from magnetar_cli.servers.options import PORT, server_options
 from magnetar_cli.servers.standalone_ports import METRICS_PORT, choose_ports
@@ -71,6 +77,8 @@ from magnetar_cli.servers.standalone_ports import METRICS_PORT, choose_ports
     help="Confirm plain messages when they are on the disk, or when the operating system has them."
     "  [default: synced]",
 )
+@console_option
+@console_port_option
 @click.option("--no-restart", is_flag=True, help="When a server dies, end with an error.")
 @click.option("--supervised", is_flag=True, hidden=True)
 @server_options
@@ -89,6 +97,8 @@ def standalone(**options: Any) -> None:
     from magnetar_core.process.observability import set_up_logging
     from magnetar_storage.store_config import StoreConfig
 
+    if options["with_console"]:
+        require_console()
     host = options["host"] or "127.0.0.1"
     allow_remote = bool(options["allow_remote"])
     ListenConfig(host=host, allow_remote=allow_remote)
@@ -137,6 +147,9 @@ def standalone(**options: Any) -> None:
             arguments("coordinator", one.name, coordinator_directory(data_dir, one.tcid), port)
             for one, port in zip(members.coordinators, ports.coordinators, strict=True)
         ],
+        console_arguments=console_arguments([one.address for one in members.brokers], ports.console)
+        if options["with_console"]
+        else None,
         restart=not options["no_restart"],
         ready_file=options["ready_file"],
         supervised=options["supervised"],

@@ -1,4 +1,4 @@
-"""Ports of a standalone cluster: brokers first, then coordinators, then the metrics of each.
+"""Ports of a standalone cluster: brokers first, then coordinators, metrics of each, the console.
 
 Chosen here and not by the servers: each must know those of the others, and keep its own over
 restarts. So none is chosen that the system may give to a connection meanwhile.
@@ -18,6 +18,7 @@ from typing import Any
 import click
 
 from magnetar_cli.servers.broker import BROKER_PORT
+from magnetar_cli.servers.console_options import DEFAULT_PORT as CONSOLE_PORT
 from magnetar_cli.servers.coordinator import COORDINATOR_PORT
 
 METRICS_PORT = 9650
@@ -28,11 +29,16 @@ _RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
-    """Ports of all servers; `metrics` has those of the brokers first."""
+    """Ports of all servers; `metrics` has those of the brokers first.
+
+    Attributes:
+        console: the port of the console, if there is one; 0: the system chooses.
+    """
 
     brokers: list[int]
     coordinators: list[int]
     metrics: list[int]
+    console: int
 
 
 def choose_ports(options: dict[str, Any], host: str) -> Ports:
@@ -52,6 +58,9 @@ def choose_ports(options: dict[str, Any], host: str) -> Ports:
         # Users who let the system choose the brokers' ports run several clusters on one machine.
         metrics_port = 0 if options["broker_port"] == 0 else METRICS_PORT
         defaults = (BROKER_PORT, COORDINATOR_PORT + brokers - 1, metrics_port)
+    console_port: int | None = options["console_port"]
+    if console_port is None:
+        console_port = 0 if 0 in (base, options["broker_port"]) else CONSOLE_PORT
     asked = (options["broker_port"], options["coordinator_port"], options["metrics_port"])
     counts = (brokers, coordinators, brokers + coordinators)
     ranges = [
@@ -70,7 +79,12 @@ def choose_ports(options: dict[str, Any], host: str) -> Ports:
     broker_ports, coordinator_ports, metrics_ports = (
         [port or next(free) for port in one] for one in ranges
     )
-    return Ports(brokers=broker_ports, coordinators=coordinator_ports, metrics=metrics_ports)
+    return Ports(
+        brokers=broker_ports,
+        coordinators=coordinator_ports,
+        metrics=metrics_ports,
+        console=console_port,
+    )
 
 
 def _range(first: int, count: int) -> list[int]:

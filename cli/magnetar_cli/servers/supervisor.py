@@ -127,6 +127,7 @@ class Supervisor:
         members: brokers and coordinators, as they are told of each other.
         broker_arguments: a command line for each broker, in the order of the list.
         coordinator_arguments: likewise.
+        console_arguments: the command line of a console; None: there is none.
         supervised: whether the end of standard input means that the parent of this process is gone.
     """
 
@@ -136,6 +137,7 @@ class Supervisor:
         members: Membership,
         broker_arguments: list[list[str]],
         coordinator_arguments: list[list[str]],
+        console_arguments: list[str] | None = None,
         restart: bool,
         ready_file: Path | None,
         supervised: bool = False,
@@ -155,6 +157,9 @@ class Supervisor:
             )
             for one, arguments in zip(members.coordinators, coordinator_arguments, strict=True)
         ]
+        self._consoles = (
+            [Child("the console", program, console_arguments, environ)] if console_arguments else []
+        )
         self._restart = restart
         self._ready_file = ready_file
         self._supervised = supervised
@@ -184,7 +189,7 @@ class Supervisor:
 
     def _in_order(self) -> list[list[Child]]:
         """Servers that start together, in the order of starts."""
-        return [self._brokers[:1], self._brokers[1:], self._coordinators]
+        return [self._brokers[:1], self._brokers[1:], self._coordinators, self._consoles]
 
     async def _keep_running(self) -> None:
         tasks: list[asyncio.Task[None]] = []
@@ -211,6 +216,7 @@ class Supervisor:
         return (
             f"ready: {_addresses('broker', self._brokers)},"
             f" {_addresses('coordinator', self._coordinators)}, metrics {' '.join(metrics)}"
+            + "".join(f", console {one.ready['address']}" for one in self._consoles)
         )
 
     async def _watch(self, child: Child) -> None:
@@ -238,7 +244,7 @@ class Supervisor:
     def _tell(self) -> None:
         if self._ready_file is None or not self._all_were_ready:
             return
-        content = {
+        content: dict[str, Any] = {
             "pid": os.getpid(),
             # The first of each: most programs need no other.
             "broker": self._brokers[0].ready,
@@ -246,6 +252,8 @@ class Supervisor:
             "brokers": [broker.ready for broker in self._brokers],
             "coordinators": [coordinator.ready for coordinator in self._coordinators],
         }
+        if self._consoles:
+            content["console"] = self._consoles[0].ready
         write_ready_file(self._ready_file, content)
 
 

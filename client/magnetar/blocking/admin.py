@@ -18,6 +18,7 @@ from magnetar.admin.subscriptions import SubscriptionAdmin as AsyncSubscriptionA
 from magnetar.admin.topic_descriptions import TopicDescription, TopicOffsets
 from magnetar.admin.topics import OffsetRanges, TopicSummaries, UncommittedMessages
 from magnetar.admin.topics import TopicAdmin as AsyncTopicAdmin
+from magnetar.admin.transaction_changes import TransactionChanges
 from magnetar.admin.transaction_descriptions import StoredTransactions, TransactionDescription
 from magnetar.admin.transaction_history import TransactionHistory
 from magnetar.admin.transactional_ids import TransactionalIdAdmin as AsyncTransactionalIdAdmin
@@ -431,6 +432,33 @@ class TransactionAdmin(Facade[AsyncTransactionAdmin]):
                     on_unanswered=calls.here(on_unanswered),
                     on_truncated=calls.here(on_truncated),
                 )
+            )
+
+    def changes(
+        self,
+        since: TransactionChanges | None = None,
+        *,
+        on_unanswered: Callable[[int, MagnetarError], None] | None = None,
+    ) -> TransactionChanges:
+        """Tell what has changed among the transactions of all coordinators.
+
+        For programs that show live transactions: a list would tell all of them again each time.
+
+            live = {}
+            seen = None
+            while True:
+                seen = client.admin.transactions.changes(seen)
+                seen.apply_to(live)
+
+        Args:
+            since: the changes that the last call returned; None: list all live transactions.
+            on_unanswered: as for list(). Such a coordinator goes on in the next call.
+        Raises:
+            LogUnavailable, OutcomeUnknown: a coordinator does not answer in time.
+        """
+        with Calls() as calls:
+            return self._loop.wait(
+                self.inner.changes(since, on_unanswered=calls.here(on_unanswered))
             )
 
     def describe(self, txn_id: TxnID) -> TransactionDescription:

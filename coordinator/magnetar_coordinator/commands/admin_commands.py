@@ -88,6 +88,7 @@ class AdminCommands:
                 partition=partition.to_wire(), txn_action=common.ABORT, hanging=hanging
             )
         put_txn_id(body.txn_id, txn_id)
+        body.incarnation = runtime.shard.incarnation
 
         def on_answer(name: str, answer: Any) -> None:
             if name == "error":

@@ -37,14 +37,8 @@ def describe(
     return description
 
 
-def describe_ended(
-    outcome: TxnEnded, details: EndedDetails, *, run_time_ms: int, started_time_ms: int
-) -> pb.TransactionDescription:
-    """Describe an ended transaction: by its outcome, and its details if they are kept.
-
-    Args:
-        started_time_ms: when the coordinator was started, by the wall clock.
-    """
+def describe_outcome(outcome: TxnEnded, *, run_time_ms: int) -> pb.TransactionDescription:
+    """Describe an ended transaction by its outcome."""
     description = pb.TransactionDescription(
         txn_id=outcome.txn_id.to_wire(),
         status=WIRE_STATUS[outcome.status],
@@ -56,6 +50,18 @@ def describe_ended(
     )
     if outcome.txn_owner is not None:
         put_identity(description.identity, *outcome.txn_owner)
+    return description
+
+
+def describe_ended(
+    outcome: TxnEnded, details: EndedDetails, *, run_time_ms: int, started_time_ms: int
+) -> pb.TransactionDescription:
+    """Describe an ended transaction: by its outcome, and its details if they are kept.
+
+    Args:
+        started_time_ms: when the coordinator was started, by the wall clock.
+    """
+    description = describe_outcome(outcome, run_time_ms=run_time_ms)
     found = details.find(outcome.txn_id)
     if found is not None:
         _put_details(description, found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from weakref import WeakKeyDictionary
 
 from magnetar_coordinator.metadata.records import StatusChanged
@@ -40,10 +41,14 @@ class SessionQuota:
     When a conversation ends, its open transactions count for the client's machine until they
     expire. Transactions of unary calls count there too, so a client that reconnects does not start
     from nothing.
+
+    Args:
+        on_left: called with each open transaction of a conversation that ends.
     """
 
-    def __init__(self, open_max: int) -> None:
+    def __init__(self, open_max: int, on_left: Callable[[TxnID], None]) -> None:
         self._open_max = open_max
+        self._on_left = on_left
         self._open: WeakKeyDictionary[CommandSession, _Begun] = WeakKeyDictionary()
         # By machine; no entry is empty.
         self._left: dict[str, _Begun] = {}
@@ -89,6 +94,7 @@ class SessionQuota:
             left.txn_ids.update(begun.txn_ids)
             for txn_id in begun.txn_ids:
                 self._counted[txn_id] = left
+                self._on_left(txn_id)
 
     def fixed(self, record: StatusChanged, *, run_time_ms: int) -> None:
         """Remove a transaction from the count: its outcome is fixed."""

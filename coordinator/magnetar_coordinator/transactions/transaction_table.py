@@ -257,6 +257,15 @@ class TransactionTable:
         if len(self._recent_durable) > self._config.recent_outcomes_max:
             del self._recent[self._recent_durable.popleft()]
 
+    def forget(self, txn_id: TxnID) -> None:
+        """Forget an OPEN transaction of an earlier incarnation, whose outcome is not known."""
+        transaction = self.live.pop(txn_id)
+        if transaction.status is not TxnStatus.OPEN or txn_id.incarnation == self._incarnation:
+            raise BrokenInvariant(f"{txn_id} is {transaction.status.name}: its end is known")
+        self.status_counts[TxnStatus.OPEN] -= 1
+        if transaction.expires:
+            self.expiry.remove(txn_id)
+
     def check(self) -> None:
         """Check the invariants."""
         self.expiry.check()

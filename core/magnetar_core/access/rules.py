@@ -234,6 +234,7 @@ RULES: dict[str, Rule] = {
     "end_txn": Rule(_nothing, finishing=True),
     "describe_txn": Rule(_nothing),
     "list_txns": Rule(_nothing),
+    "list_txn_changes": Rule(_nothing),
     # It names TxnIDs alone; what the cut is of is read at brokers.
     "close_cut": Rule(lambda _: [(ANYWHERE_DESCRIBE,)]),
     "describe_transactional_id": Rule(_of_transactional_id(Operation.DESCRIBE)),

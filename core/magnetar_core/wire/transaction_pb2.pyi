@@ -386,6 +386,38 @@ class CommandListTxnsResponse(_message.Message):
     truncated: bool
     def __init__(self, transactions: _Optional[_Iterable[_Union[TransactionDescription, _Mapping]]] = ..., truncated: _Optional[bool] = ...) -> None: ...
 
+class CommandListTxnChanges(_requests.Request[CommandListTxnChangesResponse]):
+    __slots__ = ("place", "limit")
+    PLACE_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    place: TxnChangesPlace
+    limit: int
+    def __init__(self, place: _Optional[_Union[TxnChangesPlace, _Mapping]] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class TxnChangesPlace(_message.Message):
+    __slots__ = ("life", "version", "listed_to")
+    LIFE_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    LISTED_TO_FIELD_NUMBER: _ClassVar[int]
+    life: int
+    version: int
+    listed_to: _common_pb2.TxnId
+    def __init__(self, life: _Optional[int] = ..., version: _Optional[int] = ..., listed_to: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ...) -> None: ...
+
+class CommandListTxnChangesResponse(_message.Message):
+    __slots__ = ("anew", "transactions", "ended", "place", "truncated")
+    ANEW_FIELD_NUMBER: _ClassVar[int]
+    TRANSACTIONS_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
+    PLACE_FIELD_NUMBER: _ClassVar[int]
+    TRUNCATED_FIELD_NUMBER: _ClassVar[int]
+    anew: bool
+    transactions: _containers.RepeatedCompositeFieldContainer[TransactionDescription]
+    ended: _containers.RepeatedCompositeFieldContainer[TransactionDescription]
+    place: TxnChangesPlace
+    truncated: bool
+    def __init__(self, anew: _Optional[bool] = ..., transactions: _Optional[_Iterable[_Union[TransactionDescription, _Mapping]]] = ..., ended: _Optional[_Iterable[_Union[TransactionDescription, _Mapping]]] = ..., place: _Optional[_Union[TxnChangesPlace, _Mapping]] = ..., truncated: _Optional[bool] = ...) -> None: ...
+
 class CommandAcceptTxnLoss(_requests.Request[CommandAcceptTxnLossResponse]):
     __slots__ = ("txn_id",)
     TXN_ID_FIELD_NUMBER: _ClassVar[int]
@@ -485,7 +517,7 @@ class UnfinishedParticipant(_message.Message):
     def __init__(self, partition: _Optional[_Union[_common_pb2.Partition, _Mapping]] = ..., subscription: _Optional[str] = ..., error: _Optional[_Union[_common_pb2.ServerError, _Mapping]] = ...) -> None: ...
 
 class CommandEndTxnOnPartition(_requests.Request[CommandEndTxnOnPartitionResponse]):
-    __slots__ = ("txn_id", "partition", "txn_action", "counts_given", "counts", "selection_given", "selected_writer_ids", "loss_accepted", "hanging", "stamp")
+    __slots__ = ("txn_id", "partition", "txn_action", "counts_given", "counts", "selection_given", "selected_writer_ids", "loss_accepted", "hanging", "stamp", "incarnation")
     TXN_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     TXN_ACTION_FIELD_NUMBER: _ClassVar[int]
@@ -496,6 +528,7 @@ class CommandEndTxnOnPartition(_requests.Request[CommandEndTxnOnPartitionRespons
     LOSS_ACCEPTED_FIELD_NUMBER: _ClassVar[int]
     HANGING_FIELD_NUMBER: _ClassVar[int]
     STAMP_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
     txn_id: _common_pb2.TxnId
     partition: _common_pb2.Partition
     txn_action: _common_pb2.TxnAction
@@ -506,7 +539,8 @@ class CommandEndTxnOnPartition(_requests.Request[CommandEndTxnOnPartitionRespons
     loss_accepted: bool
     hanging: HangingTxn
     stamp: int
-    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., partition: _Optional[_Union[_common_pb2.Partition, _Mapping]] = ..., txn_action: _Optional[_Union[_common_pb2.TxnAction, str]] = ..., counts_given: _Optional[bool] = ..., counts: _Optional[_Iterable[_Union[WriterCount, _Mapping]]] = ..., selection_given: _Optional[bool] = ..., selected_writer_ids: _Optional[_Iterable[int]] = ..., loss_accepted: _Optional[bool] = ..., hanging: _Optional[_Union[HangingTxn, _Mapping]] = ..., stamp: _Optional[int] = ...) -> None: ...
+    incarnation: int
+    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., partition: _Optional[_Union[_common_pb2.Partition, _Mapping]] = ..., txn_action: _Optional[_Union[_common_pb2.TxnAction, str]] = ..., counts_given: _Optional[bool] = ..., counts: _Optional[_Iterable[_Union[WriterCount, _Mapping]]] = ..., selection_given: _Optional[bool] = ..., selected_writer_ids: _Optional[_Iterable[int]] = ..., loss_accepted: _Optional[bool] = ..., hanging: _Optional[_Union[HangingTxn, _Mapping]] = ..., stamp: _Optional[int] = ..., incarnation: _Optional[int] = ...) -> None: ...
 
 class HangingTxn(_message.Message):
     __slots__ = ("start_offset", "producer_epoch")
@@ -523,7 +557,7 @@ class CommandEndTxnOnPartitionResponse(_message.Message):
     def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ...) -> None: ...
 
 class CommandEndTxnOnSubscription(_requests.Request[CommandEndTxnOnSubscriptionResponse]):
-    __slots__ = ("txn_id", "subscription", "txn_action", "counts_given", "counts", "selection_given", "selected_writer_ids", "loss_accepted", "hanging", "stamp")
+    __slots__ = ("txn_id", "subscription", "txn_action", "counts_given", "counts", "selection_given", "selected_writer_ids", "loss_accepted", "hanging", "stamp", "incarnation")
     TXN_ID_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     TXN_ACTION_FIELD_NUMBER: _ClassVar[int]
@@ -534,6 +568,7 @@ class CommandEndTxnOnSubscription(_requests.Request[CommandEndTxnOnSubscriptionR
     LOSS_ACCEPTED_FIELD_NUMBER: _ClassVar[int]
     HANGING_FIELD_NUMBER: _ClassVar[int]
     STAMP_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
     txn_id: _common_pb2.TxnId
     subscription: _common_pb2.Subscription
     txn_action: _common_pb2.TxnAction
@@ -544,7 +579,8 @@ class CommandEndTxnOnSubscription(_requests.Request[CommandEndTxnOnSubscriptionR
     loss_accepted: bool
     hanging: HangingTxn
     stamp: int
-    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., subscription: _Optional[_Union[_common_pb2.Subscription, _Mapping]] = ..., txn_action: _Optional[_Union[_common_pb2.TxnAction, str]] = ..., counts_given: _Optional[bool] = ..., counts: _Optional[_Iterable[_Union[WriterCount, _Mapping]]] = ..., selection_given: _Optional[bool] = ..., selected_writer_ids: _Optional[_Iterable[int]] = ..., loss_accepted: _Optional[bool] = ..., hanging: _Optional[_Union[HangingTxn, _Mapping]] = ..., stamp: _Optional[int] = ...) -> None: ...
+    incarnation: int
+    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., subscription: _Optional[_Union[_common_pb2.Subscription, _Mapping]] = ..., txn_action: _Optional[_Union[_common_pb2.TxnAction, str]] = ..., counts_given: _Optional[bool] = ..., counts: _Optional[_Iterable[_Union[WriterCount, _Mapping]]] = ..., selection_given: _Optional[bool] = ..., selected_writer_ids: _Optional[_Iterable[int]] = ..., loss_accepted: _Optional[bool] = ..., hanging: _Optional[_Union[HangingTxn, _Mapping]] = ..., stamp: _Optional[int] = ..., incarnation: _Optional[int] = ...) -> None: ...
 
 class CommandEndTxnOnSubscriptionResponse(_message.Message):
     __slots__ = ("txn_id",)
@@ -553,7 +589,7 @@ class CommandEndTxnOnSubscriptionResponse(_message.Message):
     def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ...) -> None: ...
 
 class CommandEndTxnOnParticipants(_requests.Request[CommandEndTxnOnParticipantsResponse]):
-    __slots__ = ("txn_id", "txn_action", "counts_given", "partitions", "subscriptions", "selection_given", "selected_writer_ids", "loss_accepted", "stamp")
+    __slots__ = ("txn_id", "txn_action", "counts_given", "partitions", "subscriptions", "selection_given", "selected_writer_ids", "loss_accepted", "stamp", "incarnation")
     TXN_ID_FIELD_NUMBER: _ClassVar[int]
     TXN_ACTION_FIELD_NUMBER: _ClassVar[int]
     COUNTS_GIVEN_FIELD_NUMBER: _ClassVar[int]
@@ -563,6 +599,7 @@ class CommandEndTxnOnParticipants(_requests.Request[CommandEndTxnOnParticipantsR
     SELECTED_WRITER_IDS_FIELD_NUMBER: _ClassVar[int]
     LOSS_ACCEPTED_FIELD_NUMBER: _ClassVar[int]
     STAMP_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
     txn_id: _common_pb2.TxnId
     txn_action: _common_pb2.TxnAction
     counts_given: bool
@@ -572,7 +609,8 @@ class CommandEndTxnOnParticipants(_requests.Request[CommandEndTxnOnParticipantsR
     selected_writer_ids: _containers.RepeatedScalarFieldContainer[int]
     loss_accepted: bool
     stamp: int
-    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., txn_action: _Optional[_Union[_common_pb2.TxnAction, str]] = ..., counts_given: _Optional[bool] = ..., partitions: _Optional[_Iterable[_Union[PartitionCounts, _Mapping]]] = ..., subscriptions: _Optional[_Iterable[_Union[SubscriptionCounts, _Mapping]]] = ..., selection_given: _Optional[bool] = ..., selected_writer_ids: _Optional[_Iterable[int]] = ..., loss_accepted: _Optional[bool] = ..., stamp: _Optional[int] = ...) -> None: ...
+    incarnation: int
+    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., txn_action: _Optional[_Union[_common_pb2.TxnAction, str]] = ..., counts_given: _Optional[bool] = ..., partitions: _Optional[_Iterable[_Union[PartitionCounts, _Mapping]]] = ..., subscriptions: _Optional[_Iterable[_Union[SubscriptionCounts, _Mapping]]] = ..., selection_given: _Optional[bool] = ..., selected_writer_ids: _Optional[_Iterable[int]] = ..., loss_accepted: _Optional[bool] = ..., stamp: _Optional[int] = ..., incarnation: _Optional[int] = ...) -> None: ...
 
 class CommandEndTxnOnParticipantsResponse(_message.Message):
     __slots__ = ("txn_id", "unfinished")
@@ -611,13 +649,19 @@ class CommandLowWatermark(_requests.Request[CommandLowWatermarkResponse]):
     def __init__(self, tcid: _Optional[int] = ..., incarnation: _Optional[int] = ..., low_watermark: _Optional[int] = ..., live: _Optional[_Iterable[_Union[TxnRange, _Mapping]]] = ..., counter_bound: _Optional[int] = ..., known: _Optional[_Iterable[_Union[OrphanedParticipant, _Mapping]]] = ..., next_counter: _Optional[int] = ..., store_token: _Optional[str] = ...) -> None: ...
 
 class CommandDescribeEnds(_requests.Request[CommandDescribeEndsResponse]):
-    __slots__ = ("txn_ids",)
+    __slots__ = ("txn_ids", "tcid", "incarnation", "store_token")
     TXN_IDS_FIELD_NUMBER: _ClassVar[int]
+    TCID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    STORE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     txn_ids: _containers.RepeatedCompositeFieldContainer[_common_pb2.TxnId]
-    def __init__(self, txn_ids: _Optional[_Iterable[_Union[_common_pb2.TxnId, _Mapping]]] = ...) -> None: ...
+    tcid: int
+    incarnation: int
+    store_token: str
+    def __init__(self, txn_ids: _Optional[_Iterable[_Union[_common_pb2.TxnId, _Mapping]]] = ..., tcid: _Optional[int] = ..., incarnation: _Optional[int] = ..., store_token: _Optional[str] = ...) -> None: ...
 
 class CommandDescribeEndsResponse(_message.Message):
-    __slots__ = ("ends",)
+    __slots__ = ("ends", "forgotten")
     class DescribedEnd(_message.Message):
         __slots__ = ("txn_id", "txn_action", "selection_digest", "stamp")
         TXN_ID_FIELD_NUMBER: _ClassVar[int]
@@ -630,8 +674,10 @@ class CommandDescribeEndsResponse(_message.Message):
         stamp: int
         def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., txn_action: _Optional[_Union[_common_pb2.TxnAction, str]] = ..., selection_digest: _Optional[bytes] = ..., stamp: _Optional[int] = ...) -> None: ...
     ENDS_FIELD_NUMBER: _ClassVar[int]
+    FORGOTTEN_FIELD_NUMBER: _ClassVar[int]
     ends: _containers.RepeatedCompositeFieldContainer[CommandDescribeEndsResponse.DescribedEnd]
-    def __init__(self, ends: _Optional[_Iterable[_Union[CommandDescribeEndsResponse.DescribedEnd, _Mapping]]] = ...) -> None: ...
+    forgotten: _containers.RepeatedCompositeFieldContainer[_common_pb2.TxnId]
+    def __init__(self, ends: _Optional[_Iterable[_Union[CommandDescribeEndsResponse.DescribedEnd, _Mapping]]] = ..., forgotten: _Optional[_Iterable[_Union[_common_pb2.TxnId, _Mapping]]] = ...) -> None: ...
 
 class CommandTxnsIssued(_message.Message):
     __slots__ = ("tcid", "incarnation", "next_counter")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from string import ascii_lowercase
@@ -18,6 +18,7 @@ from magnetar_cli.cluster.local import etcd, object_server
 from magnetar_cli.cluster.local.outside_server import OutsideServer
 from magnetar_cli.cluster.local.programs import require_object_store
 from magnetar_cli.link_options import security_variables
+from magnetar_cli.servers.console_options import console_arguments
 from magnetar_cli.servers.standalone_ports import free_ports
 from magnetar_cli.servers.supervisor import PROGRAM, Child
 from magnetar_cluster.directory.view import BROKER, COORDINATOR
@@ -25,6 +26,7 @@ from magnetar_cluster.directory.view import BROKER, COORDINATOR
 HOST = "127.0.0.1"
 CLUSTER_ID = "local"
 ENVIRONMENT_FILE = "environment"
+CONSOLE = "console"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +44,7 @@ class Plan:
         store: the address of an object store that runs already; None: a server is started.
         lease_ms: a member that is silent for this long loses its shards.
         log_level: of brokers and coordinators.
+        console_port: the port of a console; 0: the system chooses; None: there is no console.
         settings: more variables for brokers and coordinators.
     """
 
@@ -55,6 +58,7 @@ class Plan:
     store: str | None = None
     lease_ms: int = 3_000
     log_level: str = "info"
+    console_port: int | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -63,7 +67,7 @@ class Running:
     """A process, as the table shows it.
 
     Attributes:
-        kind: "broker", "coordinator", or empty for servers that are not Magnetar's.
+        kind: "broker", "coordinator", "console", or empty for servers that are not Magnetar's.
         metrics: empty without an endpoint.
     """
 
@@ -88,7 +92,7 @@ class LocalCluster:
         self._plan = plan
         self._on_end = on_end
         self._outside: list[tuple[OutsideServer, str]] = []
-        self._children: dict[str, list[Child]] = {BROKER: [], COORDINATOR: []}
+        self._children: dict[str, list[Child]] = {BROKER: [], COORDINATOR: [], CONSOLE: []}
         self._watching: set[asyncio.Task[None]] = set()
         # All other settings are the cluster's own.
         self._variables: dict[str, str] = {
@@ -126,7 +130,16 @@ class LocalCluster:
         await asyncio.gather(*(self.add(COORDINATOR) for _ in range(plan.coordinators)))
         brokers = ",".join(one.ready["address"] for one in self._children[BROKER])
         self._variables["MAGNETAR_BROKER"] = brokers
+        if plan.console_port is not None:
+            await self._start_console(brokers.split(","), plan.console_port)
         self._write_environment()
+
+    async def _start_console(self, brokers: Sequence[str], port: int) -> None:
+        log = self._plan.directory / f"{CONSOLE}.log"
+        child = Child(CONSOLE, PROGRAM, console_arguments(brokers, port), self.environ(), log)
+        self._children[CONSOLE].append(child)
+        await child.start()
+        self._watch(CONSOLE, child.ready["pid"], child)
 
     async def add(self, kind: str) -> Running:
         """Start another member, and wait until it is ready.
@@ -169,7 +182,7 @@ class LocalCluster:
         """Stop all processes: each before those that it needs."""
         for task in self._watching:
             task.cancel()
-        for kind in (COORDINATOR, BROKER):
+        for kind in (CONSOLE, COORDINATOR, BROKER):
             await asyncio.gather(*(one.stop() for one in self._children[kind]))
         await asyncio.gather(*(one.stop() for one, _ in self._outside))
         # It names ports that are closed by now.

@@ -1,0 +1,106 @@
+"""The hub of a token: one connection to the cluster, and a channel for each view of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from magnetar import AuthenticationFailed, Client, ClientClosed, ClusterMismatch, MagnetarError
+from magnetar_console.channel import Channel
+from magnetar_console.looks.view import View
+from magnetar_console.looks.views import look_of
+from magnetar_console.settings import CHANNELS_MAX
+from magnetar_core.clock import Clock
+from magnetar_core.transport.transport import Transport
+
+# After these a connection has to be made again.
+_OVER = (AuthenticationFailed, ClientClosed, ClusterMismatch)
+
+
+class Hub:
+    """Asks the cluster once for any number of viewers with the same rights.
+
+    Args:
+        run: identifies the hub in the ids of events.
+
+    Attributes:
+        used: how often it was used: a number that rises.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], Awaitable[Client]],
+        new_transport: Callable[[], Transport],
+        clock: Clock,
+        run: str,
+    ) -> None:
+        self._connect = connect
+        self._new_transport = new_transport
+        self._clock = clock
+        self._run = run
+        self._opened: Client | None = None
+        self._opening = asyncio.Lock()
+        self._channels: dict[View, Channel] = {}
+        self._made = 0
+        self.used = 0
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether any view has a viewer."""
+        return any(one.viewers for one in self._channels.values())
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether it has a connection to the cluster."""
+        return self._opened is not None
+
+    async def client(self) -> Client:
+        """Return the connection to the cluster; the first call makes it. Raises: MagnetarError."""
+        self.used += 1
+        async with self._opening:
+            if self._opened is None:
+                self._opened = await self._connect()
+            return self._opened
+
+    async def check(self) -> None:
+        """Ask the cluster something that every client may ask. Raises: MagnetarError."""
+        try:
+            await (await self.client()).admin.cluster_info()
+        except MagnetarError as error:
+            await self.failed(error)
+            raise
+
+    async def failed(self, error: Exception) -> None:
+        """Take note of an error: after some the connection has to be made again."""
+        if isinstance(error, _OVER):
+            await self._drop()
+
+    def channel(self, view: View) -> Channel | None:
+        """Return the channel of a view; None: there are too many that have viewers."""
+        self.used += 1
+        channel = self._channels.get(view)
+        if channel is None:
+            if len(self._channels) >= CHANNELS_MAX and not self._leave_out_one():
+                return None
+            self._made += 1
+            look = look_of(view, self._new_transport, self._clock)
+            run = f"{self._run}-{self._made}"
+            channel = self._channels[view] = Channel(look, self, self._clock, run)
+        return channel
+
+    async def close(self) -> None:
+        """End all channels, and the connection."""
+        await asyncio.gather(*(one.end() for one in self._channels.values()))
+        await self._drop()
+
+    async def _drop(self) -> None:
+        client, self._opened = self._opened, None
+        if client is not None:
+            await client.close()
+
+    def _leave_out_one(self) -> bool:
+        idle = next((view for view, one in self._channels.items() if not one.viewers), None)
+        if idle is None:
+            return False
+        del self._channels[idle]
+        return True

@@ -1,0 +1,90 @@
+"""The last messages of a partition, and those of open transactions in its sidecar."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import aclosing
+from typing import Any, Final
+
+from magnetar import Client, MagnetarError
+from magnetar_console.looks.contents import content
+from magnetar_console.seen import Row, Seen
+
+audit = logging.getLogger("magnetar_console.audit")
+
+# How many offsets before the end are read.
+OFFSETS_MAX: Final = 50
+SIDECAR_MAX: Final = 50
+READ_BYTES_MAX: Final = 1 << 20
+
+
+class MessagesLook:
+    """Reads the end of a partition when it has changed, and peeks into its sidecar.
+
+    The servers refuse it to viewers who may not read the topic.
+    """
+
+    def __init__(self, topic: str, partition: int) -> None:
+        self.period_s = 2.0
+        self._topic = topic
+        self._partition = partition
+        self._read_to: tuple[int, int] | None = None
+        self._messages: dict[str, Row] = {}
+
+    async def look(self, client: Client) -> Seen:
+        """Ask the broker of the partition."""
+        topics, topic, partition = client.admin.topics, self._topic, self._partition
+        found = (await topics.list_offsets(topic, partitions=[partition])).partitions[0]
+        place = (found.ledger_id, found.end_offset)
+        if place != self._read_to:
+            audit.info("a viewer reads messages of topic %r, partition %d", topic, partition)
+            start = max(found.first_offset, found.end_offset - OFFSETS_MAX)
+            self._messages = await self._read(client, start, found.end_offset)
+            self._read_to = place
+        log: Row = {"first_offset": found.first_offset, "end_offset": found.end_offset}
+        tables: dict[str, dict[str, Row]] = {"log": {"it": log}, "messages": self._messages}
+        try:
+            waiting = await topics.peek_uncommitted(topic, partition, messages_max=SIDECAR_MAX)
+        except MagnetarError as error:
+            return Seen(tables, (f"The sidecar cannot be looked into: {error}",))
+        tables["sidecar"] = {
+            str(number): {
+                "txn_id": str(one.txn_id),
+                "key": None if one.key is None else content(one.key),
+                "value": content(one.value),
+                "properties": dict(one.properties),
+            }
+            for number, one in enumerate(waiting)
+        }
+        return Seen(tables)
+
+    async def close(self) -> None:
+        """Forget the messages."""
+        self._read_to, self._messages = None, {}
+
+    async def _read(self, client: Client, start: int, end: int) -> dict[str, Row]:
+        rows: dict[str, Row] = {}
+        if start >= end:
+            return rows
+        pieces = client.read_columns(
+            self._topic,
+            self._partition,
+            start,
+            end,
+            messages_max=OFFSETS_MAX,
+            bytes_max=READ_BYTES_MAX,
+        )
+        async with aclosing(pieces):
+            async for columns in pieces:
+                for message in columns:
+                    key = message.key
+                    row: dict[str, Any] = {
+                        "offset": message.offset,
+                        "append_time_ms": message.append_time_ms,
+                        "txn_id": "" if message.txn_id is None else str(message.txn_id),
+                        "key": None if key is None else content(key),
+                        "value": content(message.value),
+                        "properties": dict(message.properties),
+                    }
+                    rows[str(message.offset)] = row
+        return rows

@@ -1,0 +1,43 @@
+"""The look of each view."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from magnetar_console.channel import Look
+from magnetar_console.looks import view as views
+from magnetar_console.looks.cluster import ClusterLook
+from magnetar_console.looks.groups import GroupLook, GroupsLook
+from magnetar_console.looks.messages import MessagesLook
+from magnetar_console.looks.topics import TopicLook, TopicsLook
+from magnetar_console.looks.transaction import TransactionLook
+from magnetar_console.looks.transactions import TransactionsLook
+from magnetar_console.looks.view import View
+from magnetar_core.clock import Clock
+from magnetar_core.ids import TxnID
+from magnetar_core.transport.transport import Transport
+
+
+def look_of(view: View, new_transport: Callable[[], Transport], clock: Clock) -> Look:
+    """Return a new look.
+
+    Args:
+        new_transport: makes a transport to servers, with the rights of the viewers.
+    """
+    match view.kind:
+        case views.TRANSACTIONS:
+            return TransactionsLook(clock)
+        case views.TRANSACTION:
+            return TransactionLook(TxnID.parse(view.name), clock)
+        case views.TOPICS:
+            return TopicsLook(clock)
+        case views.TOPIC:
+            return TopicLook(view.name)
+        case views.MESSAGES:
+            return MessagesLook(view.name, view.partition)
+        case views.GROUPS:
+            return GroupsLook()
+        case views.GROUP:
+            return GroupLook(view.name)
+        case _:
+            return ClusterLook(new_transport, clock)
