@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from magnetar_broker.ages import Ages
@@ -18,7 +19,6 @@ from magnetar_broker.transactions.transaction_index import TransactionIndex
 from magnetar_broker.transactions.watermark import Watermarks
 from magnetar_core.clock import Clock
 from magnetar_core.history.history import History
-from magnetar_core.ids import TxnID
 from magnetar_core.membership.address_book import AddressBook
 from magnetar_core.process.run_time import RunTime
 from magnetar_storage.disk_reserve import DiskReserve
@@ -59,17 +59,14 @@ class Environment:
 
     def new_index(self, participant: Participant) -> TransactionIndex:
         """Create the transaction index of a participant."""
-
-        def on_opened(txn_id: TxnID) -> None:
-            self.orphan_candidates.opened(txn_id, participant, self.clock.monotonic_ms())
-
+        candidates, now_ms = self.orphan_candidates, self.clock.monotonic_ms
         return TransactionIndex(
             self.watermarks.is_running,
             self.watermarks.covers,
             self.watermarks.is_superseded,
             self.issued.check,
-            on_opened=on_opened,
-            on_closed=lambda txn_id: self.orphan_candidates.known(txn_id, participant),
+            on_opened=lambda txn_id: candidates.opened(txn_id, participant, now_ms()),
+            on_closed=partial(candidates.known, participant),
             name=participant,
             history=self.history,
         )

@@ -76,6 +76,9 @@ IN_PARTITION_BYTES = _PARTITION_AND_U64.size
 _SUBSCRIPTION_CHUNK = struct.Struct(">QIQQ")
 _ORDINAL_AND_INDEX = struct.Struct(">IQ")
 _ORDINAL = struct.Struct(">I")
+# A TxnID and both; a TxnID and a participant.
+_IN_TXN = struct.Struct(">QQIQ")
+_TXN_AT = struct.Struct(">QQQIQ")
 
 PARTITION_BYTES = _PARTITION.size
 TXN_ID_BYTES = 16
@@ -103,7 +106,7 @@ def last_u64(key: bytes) -> int:
 
 def txnlog(prefix: bytes, txn_id: TxnID, ordinal: int, index: int) -> bytes:
     """Return the key of a batch in the txnlog."""
-    return prefix + txn_id.to_bytes() + _ORDINAL_AND_INDEX.pack(ordinal, index)
+    return prefix + _IN_TXN.pack(*txn_id, ordinal, index)
 
 
 def txnlog_place(key: bytes) -> tuple[TxnID, int, int]:
@@ -115,7 +118,7 @@ def txnlog_place(key: bytes) -> tuple[TxnID, int, int]:
 
 def txnindex(txn_id: TxnID, topic_id: int, number: int, subscription_id: int = 0) -> bytes:
     """Return the key of a transaction in a participant's index."""
-    return txn_id.to_bytes() + _PARTITION_AND_U64.pack(topic_id, number, subscription_id)
+    return _TXN_AT.pack(*txn_id, topic_id, number, subscription_id)
 
 
 def txnindex_writer(index_key: bytes, ordinal: int) -> bytes:
@@ -143,7 +146,7 @@ def pending_ack(prefix: bytes, txn_id: TxnID, ordinal: int, ack_sequence: int) -
     Args:
         prefix: in_partition(topic id, partition, subscription id).
     """
-    return prefix + txn_id.to_bytes() + _ORDINAL_AND_INDEX.pack(ordinal, ack_sequence)
+    return prefix + _IN_TXN.pack(*txn_id, ordinal, ack_sequence)
 
 
 def pending_ack_place(key: bytes) -> tuple[TxnID, int, int]:

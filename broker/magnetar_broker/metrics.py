@@ -81,11 +81,13 @@ class BrokerMetrics:
             "Commands in transactions that came before their coordinator had announced the"
             " transaction here, and waited for that: 0.1 s at most, then they are refused.",
         )
-        self.open_txns = gauge(
+        # Nearly every command of a transaction would change the gauge, and a gauge takes a lock.
+        self.open_txns = 0
+        gauge(
             "open_txns",
             "Transactions open at participants; one counts at each of its partitions and"
             " subscriptions.",
-        )
+        ).set_function(lambda: self.open_txns)
         self._oldest_open_seconds = gauge(
             "oldest_open_txn_seconds",
             "Since the first write of the oldest open transaction. Beyond the longest timeout: its"
@@ -183,7 +185,7 @@ class BrokerMetrics:
 
     def show(self, overview: Overview, *, free_bytes: int) -> None:
         """Set the gauges, which are refreshed from time to time."""
-        self.open_txns.set(overview.open_txns)
+        self.open_txns = overview.open_txns
         self._oldest_open_seconds.set(overview.oldest_open_txn_ms / 1_000)
         self._partition_open_seconds.clear()
         for (topic, partition), open_ms in overview.partition_open_txn_ms.items():

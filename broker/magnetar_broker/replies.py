@@ -38,7 +38,8 @@ class _Leaving:
 
     def count(self, counter: Counter, amount: int = 1) -> None:
         """Count something when the answers leave."""
-        self._counts[counter] = self._counts.get(counter, 0) + amount
+        counts = self._counts
+        counts[counter] = counts.get(counter, 0) + amount
 
     def tell(self, event: Event) -> None:
         """Note an event of the history when the answers leave: one of them tells it."""
@@ -74,20 +75,18 @@ class Answers:
 
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
-        self.written = self._none_yet()
-        self.durable = self._none_yet()
+        self.written = _Leaving(environment.history)
+        self.durable = _Leaving(environment.history)
 
     def park(self) -> None:
-        """Let the answers leave when everything applied so far is as durable as they ask for."""
-        if self.written:
-            written, self.written = self.written, self._none_yet()
-            self._environment.when_written(written.leave)
-        if self.durable:
-            durable, self.durable = self.durable, self._none_yet()
-            self._environment.when_durable(durable.leave)
+        """Let the answers leave when everything applied so far is as durable as they ask for.
 
-    def _none_yet(self) -> _Leaving:
-        return _Leaving(self._environment.history)
+        Call it once, when the last answer was added.
+        """
+        if self.written:
+            self._environment.when_written(self.written.leave)
+        if self.durable:
+            self._environment.when_durable(self.durable.leave)
 
 
 class Replies:

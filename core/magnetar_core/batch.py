@@ -390,7 +390,9 @@ def read_header(batch: bytes, *, verify: bool = True) -> BatchHeader:
         raise InvalidArgument("the batch's header does not fit its size")
     if verify and google_crc32c.value(batch) != _CHECKED:
         raise ChecksumMismatch()
-    return BatchHeader(part, codec, count, body_bytes, stored_bytes, key_hash)
+    fields = part, codec, count, body_bytes, stored_bytes, key_hash
+    # Without the constructor of a NamedTuple, which is a Python function.
+    return tuple.__new__(BatchHeader, fields)
 
 
 def check_claims(header: BatchHeader, *, body_bytes_max: int, messages_max: int) -> None:
@@ -402,28 +404,25 @@ def check_claims(header: BatchHeader, *, body_bytes_max: int, messages_max: int)
         MessageTooLarge: the body exceeds body_bytes_max, or the count exceeds messages_max.
         InvalidArgument: the stored bytes cannot hold as much as the header declares.
     """
-    body_bytes = header.body_bytes
+    part, codec, count, body_bytes, stored_bytes, _ = header
     if body_bytes > body_bytes_max:
         raise MessageTooLarge(
             f"a batch of {body_bytes} bytes when it is opened exceeds {body_bytes_max}",
             body_bytes_max=body_bytes_max,
         )
-    if header.count > messages_max:
+    if count > messages_max:
         raise MessageTooLarge(
-            f"a batch of {header.count} messages exceeds {messages_max}", messages_max=messages_max
+            f"a batch of {count} messages exceeds {messages_max}", messages_max=messages_max
         )
-    if header.codec is Codec.NONE:
-        plausible = body_bytes == header.stored_bytes
+    if codec is Codec.NONE:
+        plausible = body_bytes == stored_bytes
     else:
-        room = header.stored_bytes * _EXPANSION_MAX[header.codec] + _EXPANSION_SLACK_BYTES
-        plausible = body_bytes <= room
+        plausible = body_bytes <= stored_bytes * _EXPANSION_MAX[codec] + _EXPANSION_SLACK_BYTES
     if not plausible:
-        raise InvalidArgument(
-            f"{header.stored_bytes} stored bytes cannot be a body of {body_bytes}"
-        )
+        raise InvalidArgument(f"{stored_bytes} stored bytes cannot be a body of {body_bytes}")
     # Flags, then count + 1 offsets.
-    if not header.part and body_bytes < FLAGS.size + 4 * (header.count + 1):
-        raise InvalidArgument(f"a body of {body_bytes} bytes cannot hold {header.count} messages")
+    if not part and body_bytes < FLAGS.size + 4 * (count + 1):
+        raise InvalidArgument(f"a body of {body_bytes} bytes cannot hold {count} messages")
 
 
 def open_body(

@@ -63,7 +63,7 @@ class TxnID(NamedTuple):
 
     def to_bytes(self) -> bytes:
         """Return 16 bytes, big-endian: they sort as the ids do."""
-        return _TXN_ID_BYTES.pack(self.most_bits, self.least_bits)
+        return _TXN_ID_BYTES.pack(*self)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:

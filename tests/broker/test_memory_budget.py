@@ -26,8 +26,8 @@ from magnetar_broker.budgets.memory_budget import (
 from magnetar_broker.budgets.tails import Tails
 from magnetar_broker.config import BrokerConfig
 from magnetar_broker.keys import FAMILIES
-from magnetar_broker.log.entries import DataEntry
-from magnetar_broker.log.partition_log import DATA_BYTES, PartitionLog
+from magnetar_broker.log.entries import DATA_BYTES, DataEntry
+from magnetar_broker.log.partition_log import PartitionLog
 from magnetar_broker.transactions.recent_messages import SHARE, RecentMessages
 from magnetar_broker.transactions.transaction_index import Writer
 from magnetar_core.config import InvalidConfig

@@ -40,7 +40,7 @@ ABORT_T1 = End(txn_id=T1, outcome=ABORT)
 def kept(index: TransactionIndex, end: End) -> dict[int, int]:
     plan = index.plan_end(end)
     assert not plan.already_ended
-    return {one.writer.writer_id: one.kept for one in plan.writers}
+    return {writer.writer_id: count for writer, count in plan.writers}
 
 
 @pytest.mark.parametrize(

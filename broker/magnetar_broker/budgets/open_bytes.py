@@ -37,8 +37,9 @@ class Account:
     @property
     def byte_count(self) -> int:
         """Bytes that count for the limit: its own, and those that its machine has left open."""
-        left = self._machine.byte_count if self._machine is not None else 0
-        return left if self._has_left else self._own_bytes + left
+        own_bytes = 0 if self._has_left else self._own_bytes
+        # The machine itself never leaves.
+        return own_bytes if self._machine is None else own_bytes + self._machine._own_bytes
 
     def add(self, byte_count: int) -> None:
         """Add bytes.
@@ -143,14 +144,16 @@ class OpenBytes:
                 open_txn_bytes_max=self._total_max,
             )
 
-    def take(self, account: Account, byte_count: int) -> None:
-        """Add bytes to an account."""
-        account.add(byte_count)
+    def take(self, account: Account | None, byte_count: int) -> None:
+        """Add bytes to an account; None: to the total alone."""
+        if account is not None:
+            account.add(byte_count)
         self.total += byte_count
 
-    def give_back(self, account: Account, byte_count: int) -> None:
+    def give_back(self, account: Account | None, byte_count: int) -> None:
         """Remove bytes from an account: their transaction has ended here."""
-        account.add(-byte_count)
+        if account is not None:
+            account.add(-byte_count)
         self.total -= byte_count
         if self.total < 0:
             raise BrokenInvariant("more is given back than was taken")

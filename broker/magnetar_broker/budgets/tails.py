@@ -55,10 +55,12 @@ class Tails:
 
     def grew(self, tail: Tail, byte_count: int) -> None:
         """Make room after an append: other tails shrink first, this tail last."""
-        self._sizes[tail] = self._sizes.get(tail, 0) + byte_count
-        self._sizes.move_to_end(tail)
+        sizes = self._sizes
+        sizes[tail] = sizes.get(tail, 0) + byte_count
+        sizes.move_to_end(tail)
         self.byte_count += byte_count
-        self._make_room()
+        while self.byte_count > self.bytes_max:
+            next(iter(sizes)).drop_oldest()
         self._appended_bytes += byte_count
         if self._appended_bytes >= self._growth_bytes:
             self._appended_bytes = 0
@@ -95,7 +97,3 @@ class Tails:
     def forget(self, tail: Tail) -> None:
         """Forget a tail: its partition was deleted, or its broker has ended."""
         self.byte_count -= self._sizes.pop(tail, 0)
-
-    def _make_room(self) -> None:
-        while self.byte_count > self.bytes_max:
-            next(iter(self._sizes)).drop_oldest()

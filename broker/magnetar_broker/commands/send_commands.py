@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from random import Random
 
 from magnetar_broker.budgets.parked_bytes import ParkedBytes
 from magnetar_broker.commands.subscription_commands import epoch_of
 from magnetar_broker.environment import Environment
 from magnetar_broker.replies import Answers, Replies
-from magnetar_broker.topics.partition import Accepted, Partition
+from magnetar_broker.topics.partition import Partition
 from magnetar_broker.topics.topics import Topics
 from magnetar_core import batch as columnar
 from magnetar_core.errors import InvalidArgument, MessageTooLarge
@@ -56,12 +56,14 @@ class SendCommands:
                 f"a send follows {FOLLOWED_MAX} transactions at most, not {len(follows)}"
             )
         transactional = command.HasField("txn_id")
+        producer_id, sequence_id = command.producer_id, command.sequence_id
         batch = command.batch
+        byte_count = len(batch)
         config = self._environment.config
         limit = config.batch_bytes_max
-        if len(batch) > limit:
+        if byte_count > limit:
             raise MessageTooLarge(
-                f"a batch of {len(batch)} bytes exceeds {limit}", batch_bytes_max=limit
+                f"a batch of {byte_count} bytes exceeds {limit}", batch_bytes_max=limit
             )
         header = columnar.read_header(batch)
         columnar.check_claims(
@@ -75,14 +77,14 @@ class SendCommands:
                 f"num_messages is {command.num_messages}, but the batch has {count} messages"
             )
         unsettled = partition.order.unsettled_of(follows)
-        if not transactional and unsettled:
-            self._park(partition, unsettled[0], command, reply)
-            return
+        # Filled in place: a message that is given to a constructor is copied, at thrice the cost.
+        response = wire.CommandSendResponse()
+        offset: int | None = None
         if transactional:
-            accepted = partition.send_in(
+            is_new = partition.send_in(
                 TxnID.from_wire(command.txn_id),
-                command.producer_id,
-                command.sequence_id,
+                producer_id,
+                sequence_id,
                 count,
                 batch,
                 follows=unsettled,
@@ -91,33 +93,30 @@ class SendCommands:
                 rights=reply.rights,
                 producer_epoch=epoch_of(command),
             )
+            response.message_id.index = sequence_id
+            _tell_settled(response, follows, unsettled)
+        elif unsettled:
+            self._park(partition, unsettled[0], command, reply)
+            return
         elif header.part:
             raise InvalidArgument("a message comes in parts only inside a transaction")
         else:
-            accepted = partition.send(command.producer_id, command.sequence_id, count, batch)
-        # Filled in place: a message that is given to a constructor is copied, at thrice the cost.
-        response = wire.CommandSendResponse(duplicate=accepted.duplicate)
-        if accepted.message_id is not None:
-            place = response.message_id
-            place.ledger_id, place.entry_id, place.index, _ = accepted.message_id
-        if transactional and follows:
-            if not unsettled:
-                response.all_settled = True
-            else:
-                others = frozenset(unsettled)
-                for most_bits, least_bits in follows:
-                    if (most_bits, least_bits) not in others:
-                        response.settled_txn_ids.add(most_bits=most_bits, least_bits=least_bits)
+            offset, is_new = partition.send(producer_id, sequence_id, count, batch)
+            if offset is not None:
+                place = response.message_id
+                place.ledger_id, place.entry_id = partition.ledger_id, offset
         # Its producer then no longer names what it follows (rule k): those ends must be durable.
         is_late = not transactional and not follows
         leaving = answers.written if is_late else answers.durable
         leaving.add(reply, response)
         if self._environment.history is not None:
-            leaving.tell(_confirmed(partition, command, count, accepted, is_late=is_late))
-        if not accepted.duplicate:
+            leaving.tell(_confirmed(partition, command, count, offset, is_late=is_late))
+        if is_new:
             self._environment.metrics.sent(
-                leaving.count, count, len(batch), transactional=transactional
+                leaving.count, count, byte_count, transactional=transactional
             )
+        else:
+            response.duplicate = True
 
     def _park(
         self, partition: Partition, follows: TxnID, command: wire.CommandSend, reply: Reply
@@ -168,17 +167,37 @@ def _confirmed(
     partition: Partition,
     command: wire.CommandSend,
     count: int,
-    accepted: Accepted,
+    offset: int | None,
     *,
     is_late: bool,
 ) -> Event:
-    """Return the event of the answer to a send."""
+    """Return the event of the answer to a send.
+
+    Args:
+        offset: of a plain send's first message; None: it is forgotten.
+    """
     producer_id, sequence_id = command.producer_id, command.sequence_id
     if command.HasField("txn_id"):
         txn_id = TxnID.from_wire(command.txn_id)
         return WriteConfirmed(partition.name, txn_id, producer_id, sequence_id + count)
-    offset = -1 if accepted.message_id is None else accepted.message_id.offset
-    return PlainConfirmed(partition.name, producer_id, sequence_id, count, offset, is_late)
+    known = -1 if offset is None else offset
+    return PlainConfirmed(partition.name, producer_id, sequence_id, count, known, is_late)
+
+
+def _tell_settled(
+    response: wire.CommandSendResponse,
+    follows: Sequence[tuple[int, int]],
+    unsettled: Sequence[TxnID],
+) -> None:
+    """Tell which of the transactions that a send follows need not be named again (rule k)."""
+    if not unsettled:
+        if follows:
+            response.all_settled = True
+        return
+    others = frozenset(unsettled)
+    for most_bits, least_bits in follows:
+        if (most_bits, least_bits) not in others:
+            response.settled_txn_ids.add(most_bits=most_bits, least_bits=least_bits)
 
 
 def _event_time_of(message: wire.Message) -> int:

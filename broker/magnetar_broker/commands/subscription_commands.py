@@ -102,43 +102,35 @@ class SubscriptionCommands:
         partition = self._topics.named(command.subscription)
         subscription = partition.subscriptions.get(command.subscription.subscription)
         _check_ledger(command, partition.ledger_id)
-        _check_count(len(command.ranges) + len(command.message_ids))
-        ranges: list[Range] = [(one.first, one.last) for one in command.ranges]
-        for place in command.message_ids:
-            offset = place.entry_id + place.index
-            ranges.append((offset, offset))
-        if not ranges:
-            raise InvalidArgument("an ack must name message_ids or ranges")
+        ranges = _ranges_of(command)
         transactional = command.HasField("txn_id")
         cumulative = command.ack_type == wire.CommandAck.CUMULATIVE
         if cumulative:
             _check_cumulative(command, subscription, transactional=transactional)
+        consumer_id, member = command.consumer_id, _member_of(command)
+        response = wire.CommandAckResponse(consumer_id=consumer_id)
+        metrics, history = self._environment.metrics, self._environment.history
         if transactional:
+            txn_id, sequence = TxnID.from_wire(command.txn_id), command.ack_sequence
             subscription.acknowledge_in(
-                TxnID.from_wire(command.txn_id),
-                command.consumer_id,
-                command.ack_sequence,
+                txn_id,
+                consumer_id,
+                sequence,
                 ranges,
                 producer_epoch=epoch_of(command),
-                member=_member_of(command),
+                member=member,
                 two_phase_commit=command.two_phase_commit,
             )
-        else:
-            # A late copy would acknowledge messages that the seek asked for again.
-            if not subscription.delivery.is_before_move(command.consumer_id, command.attach_epoch):
-                subscription.acknowledge(ranges, cumulative=cumulative, member=_member_of(command))
-        response = wire.CommandAckResponse(consumer_id=command.consumer_id)
-        metrics = self._environment.metrics
-        if transactional:
-            response.txn_id.CopyFrom(command.txn_id)
+            response.txn_id.most_bits, response.txn_id.least_bits = txn_id
             answers.durable.add(reply, response)
             answers.durable.count(metrics.transactional_acks)
-            if self._environment.history is not None:
-                txn_id, writes = TxnID.from_wire(command.txn_id), command.ack_sequence + 1
-                answers.durable.tell(
-                    WriteConfirmed(subscription.name, txn_id, command.consumer_id, writes)
-                )
+            if history is not None:
+                confirmed = WriteConfirmed(subscription.name, txn_id, consumer_id, sequence + 1)
+                answers.durable.tell(confirmed)
         else:
+            # A late copy would acknowledge messages that the seek asked for again.
+            if not subscription.delivery.is_before_move(consumer_id, command.attach_epoch):
+                subscription.acknowledge(ranges, cumulative=cumulative, member=member)
             answers.written.add(reply, response)
             answers.written.count(metrics.plain_acks)
 
@@ -182,6 +174,22 @@ class SubscriptionCommands:
         name = command.subscription
         self._topics.named(name).subscriptions.delete(name.subscription)
         self._replies.answer(reply, wire.CommandUnsubscribeResponse())
+
+
+def _ranges_of(command: wire.CommandAck) -> list[Range]:
+    """Return the ranges of offsets that an ack names.
+
+    Raises:
+        InvalidArgument: there are none, or too many.
+    """
+    _check_count(len(command.ranges) + len(command.message_ids))
+    ranges = [(one.first, one.last) for one in command.ranges]
+    for place in command.message_ids:
+        offset = place.entry_id + place.index
+        ranges.append((offset, offset))
+    if not ranges:
+        raise InvalidArgument("an ack must name message_ids or ranges")
+    return ranges
 
 
 def _check_count(count: int) -> None:
@@ -229,7 +237,9 @@ def _member_of(
 
 def _check_ledger(command: wire.CommandAck, ledger_id: int) -> None:
     """Refuse message ids of another ledger: its offsets mean nothing in this log."""
-    named = {command.ledger_id, *(place.ledger_id for place in command.message_ids)}
+    named = {command.ledger_id}
+    if command.message_ids:
+        named.update([place.ledger_id for place in command.message_ids])
     if not named <= {0, ledger_id}:
         raise InvalidArgument(
             f"the ack names ledger {max(named)}, the log has ledger {ledger_id}: receive again"

@@ -37,21 +37,21 @@ class EndsTogether:
     Args:
         partitions: partitions, each with its end.
         subscriptions: subscriptions, each with its end.
-        on_answered: called once, when every participant has answered.
     Attributes:
+        on_answered: called when every participant has answered.
         ended_partitions: how many partitions have ended the transaction.
         unfinished: participants that have not, each with its error; None: a subscription that waits
             for the partitions.
     """
 
     __slots__ = (
-        "_on_answered",
         "_partitions",
         "_refused",
         "_subscriptions",
         "_topics",
         "_unanswered",
         "ended_partitions",
+        "on_answered",
         "unfinished",
     )
 
@@ -60,18 +60,22 @@ class EndsTogether:
         topics: Topics,
         partitions: Sequence[tuple[PartitionName, End]],
         subscriptions: Sequence[tuple[SubscriptionName, End]],
-        on_answered: Callable[[EndsTogether], None],
     ) -> None:
         self._topics = topics
         self._partitions = partitions
         self._subscriptions = subscriptions
-        self._on_answered = on_answered
         # Subscriptions whose partitions are not here: a topic that is gone does not come back.
         self._refused: dict[SubscriptionName, MagnetarError] = {}
         # One more: the answer waits until all have begun.
         self._unanswered = len(partitions) + 1
+        self.on_answered: Callable[[], None] | None = None
         self.ended_partitions = 0
         self.unfinished: dict[PartitionName | SubscriptionName, MagnetarError | None] = {}
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether every participant has answered."""
+        return not self._unanswered
 
     def begin(self, session: CommandSession | None, request_id: int) -> None:
         """End the transaction at the partitions, and then at the subscriptions.
@@ -82,9 +86,10 @@ class EndsTogether:
         Raises:
             Unheard: a topic may be new. No effect.
         """
-        found = [self._find(name) for name, _ in self._partitions]
+        hosted = self._topics.hosted
+        found = [hosted.get(name) or self._find(name) for name, _ in self._partitions]
         for subscription, _ in self._subscriptions:
-            refusal = self._find(subscription.partition_name)
+            refusal = hosted.get(subscription[:3]) or self._find(subscription)
             if isinstance(refusal, MagnetarError):
                 self._refused[subscription] = refusal
         for (name, end), partition in zip(self._partitions, found, strict=True):
@@ -92,15 +97,16 @@ class EndsTogether:
             if isinstance(partition, MagnetarError):
                 failed(partition)
                 continue
+            asked = end, session, request_id, self._partition_ended, failed
             try:
-                partition.end(AskedEnd(end, session, request_id, self._partition_ended, failed))
+                partition.end(tuple.__new__(AskedEnd, asked))
             except Exception as error:
                 failed(error)
         self._partition_answered()
 
-    def _find(self, name: PartitionName) -> Partition | MagnetarError:
+    def _find(self, name: PartitionName | SubscriptionName) -> Partition | MagnetarError:
         try:
-            return self._topics.partition(*name)
+            return self._topics.partition(name[0], name[1], name[2])
         except (Gone, TopicNotFound, PartitionMoved) as error:
             return error
 
@@ -116,13 +122,16 @@ class EndsTogether:
         self._unanswered -= 1
         if self._unanswered:
             return
-        waits = any(not isinstance(error, _GONE) for error in self.unfinished.values())
+        waits = bool(self.unfinished) and any(
+            not isinstance(error, _GONE) for error in self.unfinished.values()
+        )
         for name, end in self._subscriptions:
             if waits and end.outcome is Outcome.COMMITTED:
                 self.unfinished[name] = None
             else:
                 self._end_subscription(name, end)
-        self._on_answered(self)
+        if self.on_answered is not None:
+            self.on_answered()
 
     def _end_subscription(self, name: SubscriptionName, end: End) -> None:
         if name in self._refused:
@@ -130,7 +139,7 @@ class EndsTogether:
             return
         try:
             # Found again: its topic may have been deleted while a partition waited.
-            partition = self._topics.partition(*name.partition_name)
-            partition.subscriptions.end(name.subscription, end)
+            topic, number, topic_id, subscription = name
+            self._topics.partition(topic, number, topic_id).subscriptions.end(subscription, end)
         except Exception as error:
             self.unfinished[name] = refusal_of(error)

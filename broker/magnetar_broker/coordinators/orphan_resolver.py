@@ -25,7 +25,7 @@ class OrphanResolver:
         """Note that their coordinator knows these participants."""
         for one in known:
             place = _participant(one)
-            self._environment.orphan_candidates.known(TxnID.from_wire(one.txn_id), place)
+            self._environment.orphan_candidates.known(place, TxnID.from_wire(one.txn_id))
 
     def answer(self, tcid: int) -> txn_wire.CommandLowWatermarkResponse:
         """Build the answer to a watermark: it asks about covered and other orphans.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
 from magnetar_broker import keys
 from magnetar_broker.coordinators.coordinator_sessions import CoordinatorSessions
@@ -138,28 +139,33 @@ class TransactionCommands:
         ]
         txn_id, outcome = TxnID.from_wire(command.txn_id), _outcome_of(command)
         self._check_end(txn_id, command.stamp, command.incarnation, reply)
+        ends = EndsTogether(self._topics, partitions, subscriptions)
+        ends.begin(reply.session, reply.request_id)
+        if ends.is_answered:
+            self._answer_ends(txn_id, outcome, ends, reply, answers)
+        else:
+            ends.on_answered = partial(self._answer_late, txn_id, outcome, ends, reply)
 
-        def answer(ends: EndsTogether) -> None:
-            response = txn_wire.CommandEndTxnOnParticipantsResponse()
-            response.txn_id.most_bits, response.txn_id.least_bits = txn_id
-            for name, error in ends.unfinished.items():
-                _put_unfinished(response.unfinished.add(), name, error)
+    def _answer_ends(
+        self, txn_id: TxnID, outcome: Outcome, ends: EndsTogether, reply: Reply, answers: Answers
+    ) -> None:
+        response = txn_wire.CommandEndTxnOnParticipantsResponse()
+        response.txn_id.most_bits, response.txn_id.least_bits = txn_id
+        leaving = answers.durable
+        leaving.add(reply, response)
+        leaving.count(self._ends[outcome], ends.ended_partitions)
+        for name, error in ends.unfinished.items():
+            _put_unfinished(response.unfinished.add(), name, error)
+            if error is not None:
+                leaving.count(self._replies.refusals_of(error))
 
-            leaving = answers.durable
-            leaving.add(reply, response)
-            leaving.count(self._ends[outcome], ends.ended_partitions)
-            for error in ends.unfinished.values():
-                if error is not None:
-                    leaving.count(self._replies.refusals_of(error))
-            if is_late:
-                # Its run was parked while it waited for another transaction.
-                answers.park()
-
-        is_late = False
-        EndsTogether(self._topics, partitions, subscriptions, answer).begin(
-            reply.session, reply.request_id
-        )
-        is_late = True
+    def _answer_late(
+        self, txn_id: TxnID, outcome: Outcome, ends: EndsTogether, reply: Reply
+    ) -> None:
+        """Answer a command that has waited for another transaction: its run was parked then."""
+        answers = Answers(self._environment)
+        self._answer_ends(txn_id, outcome, ends, reply, answers)
+        answers.park()
 
     def _end_of(self, command: _EndOfOne, reply: Reply) -> End:
         end = _end_maker(command)(command.counts)
@@ -356,7 +362,8 @@ def _end_maker(command: _EndCommand) -> Callable[[Iterable[txn_wire.WriterCount]
 
     def end(counts: Iterable[txn_wire.WriterCount]) -> End:
         confirmed = {one.writer_id: one.count for one in counts} if are_counted else None
-        return End(txn_id, outcome, confirmed, selection, loss_accepted, hanging, stamp=stamp)
+        fields = txn_id, outcome, confirmed, selection, loss_accepted, hanging, False, stamp
+        return tuple.__new__(End, fields)
 
     return end
 

@@ -13,7 +13,7 @@ Source: PIP-31, Broker - Acknowledgements, New Acknowledgement State.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from magnetar_broker.log.offset_set import (
@@ -31,6 +31,7 @@ from magnetar_core.invariants import BrokenInvariant
 
 _RANGE = struct.Struct(">QQ")
 _ROW_VERSION = 1
+_VERSION_BYTE = bytes((_ROW_VERSION,))
 
 
 @dataclass(slots=True)
@@ -160,7 +161,7 @@ class Acknowledgements:
         for first, last in ack.ranges:
             self.pending.add(first, last)
 
-    def end(self, txn_id: TxnID, kept: dict[int, int]) -> tuple[list[Range], OffsetSet]:
+    def end(self, txn_id: TxnID, kept: Mapping[int, int]) -> tuple[list[Range], OffsetSet]:
         """End a transaction: PENDING_ACK becomes DELETED for kept acks, and PENDING for the others.
 
         Args:
@@ -177,6 +178,8 @@ class Acknowledgements:
             # As nearly all do: without sets.
             deleted, released = list(acks[0].ranges), OffsetSet()
             self.pending.discard(*deleted[0])
+            if self._move_floor_over(*deleted[0]):
+                return deleted, released
         else:
             self.pending.difference_update(transaction.offsets)
             kept_offsets = OffsetSet(one for ack in counted for one in ack.ranges)
@@ -186,6 +189,19 @@ class Acknowledgements:
             self._delete(first, last)
         self._raise_floor()
         return deleted, released
+
+    def _move_floor_over(self, first: int, last: int) -> bool:
+        """Delete a range by raising the floor over it; return whether that was possible.
+
+        It is if the range begins at the floor, nothing above is DELETED, and both ends lie in a
+        chunk: nearly always, if messages are acknowledged in their order.
+        """
+        chunk = first // CHUNK_BITS
+        if first != self.floor or self.deleted or (last + 1) // CHUNK_BITS != chunk:
+            return False
+        self.floor = last + 1
+        self._mark_dirty(chunk)
+        return True
 
     def move_floor(self, floor: int) -> None:
         """Restart at an offset: smaller offsets are DELETED, others PENDING.
@@ -268,8 +284,7 @@ class Acknowledgements:
 
 def pack_ranges(ranges: Sequence[Range]) -> bytes:
     """Return the row of an ack in a transaction: a first byte, and each range as 16 bytes."""
-    numbers = [number for one in ranges for number in one]
-    return struct.pack(f">B{len(numbers)}Q", _ROW_VERSION, *numbers)
+    return _VERSION_BYTE + b"".join([_RANGE.pack(*one) for one in ranges])
 
 
 def unpack_ranges(row: bytes) -> tuple[Range, ...]:

@@ -14,6 +14,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import ClassVar, NamedTuple
 
 from magnetar_broker import keys
 from magnetar_broker.transactions.recent_messages import Messages
@@ -32,14 +34,17 @@ _MARKER = struct.Struct("<QQQQI")
 # Ordinal, producer id, count of messages, count of batch starts. Behind it these, of 8 bytes each.
 _WRITER = struct.Struct("<IQQI")
 
+# Measured memory of an entry, besides the batch's own bytes.
+DATA_BYTES = 200
+MARKER_BYTES = 450
 
-@dataclass(slots=True)
-class MarkerWriter:
+
+class MarkerWriter(NamedTuple):
     """A producer's part of a committed transaction."""
 
     ordinal: int
     producer_id: int
-    count: int
+    count: int  # type: ignore[assignment]
     # Index of the first message of each batch, which is in its row's key. Empty: not noted.
     batch_starts: tuple[int, ...] = ()
 
@@ -52,6 +57,8 @@ class DataEntry:
     count: int
     append_time_ms: int
     batch: bytes
+    # Plain messages belong to no commit.
+    stamp: ClassVar[int] = NO_STAMP
 
     @property
     def end(self) -> int:
@@ -62,6 +69,11 @@ class DataEntry:
     def retained_bytes(self) -> int:
         """Bytes that count for retention."""
         return len(self.batch)
+
+    @property
+    def tail_bytes(self) -> int:
+        """Memory that it takes in the tail of the log."""
+        return DATA_BYTES + len(self.batch)
 
     def to_bytes(self) -> bytes:
         """Return the entry as stored."""
@@ -93,20 +105,34 @@ class MarkerEntry:
         """Bytes that count for retention."""
         return self.stored_bytes
 
+    @property
+    def tail_bytes(self) -> int:
+        """Memory that it takes in the tail of the log, with its messages if they are there."""
+        return MARKER_BYTES if self.messages is None else MARKER_BYTES + self.stored_bytes
+
     def to_bytes(self) -> bytes:
         """Return the entry as stored."""
-        pieces = [
-            _HEADER.pack(TXN_COMMIT, self.count, self.append_time_ms),
-            _MARKER.pack(*self.txn_id, self.stored_bytes, self.stamp, len(self.writers)),
-        ]
-        for one in self.writers:
-            starts = one.batch_starts
-            pieces.append(_WRITER.pack(one.ordinal, one.producer_id, one.count, len(starts)))
-            pieces.append(struct.pack(f"<{len(starts)}Q", *starts))
-        return b"".join(pieces)
+        writers = self.writers
+        fields = [TXN_COMMIT, self.count, self.append_time_ms, *self.txn_id]
+        fields += (self.stored_bytes, self.stamp, len(writers))
+        start_counts = []
+        for ordinal, producer_id, count, starts in writers:
+            start_count = len(starts)
+            start_counts.append(start_count)
+            fields += (ordinal, producer_id, count, start_count, *starts)
+        return _marker_row(tuple(start_counts)).pack(*fields)
 
 
 Entry = DataEntry | MarkerEntry
+
+
+@lru_cache(maxsize=256)
+def _marker_row(start_counts: tuple[int, ...]) -> struct.Struct:
+    """Return the layout of a marker whose writers have so many batch starts."""
+    parts = [_HEADER.format, _MARKER.format]
+    for start_count in start_counts:
+        parts += (_WRITER.format, f"{start_count}Q")
+    return struct.Struct("<" + "".join(parts).replace("<", ""))
 
 
 def parse_entry(entry_id: int, data: bytes, *, verify: bool = False) -> Entry:

@@ -39,11 +39,6 @@ def ranges_of_mask(mask: int, base: int = 0) -> Iterator[Range]:
         base += run
 
 
-def _run(first: int, last: int) -> int:
-    """Return as many bits as the range has offsets."""
-    return (1 << (last - first + 1)) - 1
-
-
 class OffsetSet:
     """A mutable set of offsets."""
 
@@ -87,7 +82,7 @@ class OffsetSet:
         chunk = first // CHUNK_BITS
         if chunk == last // CHUNK_BITS:
             if first <= last:
-                bits = _run(first, last) << first % CHUNK_BITS
+                bits = ((2 << last - first) - 1) << first % CHUNK_BITS
                 self._chunks[chunk] = self._chunks.get(chunk, 0) | bits
             return
         for chunk, mask in chunk_masks(first, last):
@@ -99,13 +94,19 @@ class OffsetSet:
         if chunk == last // CHUNK_BITS:
             before = self._chunks.get(chunk)
             if before is not None and first <= last:
-                self._keep(chunk, before & ~(_run(first, last) << first % CHUNK_BITS))
+                left = before & ~(((2 << last - first) - 1) << first % CHUNK_BITS)
+                if left:
+                    self._chunks[chunk] = left
+                else:
+                    del self._chunks[chunk]
             return
         for chunk, mask in self._touched(first, last):
             self._keep(chunk, self._chunks.get(chunk, 0) & ~mask)
 
     def intersects(self, first: int, last: int) -> bool:
         """Return whether the set has an offset of the range."""
+        if not self._chunks:
+            return False
         if first // CHUNK_BITS == last // CHUNK_BITS:
             return self.mask(first, last) != 0
         return any(self._chunks.get(chunk, 0) & mask for chunk, mask in self._touched(first, last))
@@ -127,7 +128,7 @@ class OffsetSet:
             here = self._chunks.get(chunk)
             if here is None or first > last:
                 return 0
-            return here >> first % CHUNK_BITS & _run(first, last)
+            return here >> first % CHUNK_BITS & ((2 << last - first) - 1)
         bits = 0
         for chunk, mask in self._touched(first, last):
             here = self._chunks.get(chunk, 0) & mask

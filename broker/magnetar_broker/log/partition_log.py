@@ -11,14 +11,11 @@ from collections.abc import Iterable
 from typing import Final
 
 from magnetar_broker.budgets.tails import Tails
-from magnetar_broker.log.entries import DataEntry, Entry, MarkerEntry
+from magnetar_broker.log.entries import DataEntry, Entry
 from magnetar_broker.log.offset_set import OffsetSet, Range
 from magnetar_core.cuts.hybrid_clock import NO_STAMP
 from magnetar_core.invariants import BrokenInvariant
 
-# Measured memory of an entry, besides the batch's own bytes.
-DATA_BYTES = 200
-MARKER_BYTES = 450
 # In place of an entry that the tail has dropped.
 _DROPPED: Final = DataEntry(0, 1, 0, b"")
 
@@ -85,12 +82,12 @@ class PartitionLog:
                 f"entry {entry.entry_id} of {entry.append_time_ms} ms is older than the one before"
                 f" it, of {self.last_append_time_ms} ms"
             )
-        self.end_offset = entry.end
+        self.end_offset = entry.entry_id + entry.count
         self.last_append_time_ms = entry.append_time_ms
-        if isinstance(entry, MarkerEntry):
-            self.highest_stamp = max(self.highest_stamp, entry.stamp)
+        if entry.stamp > self.highest_stamp:
+            self.highest_stamp = entry.stamp
         self.retained_bytes += entry.retained_bytes
-        cost = self._tail_cost(entry)
+        cost = entry.tail_bytes
         self._tail.append(entry)
         self._tail_bytes += cost
         self._tails.grew(self, cost)
@@ -104,7 +101,7 @@ class PartitionLog:
 
     def drop_oldest(self) -> None:
         """Drop the tail's oldest entry from memory; the tail is not empty."""
-        cost = self._tail_cost(self._tail[self._tail_start])
+        cost = self._tail[self._tail_start].tail_bytes
         self._tail_bytes -= cost
         self._tails.shrank(self, cost)
         # Places stay in the list for some time, but what was in them goes.
@@ -183,13 +180,6 @@ class PartitionLog:
         self.first_offset = first_offset
         self.retained_bytes -= trimmed_bytes
         self.skipped = [one for one in self.skipped if one[1] >= first_offset]
-
-    @staticmethod
-    def _tail_cost(entry: Entry) -> int:
-        if not isinstance(entry, MarkerEntry):
-            return DATA_BYTES + len(entry.batch)
-        # Its writers take memory, and its messages if they are in the tail with it.
-        return MARKER_BYTES + (entry.messages.byte_count if entry.messages is not None else 0)
 
 
 def _entry_id(entry: Entry) -> int:

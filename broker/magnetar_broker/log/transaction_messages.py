@@ -105,7 +105,7 @@ class TransactionMessages:
         """Take the batches that the marker has in the tail of the log."""
         if self._marker.messages is None:
             return None
-        in_memory = self._marker.messages.of_writers[number]
+        in_memory = self._marker.messages[number]
         found = batches_between(in_memory, place, end, bytes_max, verify=False)
         return None if found is None else _each(found)
 

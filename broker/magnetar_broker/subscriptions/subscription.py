@@ -141,39 +141,40 @@ class Subscription:
         self._check_owner(member)
         if self.group_ownership is not None:
             self.group_ownership.check_transactional(two_phase_commit=two_phase_commit)
-        config = self._environment.config
-        if self.index.check_write(
+        environment, index = self._environment, self.index
+        config = environment.config
+        if index.check_write(
             txn_id, consumer_id, ack_sequence, 1, writers_max=config.txn_writers_max
         ):
             return
-        if txn_id not in self.index.open and len(self.index.open) >= config.open_txns_max:
+        is_new = txn_id not in index.open
+        if is_new and len(index.open) >= config.open_txns_max:
             raise QuotaExceeded(f"{config.open_txns_max} transactions are open here")
         self._check_ranges(ranges)
         self.cursor.check_transactional(txn_id, ranges)
-        now_ms = self._environment.clock.wall_ms()
-        writer, is_new = self.index.record_write(
+        transaction, writer = index.record_write(
             txn_id,
             consumer_id,
             1,
-            now_ms=now_ms,
+            now_ms=environment.clock.wall_ms(),
             start_offset=self._log.end_offset,
             producer_epoch=producer_epoch,
             member=member or NO_MEMBER,
         )
         self.cursor.acknowledge_in(txn_id, PendingAck(writer.ordinal, ack_sequence, tuple(ranges)))
-        if self._environment.history is not None:
+        if environment.history is not None:
             pending = AcksPending(self.name, txn_id, consumer_id, ack_sequence, tuple(ranges))
-            self._environment.history.note(pending)
+            environment.history.note(pending)
         self.dispatcher.pend(ranges, consumer_id)
-        batch = self._environment.commits.batch
+        batch = environment.commits.batch
         batch.put(
             keys.PENDINGACKS,
             keys.pending_ack(self._prefix, txn_id, writer.ordinal, ack_sequence),
             pack_ranges(ranges),
         )
-        index_rows.put_written(batch, self._index_key(txn_id), self.index.open[txn_id], writer)
+        index_rows.put_written(batch, self._index_key(txn_id), transaction, writer)
         if is_new:
-            self._environment.metrics.open_txns.inc()
+            environment.metrics.open_txns += 1
 
     def end(self, end: End) -> None:
         """End a transaction, as CommandEndTxnOnSubscription asks.
@@ -186,13 +187,13 @@ class Subscription:
         if plan.already_ended:
             return
         batch = self._environment.commits.batch
-        transaction = self.cursor.transactions.get(end.txn_id)
-        for ack in transaction.acks if transaction is not None else ():
+        pending = self.cursor.transactions.get(end.txn_id)
+        for ack in pending.acks if pending is not None else ():
             batch.delete(
                 keys.PENDINGACKS,
                 keys.pending_ack(self._prefix, end.txn_id, ack.ordinal, ack.ack_sequence),
             )
-        kept = {one.writer.ordinal: one.kept for one in plan.writers}
+        kept = {writer.ordinal: count for writer, count in plan.writers}
         deleted, released = self.cursor.end(end.txn_id, kept)
         removed_end = self._log.first_offset
         if released and released.first() < removed_end:
@@ -209,7 +210,7 @@ class Subscription:
             marker_entry_id=None,
         )
         if plan.transaction is not None:
-            self._environment.metrics.open_txns.dec()
+            self._environment.metrics.open_txns -= 1
         self._environment.defer_rows(self)
         settling = self.dispatcher.acknowledged(deleted)
         if released or self.delivery.waiting:

@@ -22,10 +22,10 @@ from magnetar_broker.subscriptions.subscriptions import Subscriptions
 from magnetar_broker.transactions import index_rows
 from magnetar_broker.transactions.order import Order
 from magnetar_broker.transactions.producers import Producers
-from magnetar_broker.transactions.recent_messages import messages_of
 from magnetar_broker.transactions.transaction_index import (
     End,
     KeptWriter,
+    Outcome,
     TransactionIndex,
     Writer,
 )
@@ -39,7 +39,7 @@ from magnetar_core.history.events import (
     PlainSent,
     ProducersForgotten,
 )
-from magnetar_core.ids import MessageId, PartitionName, TxnID
+from magnetar_core.ids import PartitionName, TxnID
 from magnetar_core.server.commands import CommandSession
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import record_pb2 as records
@@ -49,19 +49,6 @@ from magnetar_storage.store import WriteBatch, end_of_prefix
 DELETES_BY_KEY_MAX = 4_096
 # How many batches of a writer a marker notes, so that retention deletes them by their keys.
 BATCH_STARTS_NOTED_MAX = 64
-
-
-class Accepted:
-    """Position of an accepted batch.
-
-    `message_id` is None for a repeat whose position is forgotten.
-    """
-
-    __slots__ = ("duplicate", "message_id")
-
-    def __init__(self, message_id: MessageId | None, *, duplicate: bool) -> None:
-        self.message_id = message_id
-        self.duplicate = duplicate
 
 
 @dataclass(slots=True)
@@ -118,36 +105,37 @@ class Partition:
 
     # Sends
 
-    def send(self, producer_id: int, sequence_id: int, count: int, batch: bytes) -> Accepted:
+    def send(
+        self, producer_id: int, sequence_id: int, count: int, batch: bytes
+    ) -> tuple[int | None, bool]:
         """Append a plain batch.
 
+        Returns:
+            The offset of its first message, and whether it was appended now. A repeat is not, and
+            its offset may be forgotten: None.
         Raises:
             SequenceGap: as check_sequence.
             InvalidArgument: as check_sequence.
             DiskFull: the disk's reserve is reached; a repeat is still recognised.
         """
         if self.producers.check(producer_id, sequence_id, count):
-            entry_id = self.producers.entry_of(producer_id, sequence_id)
-            place = None if entry_id is None else self._message_id(entry_id)
-            return Accepted(place, duplicate=True)
-        self._environment.disk_reserve.check()
-        now_ms = self._environment.clock.wall_ms()
-        append_time_ms = self.log.next_append_time_ms(now_ms)
-        entry = DataEntry(self.log.end_offset, count, append_time_ms, batch)
+            return self.producers.entry_of(producer_id, sequence_id), False
+        environment, offset = self._environment, self.log.end_offset
+        environment.disk_reserve.check()
+        now_ms = environment.clock.wall_ms()
         self.producers.accept(
             producer_id,
             sequence_id,
             count,
-            entry.entry_id,
+            offset,
             now_ms=now_ms,
-            run_time_ms=self._environment.run_time.now_ms(),
+            run_time_ms=environment.run_time.now_ms(),
         )
-        self._append(entry)
-        history = self._environment.history
-        if history is not None:
-            sent = PlainSent(self.name, producer_id, sequence_id, count, entry.entry_id)
-            history.note(sent)
-        return Accepted(self._message_id(entry.entry_id), duplicate=False)
+        self._append(DataEntry(offset, count, self.log.next_append_time_ms(now_ms), batch))
+        if environment.history is not None:
+            sent = PlainSent(self.name, producer_id, sequence_id, count, offset)
+            environment.history.note(sent)
+        return offset, True
 
     def send_in(
         self,
@@ -162,7 +150,7 @@ class Partition:
         origin: str,
         rights: Rights | None = None,
         producer_epoch: int,
-    ) -> Accepted:
+    ) -> bool:
         """Store a batch of an open transaction in the sidecar txnlog.
 
         Args:
@@ -170,6 +158,8 @@ class Partition:
             origin: the client's machine.
             rights: of the client, if there is access control; they have its quota.
             producer_epoch: epoch of the transactional producer; NO_EPOCH without one.
+        Returns:
+            Whether it was stored now; False: it is a repeat.
         Raises:
             InvalidTxnState: as TransactionIndex.check_write.
             SequenceGap: as TransactionIndex.check_write.
@@ -177,49 +167,49 @@ class Partition:
             QuotaExceeded: too many transactions, writers, or bytes in open transactions.
             DiskFull: as send.
         """
-        config = self._environment.config
-        place = MessageId(0, 0, sequence_id, self.name.partition)
-        if self.index.check_write(
+        environment, index = self._environment, self.index
+        config = environment.config
+        if index.check_write(
             txn_id, producer_id, sequence_id, count, writers_max=config.txn_writers_max
         ):
-            return Accepted(place, duplicate=True)
-        self._environment.disk_reserve.check()
-        open_count = len(self.index.open) + len(self.order.passing)
-        if txn_id not in self.index.open and open_count >= config.open_txns_max:
+            return False
+        environment.disk_reserve.check()
+        is_new = txn_id not in index.open
+        if is_new and len(index.open) + len(self.order.passing) >= config.open_txns_max:
             raise QuotaExceeded(f"{config.open_txns_max} transactions are open on {self.name}")
         followed = self.order.to_follow(txn_id, producer_id, follows)
-        open_bytes = self._environment.open_bytes
+        byte_count = len(batch)
+        open_bytes = environment.open_bytes
         limit = rights.quotas.open_txn_bytes_max if rights is not None else 0
         if rights is not None and limit:
             account = open_bytes.account_of_principal(rights.principal)
-            open_bytes.check_principal(account, len(batch), limit)
+            open_bytes.check_principal(account, byte_count, limit)
         else:
             account = open_bytes.account(session, origin)
-            open_bytes.check(account, len(batch))
-        now_ms = self._environment.clock.wall_ms()
-        writer, is_new = self.index.record_write(
+            open_bytes.check(account, byte_count)
+        transaction, writer = index.record_write(
             txn_id,
             producer_id,
             count,
             follows=followed,
-            now_ms=now_ms,
+            now_ms=environment.clock.wall_ms(),
             start_offset=self.log.end_offset,
             producer_epoch=producer_epoch,
         )
         if not writer.stored_bytes:
             writer.account = account
-        self._environment.recent_messages.keep(writer, batch)
-        writer.stored_bytes += len(batch)
-        open_bytes.take(writer.account, len(batch))
+        environment.recent_messages.keep(writer, batch)
+        writer.stored_bytes += byte_count
+        open_bytes.take(writer.account, byte_count)
         if not self.has_txnlog:
             self.has_txnlog = True
-            self._environment.defer_rows(self)
-        rows = self._environment.commits.batch
+            environment.defer_rows(self)
+        rows = environment.commits.batch
         rows.put(keys.TXNLOG, keys.txnlog(self._prefix, txn_id, writer.ordinal, sequence_id), batch)
-        index_rows.put_written(rows, self._index_key(txn_id), self.index.open[txn_id], writer)
+        index_rows.put_written(rows, self._index_key(txn_id), transaction, writer)
         if is_new:
-            self._environment.metrics.open_txns.inc()
-        return Accepted(place, duplicate=False)
+            environment.metrics.open_txns += 1
+        return True
 
     # Ends
 
@@ -243,22 +233,24 @@ class Partition:
                 self.order.park(awaited, partial(self._end_again, end.txn_id))
             return
         # A single batch: there is no moment between the marker and COMMITTED.
-        rows = self._environment.commits.batch
-        kept = [one for one in plan.writers if one.kept]
-        marker = self._marker(end, kept) if kept else None
+        environment = self._environment
+        rows = environment.commits.batch
+        is_commit = end.outcome is Outcome.COMMITTED
+        marker = self._marker(end, plan.writers) if is_commit else None
         if marker is not None:
             self._append(marker)
         for writer, count in plan.writers:
-            self._environment.recent_messages.drop(writer)
+            environment.recent_messages.drop(writer)
             if count < writer.next_index:
                 self._delete_batches(rows, end.txn_id, writer, from_index=count)
-            self._environment.open_bytes.give_back(writer.account, writer.stored_bytes)
+            environment.open_bytes.give_back(writer.account, writer.stored_bytes)
         if plan.transaction is not None:
-            self._environment.metrics.open_txns.dec()
+            environment.metrics.open_txns -= 1
+        ended = self.index.record_end(end, self.order.ended(end, plan.transaction))
         index_rows.put_ended(
             rows,
             self._index_key(end.txn_id),
-            self.index.record_end(end, self.order.ended(end, plan.transaction)),
+            ended,
             plan.transaction,
             marker_entry_id=marker.entry_id if marker is not None else None,
         )
@@ -273,16 +265,40 @@ class Partition:
             except Exception as error:
                 asked.failed(error)
 
-    def _marker(self, end: End, kept: Sequence[KeptWriter]) -> MarkerEntry:
-        """Build the log's next entry: the marker of the messages that a commit keeps."""
+    def _marker(self, end: End, writers: Sequence[KeptWriter]) -> MarkerEntry | None:
+        """Build the log's next entry: the marker of the messages that a commit keeps, if any."""
+        messages = stored_bytes = 0
+        parts: list[MarkerWriter] = []
+        # In memory; None: not all of them are.
+        recent: list[Sequence[tuple[int, bytes]]] | None = []
+        for writer, kept in writers:
+            if not kept:
+                continue
+            messages += kept
+            stored_bytes += writer.stored_bytes
+            starts: Sequence[int] = writer.batch_starts
+            if kept < writer.next_index:
+                starts = [start for start in starts if start < kept]
+            if writer.recent is None:
+                recent = None
+            elif recent is not None:
+                # Batches that are discarded come after those that are kept.
+                recent.append(list(zip(starts, writer.recent, strict=False)))
+            if not writer.are_starts_known or len(starts) > BATCH_STARTS_NOTED_MAX:
+                starts = ()
+            part = writer.ordinal, writer.writer_id, kept, tuple(starts)
+            parts.append(tuple.__new__(MarkerWriter, part))
+        if not messages:
+            return None
+        append_time_ms = self.log.next_append_time_ms(self._environment.clock.wall_ms())
         return MarkerEntry(
             self.log.end_offset,
-            sum([one.kept for one in kept]),
-            self.log.next_append_time_ms(self._environment.clock.wall_ms()),
+            messages,
+            append_time_ms,
             end.txn_id,
-            tuple(map(_marker_writer, kept)),
-            sum([one.writer.stored_bytes for one in kept]),
-            messages_of(kept),
+            tuple(parts),
+            stored_bytes,
+            recent,
             end.stamp,
         )
 
@@ -461,31 +477,27 @@ class Partition:
             batch.delete(keys.PRODUCERS, key)
 
     def _append(self, entry: Entry) -> None:
-        self._environment.commits.batch.put(
-            keys.LOG,
-            keys.in_partition(self.name.topic_id, self.name.partition, entry.entry_id),
-            entry.to_bytes(),
+        environment = self._environment
+        environment.commits.batch.put(
+            keys.LOG, self._prefix + keys.u64(entry.entry_id), entry.to_bytes()
         )
         self.log.append(entry)
-        if self._environment.history is not None and isinstance(entry, MarkerEntry):
+        if environment.history is not None and isinstance(entry, MarkerEntry):
             marked = MarkerWritten(self.name, entry.txn_id, entry.entry_id, entry.count)
-            self._environment.history.note(marked)
-        self._environment.defer_rows(self)
-        position = self._environment.commits.position()
+            environment.history.note(marked)
+        environment.defer_rows(self)
+        position = environment.commits.position()
         if position == self._growing.position:
             # The entry before it is in the same group: both are shown together.
-            self._growing.end = entry.end
+            self._growing.end = self.log.end_offset
         else:
-            self._growing = grown = _Growth(position, entry.end)
-            self._environment.when_written(lambda: self._advance(grown.end))
+            self._growing = grown = _Growth(position, self.log.end_offset)
+            environment.when_written(lambda: self._advance(grown.end))
 
     def _advance(self, written_end: int) -> None:
         self.log.advance(written_end)
         for subscription in self.subscriptions:
             subscription.delivery.wake()
-
-    def _message_id(self, entry_id: int) -> MessageId:
-        return MessageId(self.ledger_id, entry_id, 0, self.name.partition)
 
     def _index_key(self, txn_id: TxnID) -> bytes:
         return keys.txnindex(txn_id, self.name.topic_id, self.name.partition)
@@ -502,13 +514,3 @@ def _fail(error: Exception) -> None:
 async def _in_another_turn(call: Callable[[], None]) -> None:
     await asyncio.sleep(0)
     call()
-
-
-def _marker_writer(one: KeptWriter) -> MarkerWriter:
-    writer, kept = one.writer, one.kept
-    starts = writer.batch_starts
-    noted: tuple[int, ...] = ()
-    if writer.are_starts_known and len(starts) <= BATCH_STARTS_NOTED_MAX:
-        whole = kept == writer.next_index
-        noted = tuple(starts) if whole else tuple([start for start in starts if start < kept])
-    return MarkerWriter(writer.ordinal, writer.writer_id, kept, noted)

@@ -96,6 +96,8 @@ class Topics:
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
         self._topics: dict[str, Topic] = {}
+        # All partitions that this broker keeps, by their PartitionNames.
+        self.hosted: dict[tuple[str, int, int], Partition] = {}
         # By id.
         self._records: dict[int, wire.TopicRecord] = {}
         self._shard = environment.config.shard
@@ -119,7 +121,7 @@ class Topics:
 
     def partitions(self) -> list[Partition]:
         """Return the partitions of all topics that this broker keeps."""
-        return [one for topic in self._topics.values() for one in topic.partitions]
+        return list(self.hosted.values())
 
     def get(self, name: str) -> Topic:
         """Return a topic.
@@ -146,6 +148,9 @@ class Topics:
             Gone: the name belongs to another topic now, or to none.
             Unheard: the name or the id may be of a new topic.
         """
+        hosted = self.hosted.get((name, number, topic_id))
+        if hosted is not None:
+            return hosted
         topic = self._topics.get(name)
         if topic is None or (topic_id and topic.topic_id != topic_id):
             if topic_id:
@@ -321,6 +326,8 @@ class Topics:
         topic = Topic(record, hosted)
         self._topics[record.topic] = topic
         self._records[record.topic_id] = record
+        for partition in topic.partitions:
+            self.hosted[partition.name] = partition
         return topic
 
     def to_delete(self, name: str, topic_id: int = 0) -> Topic:
@@ -345,6 +352,8 @@ class Topics:
         # First, so that whatever waited there finds that it is gone.
         del self._topics[topic.name]
         del self._records[topic.topic_id]
+        for partition in topic.partitions:
+            del self.hosted[partition.name]
         for partition in topic.partitions:
             partition.delete()
         self._environment.commits.batch.delete(keys.TOPICS, keys.topic(topic.topic_id))
@@ -376,9 +385,11 @@ class Topics:
     def check(self) -> None:
         """Check the invariants."""
         assert len(self._topics) == len(self._records)
+        assert len(self.hosted) == sum(len(one.hosted) for one in self._topics.values())
         for name, topic in self._topics.items():
             assert topic.name == name
             assert self._records[topic.topic_id] is topic.record
+            assert all(self.hosted[one.name] is one for one in topic.partitions)
             assert serial_of(topic.topic_id) < self.next_serial
             assert list(topic.hosted) == [
                 one.partition for one in topic.partition_names if self.hosts(one)

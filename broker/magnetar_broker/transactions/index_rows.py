@@ -11,7 +11,7 @@ first byte says what a row is. A row that has another length than its fields ask
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
@@ -31,8 +31,7 @@ from magnetar_core.wire import common_pb2 as common
 from magnetar_storage.store import WriteBatch
 
 _OPEN, _WRITER, _COMMITTED, _ABORTED = 1, 2, 3, 4
-_KIND = {Outcome.COMMITTED: _COMMITTED, Outcome.ABORTED: _ABORTED}
-_OUTCOME = {kind: outcome for outcome, kind in _KIND.items()}
+_OUTCOME = {_COMMITTED: Outcome.COMMITTED, _ABORTED: Outcome.ABORTED}
 _NO_MARKER = -1
 
 # Kind; writer id, next index, count of followed TxnIDs; start time, start offset, producer epoch,
@@ -82,7 +81,8 @@ def put_written(
         batch.put(keys.TXNINDEX, keys.txnindex_writer(key, writer.ordinal), row + _packed(follows))
         return
     member = transaction.member
-    named = member.to_wire().SerializeToString() if member != NO_MEMBER else b""
+    # Mostly it is that very object.
+    named = b"" if member is NO_MEMBER else _named(member)
     row = _OPEN_ROW.pack(
         _OPEN,
         writer.writer_id,
@@ -94,6 +94,10 @@ def put_written(
         len(named),
     )
     batch.put(keys.TXNINDEX, key, row + _packed(follows) + named)
+
+
+def _named(member: MemberName) -> bytes:
+    return member.to_wire().SerializeToString() if member != NO_MEMBER else b""
 
 
 def put_ended(
@@ -109,15 +113,19 @@ def put_ended(
     Args:
         ended: None: nothing is remembered.
     """
-    for ordinal in range(1, len(transaction.writers) if transaction is not None else 0):
-        batch.delete(keys.TXNINDEX, keys.txnindex_writer(key, ordinal))
+    start_time_ms = 0
+    if transaction is not None:
+        start_time_ms = transaction.start_time_ms
+        if len(transaction.writers) > 1:
+            for ordinal in range(1, len(transaction.writers)):
+                batch.delete(keys.TXNINDEX, keys.txnindex_writer(key, ordinal))
     if ended is None:
         batch.delete(keys.TXNINDEX, key)
         return
     follows = ended.follows
     row = _ENDED_ROW.pack(
-        _KIND[ended.outcome],
-        transaction.start_time_ms if transaction is not None else 0,
+        _COMMITTED if ended.outcome is Outcome.COMMITTED else _ABORTED,
+        start_time_ms,
         marker_entry_id if marker_entry_id is not None else _NO_MARKER,
         ended.stamp,
         len(follows),
@@ -184,8 +192,8 @@ def restore(index: TransactionIndex, txn_id: TxnID, ordinal: int | None, value: 
         transaction.writers[writer.writer_id] = Writer(ordinal, *writer)
 
 
-def _packed(txn_ids: Iterable[TxnID]) -> bytes:
-    return b"".join([one.to_bytes() for one in txn_ids])
+def _packed(txn_ids: Sequence[TxnID]) -> bytes:
+    return b"".join([one.to_bytes() for one in txn_ids]) if txn_ids else b""
 
 
 def _unpacked(value: bytes, start: int, count: int) -> tuple[tuple[TxnID, ...], bytes]:

@@ -84,6 +84,8 @@ class Order:
         Args:
             named: most and least bits of TxnIDs. A send may name a hundred.
         """
+        if not named:
+            return []
         opened, passing = self._index.open, self._passing
         # Mostly it is none of them, which takes no step of Python for each to find out.
         if opened.keys().isdisjoint(named) and passing.keys().isdisjoint(named):
@@ -95,7 +97,7 @@ class Order:
         """The transactions that have ended here and pass on."""
         return self._passing.keys()
 
-    def to_follow(self, txn_id: TxnID, writer_id: int, named: Iterable[TxnID]) -> tuple[TxnID, ...]:
+    def to_follow(self, txn_id: TxnID, writer_id: int, named: Sequence[TxnID]) -> tuple[TxnID, ...]:
         """Return the transactions that a writer's first message makes its transaction follow.
 
         Args:
@@ -103,6 +105,8 @@ class Order:
         Raises:
             InvalidArgument: one of them itself waits for `txn_id`: neither would ever end.
         """
+        if not named:
+            return ()
         follows = tuple(dict.fromkeys(one for one in self.unsettled(named) if one != txn_id))
         transaction = self._index.open.get(txn_id)
         # No transaction follows a transaction that is new here.
@@ -141,8 +145,8 @@ class Order:
 
         A writer that counts follows it.
         """
-        for one in plan.writers:
-            for followed in one.writer.follows if one.kept else ():
+        for writer, kept in plan.writers:
+            for followed in writer.follows if kept else ():
                 if self.is_unsettled(followed):
                     return followed
         return None
@@ -166,7 +170,8 @@ class Order:
         # Of a dropped one nothing is left here that could follow.
         if transaction is not None and not end.is_dropped:
             for writer in transaction.writers.values():
-                followed.update(dict.fromkeys(writer.follows))
+                if writer.follows:
+                    followed.update(dict.fromkeys(writer.follows))
         unsettled = tuple(self.unsettled(followed)) if followed else ()
         if unsettled:
             self._pass_on(end.txn_id, unsettled)

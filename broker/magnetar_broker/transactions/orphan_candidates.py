@@ -33,11 +33,14 @@ class OrphanCandidates:
 
     def opened(self, txn_id: TxnID, participant: Participant, now_ms: float) -> None:
         """Note that a transaction has begun to write at a participant."""
-        self._unknown.setdefault(txn_id.tcid, {})[txn_id, participant] = now_ms
+        some = self._unknown.get(txn_id[0] >> 48)
+        if some is None:
+            some = self._unknown[txn_id.tcid] = {}
+        some[txn_id, participant] = now_ms
 
-    def known(self, txn_id: TxnID, participant: Participant) -> None:
+    def known(self, participant: Participant, txn_id: TxnID) -> None:
         """Note that the coordinator knows the participant, or the transaction has ended there."""
-        some = self._unknown.get(txn_id.tcid)
+        some = self._unknown.get(txn_id[0] >> 48)
         if some is not None:
             some.pop((txn_id, participant), None)
 

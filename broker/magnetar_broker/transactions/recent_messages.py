@@ -7,11 +7,11 @@ plain messages. Larger transactions, and those from before a restart, are read.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from magnetar_broker.budgets.tails import Tails
-    from magnetar_broker.transactions.transaction_index import KeptWriter, Writer
+    from magnetar_broker.transactions.transaction_index import Writer
 
 # Of a writer in a transaction. A larger part is read with few scans, whatever they cost each.
 WRITER_BYTES_MAX: Final = 64 << 10
@@ -19,15 +19,8 @@ WRITER_BYTES_MAX: Final = 64 << 10
 SHARE: Final = 4
 
 
-class Messages(NamedTuple):
-    """Batches of a transaction: for each writer of its marker, first indexes and batches."""
-
-    of_writers: tuple[tuple[tuple[int, bytes], ...], ...]
-
-    @property
-    def byte_count(self) -> int:
-        """Bytes of all batches."""
-        return sum([len(batch) for writer in self.of_writers for _, batch in writer])
+# Batches of a transaction: for each writer of its marker, first indexes and batches.
+Messages = Sequence[Sequence[tuple[int, bytes]]]
 
 
 class RecentMessages:
@@ -53,32 +46,22 @@ class RecentMessages:
 
     def keep(self, writer: Writer, batch: bytes) -> None:
         """Keep the batch that the writer has just added, if all before it were kept."""
-        is_first = len(writer.batch_starts) == 1
-        if is_first and writer.recent is None:
-            writer.recent = []
-        if writer.recent is None:
-            return
+        recent = writer.recent
+        if recent is None:
+            if len(writer.batch_starts) > 1:
+                return
+            recent = writer.recent = []
         size = len(batch)
         is_small = writer.stored_bytes + size <= WRITER_BYTES_MAX
         if is_small and self.byte_count + size <= self._tails.bytes_max // SHARE:
-            writer.recent.append(batch)
+            recent.append(batch)
             self.byte_count += size
         else:
             self.drop(writer)
 
     def drop(self, writer: Writer) -> None:
         """Forget a writer's batches: it has grown, or its transaction has ended."""
-        if writer.recent is not None:
-            self.byte_count -= sum(map(len, writer.recent))
+        recent = writer.recent
+        if recent is not None:
+            self.byte_count -= sum(map(len, recent))
             writer.recent = None
-
-
-def messages_of(kept: Sequence[KeptWriter]) -> Messages | None:
-    """Return the messages that a commit keeps; None: not all of them are in memory."""
-    of_writers: list[tuple[tuple[int, bytes], ...]] = []
-    for writer, count in kept:
-        if writer.recent is None:
-            return None
-        batches = zip(writer.batch_starts, writer.recent, strict=True)
-        of_writers.append(tuple([batch for batch in batches if batch[0] < count]))
-    return Messages(tuple(of_writers))

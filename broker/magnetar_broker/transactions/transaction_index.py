@@ -14,7 +14,7 @@ h.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
@@ -55,8 +55,8 @@ class Writer:
     stored_bytes: int = 0
     # Its batches, while they are few and in memory: see recent_messages.
     recent: list[bytes] | None = None
-    # The account that counts their bytes.
-    account: Account = field(default_factory=Account)
+    # The account that counts their bytes; None: they are from before a restart.
+    account: Account | None = None
 
 
 @dataclass(slots=True)
@@ -109,17 +109,9 @@ class End(NamedTuple):
         """Return the abort of a transaction of which nothing is remembered."""
         return cls(txn_id=txn_id, outcome=Outcome.ABORTED, is_dropped=True)
 
-    @property
-    def selection_digest(self) -> bytes:
-        """The digest of the selection."""
-        return digest_of_selection(self.selection)
 
-
-class KeptWriter(NamedTuple):
-    """A writer and how much of it a commit keeps; 0: all of it is discarded."""
-
-    writer: Writer
-    kept: int
+# A writer, and how much of it a commit keeps; 0: all of it is discarded.
+KeptWriter = tuple[Writer, int]
 
 
 class EndPlan(NamedTuple):
@@ -127,7 +119,7 @@ class EndPlan(NamedTuple):
 
     already_ended: bool
     transaction: OpenTransaction | None = None
-    writers: tuple[KeptWriter, ...] = ()
+    writers: Sequence[KeptWriter] = ()
 
 
 class TransactionIndex:
@@ -221,21 +213,16 @@ class TransactionIndex:
         start_offset: int = 0,
         producer_epoch: int = NO_EPOCH,
         member: MemberName = NO_MEMBER,
-    ) -> tuple[Writer, bool]:
-        """Count a write that check_write has accepted.
-
-        Returns:
-            The writer, and whether the transaction is new here.
-        """
+    ) -> tuple[OpenTransaction, Writer]:
+        """Count a write that check_write has accepted; return its transaction and writer."""
         transaction = self.open.get(txn_id)
-        is_new = transaction is None
         if transaction is None:
             transaction = OpenTransaction(txn_id, now_ms, start_offset, producer_epoch, member)
             self.restore_open(transaction)
-        writer = transaction.writers.get(writer_id)
+        writers = transaction.writers
+        writer = writers.get(writer_id)
         if writer is None:
-            writer = Writer(len(transaction.writers), writer_id, follows=follows)
-            transaction.writers[writer_id] = writer
+            writer = writers[writer_id] = Writer(len(writers), writer_id, 0, follows)
         first_index = writer.next_index
         writer.batch_starts.append(first_index)
         writer.next_index += count
@@ -243,7 +230,7 @@ class TransactionIndex:
             named = () if first_index else writer.follows
             wrote = Wrote(self.name, txn_id, writer_id, first_index, count, named)
             self._history.note(wrote)
-        return writer, is_new
+        return transaction, writer
 
     def restore_open(self, transaction: OpenTransaction) -> None:
         """Restore an open transaction."""
@@ -265,22 +252,31 @@ class TransactionIndex:
             same_selection = (
                 end.outcome is Outcome.ABORTED
                 or end.selection is None
-                or ended.selection_digest == end.selection_digest
+                or ended.selection_digest == digest_of_selection(end.selection)
             )
             if ended.outcome is not end.outcome or not same_selection:
                 raise InvalidTxnState(f"transaction {end.txn_id} was {ended.outcome.value} here")
             return EndPlan(already_ended=True)
         transaction = self.open.get(end.txn_id)
-        if transaction is None and self._covers(end.txn_id):
-            return EndPlan(already_ended=True)
-        writers = transaction.writers if transaction is not None else {}
+        if transaction is None:
+            if self._covers(end.txn_id):
+                return EndPlan(already_ended=True)
+            if end.outcome is Outcome.COMMITTED and not end.loss_accepted:
+                _check_complete(end, {})
+            return EndPlan(already_ended=False)
+        writers = transaction.writers
         if end.outcome is Outcome.ABORTED:
-            discarded = tuple([KeptWriter(writer, 0) for writer in writers.values()])
-            return EndPlan(False, transaction, discarded)
-        if not end.loss_accepted:
-            self._check_complete(end, writers)
-        kept = tuple([KeptWriter(writer, _kept(end, writer)) for writer in writers.values()])
-        return EndPlan(False, transaction, kept)
+            kept = [(writer, 0) for writer in writers.values()]
+        else:
+            held = {writer_id: writer.next_index for writer_id, writer in writers.items()}
+            if end.selection is None and (end.counts is None or end.counts == held):
+                # Nearly always what is here is what counts.
+                kept = list(zip(writers.values(), held.values(), strict=True))
+            else:
+                if not end.loss_accepted:
+                    _check_complete(end, held)
+                kept = [(writer, _kept(end, writer)) for writer in writers.values()]
+        return tuple.__new__(EndPlan, (False, transaction, kept))
 
     def record_end(self, end: End, follows: tuple[TxnID, ...] = ()) -> EndedTransaction | None:
         """Note that a transaction has ended as planned.
@@ -297,8 +293,10 @@ class TransactionIndex:
             self._history.note(_applied(self.name, end, transaction, follows))
         if end.is_dropped:
             return None
-        ended = EndedTransaction(end.outcome, end.selection_digest, follows, end.stamp)
-        self.ended[end.txn_id] = ended
+        selection = end.selection
+        digest = b"" if selection is None else digest_of_selection(selection)
+        fields = end.outcome, digest, follows, end.stamp
+        ended = self.ended[end.txn_id] = tuple.__new__(EndedTransaction, fields)
         return ended
 
     def forget_covered(self, but: Collection[TxnID] = ()) -> list[TxnID]:
@@ -323,21 +321,27 @@ class TransactionIndex:
                 producer_epoch=found[1],
             )
 
-    @staticmethod
-    def _check_complete(end: End, writers: Mapping[int, Writer]) -> None:
-        for writer_id, confirmed in (end.counts or {}).items():
-            if end.selection is not None and writer_id not in end.selection:
-                continue
-            writer = writers.get(writer_id)
-            present = writer.next_index if writer is not None else 0
-            if present < confirmed:
-                raise TxnIncomplete(
-                    f"transaction {end.txn_id}: writer {writer_id} had {confirmed} confirmed,"
-                    f" {present} are here; an administrator must accept the loss",
-                    writer_id=writer_id,
-                    confirmed=confirmed,
-                    present=present,
-                )
+
+def _check_complete(end: End, held: Mapping[int, int]) -> None:
+    """Check that everything is here that was confirmed to the client and counts.
+
+    Args:
+        held: how many writes each writer has here.
+    Raises:
+        TxnIncomplete: something is missing.
+    """
+    for writer_id, confirmed in (end.counts or {}).items():
+        if end.selection is not None and writer_id not in end.selection:
+            continue
+        present = held.get(writer_id, 0)
+        if present < confirmed:
+            raise TxnIncomplete(
+                f"transaction {end.txn_id}: writer {writer_id} had {confirmed} confirmed,"
+                f" {present} are here; an administrator must accept the loss",
+                writer_id=writer_id,
+                confirmed=confirmed,
+                present=present,
+            )
 
 
 def _kept(end: End, writer: Writer) -> int:

@@ -45,10 +45,13 @@ class Watermark:
 
     def covers(self, txn_id: TxnID) -> bool:
         """Return whether the transaction has durably ended. Other incarnations are not covered."""
-        if txn_id.incarnation != self.incarnation or txn_id.counter >= self.low_watermark:
+        most_bits, counter = txn_id
+        if most_bits & INCARNATION_MAX != self.incarnation or counter >= self.low_watermark:
             return False
-        at = bisect_right(self.live, (txn_id.counter, 1 << 64)) - 1
-        return at < 0 or self.live[at][1] < txn_id.counter
+        if not self.live:
+            return True
+        at = bisect_right(self.live, (counter, 1 << 64)) - 1
+        return at < 0 or self.live[at][1] < counter
 
     def advanced(
         self,
@@ -129,6 +132,8 @@ class Watermarks:
         self._by_tcid: dict[int, Watermark] = {}
         # The last watermarks of former incarnations: what they cover has ended for ever.
         self._former: dict[int, dict[int, Watermark]] = {}
+        # The first TxnID that may be running, and the first that is not issued, of each.
+        self._running: dict[int, tuple[TxnID, TxnID]] = {}
 
     def of(self, tcid: int) -> Watermark:
         """Return a coordinator's watermark; an empty watermark if it is unknown."""
@@ -146,6 +151,11 @@ class Watermarks:
         self._by_tcid[tcid] = watermark
         if before.incarnation < watermark.incarnation and before.low_watermark:
             self.keep_former(tcid, before)
+        most_bits = tcid << 48 | watermark.incarnation
+        self._running[tcid] = (
+            TxnID(most_bits, watermark.low_watermark),
+            TxnID(most_bits, watermark.next_counter),
+        )
 
     def keep_former(self, tcid: int, watermark: Watermark) -> None:
         """Keep the last watermark of a former incarnation, and drop the oldest of too many."""
@@ -167,10 +177,11 @@ class Watermarks:
 
         It may have been an earlier store of that coordinator (rule n).
         """
-        tcid = txn_id.tcid
+        most_bits = txn_id[0]
+        tcid, incarnation = most_bits >> 48, most_bits & INCARNATION_MAX
         watermark = self._by_tcid.get(tcid)
-        if watermark is not None and txn_id.incarnation < watermark.incarnation:
-            watermark = self._former.get(tcid, {}).get(txn_id.incarnation)
+        if watermark is not None and incarnation < watermark.incarnation:
+            watermark = self._former.get(tcid, {}).get(incarnation)
         return watermark is not None and watermark.covers(txn_id)
 
     def is_running(self, txn_id: TxnID) -> bool:
@@ -179,13 +190,8 @@ class Watermarks:
         Then it is neither covered nor superseded. Nearly every TxnID in which a client writes is
         like that, and one look tells. The other methods tell of the rest.
         """
-        most_bits, counter = txn_id
-        watermark = self._by_tcid.get(most_bits >> 48)
-        return (
-            watermark is not None
-            and watermark.incarnation == most_bits & INCARNATION_MAX
-            and watermark.low_watermark <= counter < watermark.next_counter
-        )
+        running = self._running.get(txn_id[0] >> 48)
+        return running is not None and running[0] <= txn_id < running[1]
 
     def is_superseded(self, txn_id: TxnID) -> bool:
         """Return whether the TxnID belongs to an incarnation before its coordinator's newest."""

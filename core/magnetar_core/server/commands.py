@@ -95,17 +95,31 @@ class Reply:
         self.rights = rights
         self.complaint = complaint
 
-    def send(self, body: Any) -> None:
+    def send(self, answer: Any) -> None:
         """Send the response."""
-        self._give(body)
+        if self.answered:
+            raise BrokenInvariant("a command is answered once")
+        self.answered = True
+        respond = self._respond
+        try:
+            respond(answer)
+        except MagnetarError as error:
+            answer = error.to_wire()
+            respond(answer)
+        except Exception:
+            log.exception("an answer could not be written")
+            answer = internal_failure().to_wire()
+            respond(answer)
+        if self._on_answer is not None:
+            self._on_answer(answer)
 
     def fail(self, error: MagnetarError) -> None:
         """Send an error."""
-        self._give(error.to_wire())
+        self.send(error.to_wire())
 
     def repeat(self, answer: Any) -> None:
         """Send the response or the error that another copy of the command got."""
-        self._give(answer)
+        self.send(answer)
 
     def through(self, respond: Callable[[Any], None]) -> Reply:
         """Return a reply to the same command, whose answer goes to a function instead."""
@@ -134,23 +148,6 @@ class Reply:
             rights,
             complaint,
         )
-
-    def _give(self, answer: Any) -> None:
-        if self.answered:
-            raise BrokenInvariant("a command is answered once")
-        self.answered = True
-        respond = self._respond
-        try:
-            respond(answer)
-        except MagnetarError as error:
-            answer = error.to_wire()
-            respond(answer)
-        except Exception:
-            log.exception("an answer could not be written")
-            answer = internal_failure().to_wire()
-            respond(answer)
-        if self._on_answer is not None:
-            self._on_answer(answer)
 
 
 def check_answer(answer: Any) -> int:
@@ -387,18 +384,22 @@ class CommandSession:
             number of commands.
         """
         name: str | None = None
+        size_of: Callable[[Any], int] | None = None
         items: list[Item] = []
         for place in range(start, len(requests)):
             request = requests[place]
             kind = request.WhichOneof("body")
-            if items and kind != name:
-                run_handler(self._handlers, name, items, self._on_error, self._gate)
-                items = []
-            name = kind
-            item = self._item(kind, request)
-            if item is None:
+            if kind != name:
+                if items:
+                    run_handler(self._handlers, name, items, self._on_error, self._gate)
+                    items = []
+                name = kind
+                size_of = None if kind is None else self._answer_sizes.get(kind)
+            body = request if kind is None else getattr(request, kind)
+            reserved = 0 if size_of is None else size_of(body)
+            if reserved and not self.answer_budget.take(reserved):
                 break
-            items.append(item)
+            items.append((body, self._reply(kind, body, request, reserved)))
         else:
             place = len(requests)
         if items:
@@ -421,13 +422,12 @@ class CommandSession:
         for listener in list(self._listeners):
             listener.session_writable(writable)
 
-    def _item(self, name: str | None, request: pb.Command) -> Item | None:
-        """Return a command with its reply; None: its answer has no room."""
-        body = request if name is None else getattr(request, name)
-        size_of = self._answer_sizes.get(name) if name is not None else None
-        reserved = size_of(body) if size_of is not None else 0
-        if reserved and not self.answer_budget.take(reserved):
-            return None
+    def _reply(self, name: str | None, body: Any, request: pb.Command, reserved: int) -> Reply:
+        """Return the reply to a command.
+
+        Args:
+            reserved: bytes that the answer budget keeps for the answer.
+        """
         slow_operations = self._slow_operations
         begun_ms = slow_operations.begun() if slow_operations is not None else 0.0
         request_id, traceparent = request.request_id, request.traceparent
@@ -436,7 +436,7 @@ class CommandSession:
             span = self._traces.command(name, body, traceparent)
         # The request itself would keep its whole frame alive.
         respond = partial(self._answer, name, request_id, traceparent, span, begun_ms, reserved)
-        return body, Reply(respond, self, self.origin, request_id, self._principal, span)
+        return Reply(respond, self, self.origin, request_id, self._principal, span)
 
     def _answer(
         self,
@@ -492,15 +492,19 @@ def run_handler(
             reply.fail(internal_failure())
 
     admitted: list[Item] = []
-    for body, reply in items:
+    for item in items:
+        body, reply = item
         try:
             check_texts(body)
-            passed = reply if gate is None else gate.admit(name, body, reply)
+            if gate is not None:
+                passed = gate.admit(name, body, reply)
+                if passed is None:
+                    continue
+                item = body, passed
         except Exception as error:
             failed(error, body, reply)
         else:
-            if passed is not None:
-                admitted.append((body, passed))
+            admitted.append(item)
     if admitted:
         handler(Run(admitted, failed))
 

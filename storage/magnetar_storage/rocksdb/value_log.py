@@ -114,10 +114,12 @@ class ValueLog:
         self._live: list[_Live] = []
         self._live_bytes = 0
         self._is_moving = False
-        # Of the batch that is written next: its operations, how many of them were looked at, and
-        # the values that were appended, by the places of their operations.
+        # Of the batch that is written next: its operations, how many of them were looked at, the
+        # places of those on families with large values, and the values that were appended, by the
+        # places of their operations.
         self._ahead_of: Sequence[Operation] | None = None
         self._ahead_count = 0
+        self._places: list[int] = []
         self._ahead: dict[int, Pointer] = {}
         # Rows about files, for the next batch.
         self._file_rows: list[tuple[bytes, bytes]] = []
@@ -151,13 +153,11 @@ class ValueLog:
         # changes of its row, the last one counts.
         self._put_file_rows(raw)
         self._look_at_garbage(raw, now_seconds)
-        families = self._families
         changed = list(operations)
         self.append_ahead(operations)
         ahead, self._ahead, self._ahead_of = self._ahead, {}, None
-        for place, (kind, family, key, value) in enumerate(operations):
-            if family not in families:
-                continue
+        for place in self._places:
+            kind, family, key, value = operations[place]
             if kind != PUT:
                 self._rounds.note_deleted()
             elif place in ahead:
@@ -177,13 +177,15 @@ class ValueLog:
             OSError: the disk did not take a value.
         """
         if self._ahead_of is not operations:
-            self._ahead_of, self._ahead_count, self._ahead = operations, 0, {}
+            self._ahead_of, self._ahead_count = operations, 0
+            self._places, self._ahead = [], {}
+        families, start = self._families, self._ahead_count
+        added = [place for place, one in enumerate(operations[start:], start) if one[1] in families]
+        self._places += added
         places = [
             place
-            for place, (kind, family, _, value) in enumerate(
-                operations[self._ahead_count :], self._ahead_count
-            )
-            if len(value) >= VALUE_BYTES_MIN and kind == PUT and family in self._families
+            for place in added
+            if len(operations[place][3]) >= VALUE_BYTES_MIN and operations[place][0] == PUT
         ]
         if places:
             records = [Record(*operations[place][1:]) for place in places]

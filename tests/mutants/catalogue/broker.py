@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
-from tests.mutants.operations import Compare, Insert, LeaveOut, Put, ReturnEarly, Without
+from tests.mutants.operations import Compare, Insert, LeaveOut, Never, Put, ReturnEarly, Without
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
@@ -51,13 +51,16 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "reply-to-send-before-durable",
         "magnetar_broker.replies:Answers.park",
-        Put("durable.leave()", "self._environment.when_durable(...)"),
+        Put("self.durable.leave()", "self._environment.when_durable(...)"),
         "A send or an ack is answered when it is applied, before it is durable (rule a).",
     ),
     Mutant(
         "run-parked-at-its-weakest",
         "magnetar_broker.replies:Answers.park",
-        Put("self._environment.when_written(durable.leave)", "self._environment.when_durable(...)"),
+        Put(
+            "self._environment.when_written(self.durable.leave)",
+            "self._environment.when_durable(...)",
+        ),
         "All answers of a run leave with those that need the least, before they are durable.",
     ),
     Mutant(
@@ -122,7 +125,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "incomplete-commits",
-        "magnetar_broker.transactions.transaction_index:TransactionIndex._check_complete",
+        "magnetar_broker.transactions.transaction_index:_check_complete",
         Put("not present and confirmed", "present < confirmed"),
         "A commit goes through when part of what was confirmed is missing (rule g).",
     ),
@@ -134,8 +137,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "marker-of-nothing",
-        "magnetar_broker.topics.partition:Partition.end",
-        Put("list(plan.writers)", "[one for one in plan.writers if one.kept]"),
+        "magnetar_broker.topics.partition:Partition._marker",
+        Never("not messages"),
         "A commit of which nothing counts writes a marker (rule h).",
     ),
     Mutant(
@@ -150,7 +153,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "watermark-covers-live",
         "magnetar_broker.transactions.watermark:Watermark.covers",
-        Compare("self.live[at][1] < txn_id.counter", "<="),
+        Compare("self.live[at][1] < counter", "<="),
         "The last TxnID of a live range counts as ended.",
     ),
     Mutant(
