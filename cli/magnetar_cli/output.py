@@ -5,16 +5,29 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from enum import Enum
 from typing import Any
-
-import click
 
 from magnetar_core.ids import TxnID
 
 LINE_CELLS_MAX = 1 << 16
+# A column of longer texts may be folded where a table has to fit.
+FIXED_CELLS_MAX = 12
+# How wide the frame is that this is printed into; None: into none.
+_frame_width: ContextVar[int | None] = ContextVar("_frame_width", default=None)
+
+
+@contextmanager
+def in_frame(width: int) -> Iterator[None]:
+    """Print for a frame of a terminal: tables fit into its width, and their headers are bold."""
+    before = _frame_width.set(width)
+    try:
+        yield
+    finally:
+        _frame_width.reset(before)
 
 
 def print_json(value: Any) -> None:
@@ -22,41 +35,56 @@ def print_json(value: Any) -> None:
     print(json.dumps(_plain(value), indent=2))
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, empty: str) -> None:
-    """Print aligned columns, numbers to the right. Nothing is shortened for a narrow terminal."""
+def print_table(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    *,
+    empty: str,
+    folds: bool = False,
+) -> None:
+    """Print aligned columns, numbers to the right.
+
+    Nothing is shortened for a narrow terminal, which wraps long lines, so that a name can be copied
+    from there. In a frame, long texts are folded within their columns.
+
+    Args:
+        empty: printed when there are no rows.
+        folds: fold long texts on any terminal.
+    """
     from rich.console import Console
     from rich.table import Table
 
     if not rows:
         print(empty, file=sys.stderr)
         return
+    frame_width = _frame_width.get()
+    fits = frame_width is not None or (folds and sys.stdout.isatty())
+    console = Console(
+        markup=False,
+        highlight=False,
+        emoji=False,
+        force_terminal=frame_width is not None or None,
+        width=frame_width if fits else LINE_CELLS_MAX,
+        # Without a height, a terminal without control sequences would count as 80 cells wide.
+        height=None if fits else 1,
+    )
+    texts = [[_text(cell) for cell in row] for row in rows]
     table = Table(box=None, pad_edge=False, header_style="bold")
     for place, column in enumerate(columns):
         numeric = all(isinstance(row[place], int) for row in rows)
-        table.add_column(column, justify="right" if numeric else "left", no_wrap=True)
-    for row in rows:
-        table.add_row(*(_text(cell) for cell in row))
-    # The terminal wraps long lines, and a name can be copied from there.
-    Console(markup=False, highlight=False, emoji=False, width=LINE_CELLS_MAX).print(table)
-
-
-def watched(show: Callable[[], None], period_s: float = 1.0) -> None:
-    """Repeat an output until Ctrl-C.
-
-    Raises:
-        click.UsageError: standard output is not a terminal; a pipe would get the same text for
-            ever.
-    """
-    if not sys.stdout.isatty():
-        raise click.UsageError("--watch is for a terminal; without it, the list comes once")
-    pause = threading.Event()
-    try:
-        while True:
-            click.clear()
-            show()
-            pause.wait(period_s)
-    except KeyboardInterrupt:
-        return
+        longest = max(len(row[place]) for row in texts)
+        table.add_column(
+            column,
+            justify="right" if numeric else "left",
+            no_wrap=not fits or numeric or longest <= FIXED_CELLS_MAX,
+            overflow="fold",
+        )
+    for row in texts:
+        table.add_row(*row)
+    with console.capture() as captured:
+        console.print(table)
+    # Rows are filled up with spaces, which would wrap on a terminal.
+    print("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
 def print_facts(facts: Sequence[tuple[str, object]]) -> None:

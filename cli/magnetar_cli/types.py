@@ -27,6 +27,8 @@ def with_options(*options: Callable[[Function], Function]) -> Callable[[Function
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
+watch_option = click.option("--watch", is_flag=True, help="Repeat every second, until Ctrl-C.")
+
 # How messages are written as lines, in the output or in the input.
 message_format_option = with_options(
     click.option(

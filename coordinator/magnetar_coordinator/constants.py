@@ -37,7 +37,7 @@ class CoordinatorConstants:
     # nothing from the store; never more than outcomes_max.
     recent_outcomes_max: int = 16_384
 
-    # How many ended transactions stay in memory with their details, about 1 kB each, so that people
+    # How many ended transactions stay in memory with their details, about 2 kB each, so that people
     # can see what became of them: so many short ones, and so many that took long or are large.
     ended_details_max: int = 10_000
     # Participants of those that took long or are large, all together.

@@ -77,6 +77,7 @@ RUNS = {
     "transactions describe-producers": Run("{topic} 0"),
     "transactions find-hanging": Run("--topic {topic}"),
     "transactions force-terminate": Run("{new}", NOT_FOUND),
+    "transactions history": Run("0:1:999999", NOT_FOUND),
     "transactions list": Run("--all"),
     "transactions remove-name": Run("{new}", NOT_FOUND),
     "check": Run("{store}"),

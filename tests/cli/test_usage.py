@@ -54,6 +54,7 @@ COMMANDS = [
     ["transactions"],
     ["transactions", "list"],
     ["transactions", "describe"],
+    ["transactions", "history"],
     ["transactions", "commit"],
     ["transactions", "abort"],
     ["transactions", "accept-loss"],

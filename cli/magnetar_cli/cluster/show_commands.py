@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING
 import click
 
 from magnetar_cli.cluster.options import etcd_options
-from magnetar_cli.types import json_option
+from magnetar_cli.types import json_option, watch_option
 
 if TYPE_CHECKING:
     from magnetar import Client
     from magnetar_cli.cluster.picture import Picture
     from magnetar_cluster.directory.cluster_directory import ClusterDirectory
-
-watch_option = click.option("--watch", is_flag=True, help="Repeat every second, until Ctrl-C.")
 
 
 @click.command()
@@ -29,7 +27,8 @@ def members(etcd: str | None, cluster_id: str, watch: bool, as_json: bool) -> No
     A server that is draining or leaving gives up its shards, and gets none. Without --etcd, such
     states and versions are not known, nor servers without a shard.
     """
-    from magnetar_cli.output import print_json, print_table, watched
+    from magnetar_cli.output import print_json, print_table
+    from magnetar_cli.watching import watched
 
     def show() -> None:
         found = picture(etcd, cluster_id).members
@@ -61,7 +60,8 @@ def shards(etcd: str | None, cluster_id: str, with_lag: bool, watch: bool, as_js
     MOVES TO: the member that will get the shard, if that is not its owner. Each ownership has an
     EPOCH of its own. The exit status is 1 if a shard has no owner.
     """
-    from magnetar_cli.output import print_json, print_table, watched
+    from magnetar_cli.output import print_json, print_table
+    from magnetar_cli.watching import watched
 
     homeless = False
 

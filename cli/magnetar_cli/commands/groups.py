@@ -8,7 +8,7 @@ import click
 
 from magnetar_cli.confirmation import confirm, yes_option
 from magnetar_cli.topic_name import TopicName
-from magnetar_cli.types import json_option
+from magnetar_cli.types import json_option, watch_option
 
 if TYPE_CHECKING:
     from magnetar import GroupDescription
@@ -20,33 +20,39 @@ def groups() -> None:
 
 
 @groups.command(name="list")
+@watch_option
 @json_option
-def list_groups(as_json: bool) -> None:
+def list_groups(watch: bool, as_json: bool) -> None:
     """List all groups."""
     from magnetar_cli.output import print_json, print_table
+    from magnetar_cli.watching import watched
     from magnetar_cli.with_client import with_client
 
-    found = with_client(lambda client: client.admin.groups.list())
-    if as_json:
-        print_json(found)
-        return
-    print_table(
-        ("GROUP", "STATE", "GENERATION", "MEMBERS", "PARTITIONS", "LAG"),
-        [
-            (one.group, one.state.name, one.generation, one.members, one.partitions, one.lag)
-            for one in found
-        ],
-        empty="no groups; client.consumer_group() makes one",
-    )
+    def show() -> None:
+        found = with_client(lambda client: client.admin.groups.list())
+        if as_json:
+            print_json(found)
+            return
+        print_table(
+            ("GROUP", "STATE", "GENERATION", "MEMBERS", "PARTITIONS", "LAG"),
+            [
+                (one.group, one.state.name, one.generation, one.members, one.partitions, one.lag)
+                for one in found
+            ],
+            empty="no groups; client.consumer_group() makes one",
+        )
+
+    watched(show) if watch else show()
 
 
 @groups.command()
 @click.argument("group")
-@click.option("--watch", is_flag=True, help="Repeat every second, until Ctrl-C.")
+@watch_option
 @json_option
 def describe(group: str, watch: bool, as_json: bool) -> None:
     """Show the members, partitions and lag of GROUP."""
-    from magnetar_cli.output import print_json, watched
+    from magnetar_cli.output import print_json
+    from magnetar_cli.watching import watched
     from magnetar_cli.with_client import with_client
 
     def show() -> None:

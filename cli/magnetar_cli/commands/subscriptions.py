@@ -8,7 +8,7 @@ import click
 
 from magnetar_cli.confirmation import confirm, yes_option
 from magnetar_cli.topic_name import TopicName
-from magnetar_cli.types import json_option, place_of
+from magnetar_cli.types import json_option, place_of, watch_option
 
 if TYPE_CHECKING:
     from magnetar import Client
@@ -21,28 +21,33 @@ def subscriptions() -> None:
 
 @subscriptions.command(name="list")
 @click.argument("topic", type=TopicName())
+@watch_option
 @json_option
-def list_subscriptions(topic: str, as_json: bool) -> None:
+def list_subscriptions(topic: str, watch: bool, as_json: bool) -> None:
     """List the subscriptions of TOPIC, by partition."""
     from magnetar_cli.commands.topics import SUBSCRIPTION_COLUMNS, subscription_rows
     from magnetar_cli.output import print_json, print_table
+    from magnetar_cli.watching import watched
     from magnetar_cli.with_client import with_client
 
-    found = with_client(lambda client: client.admin.topics.describe(topic))
-    if as_json:
-        print_json(
-            [
-                {"partition": partition.partition, "subscription": one}
-                for partition in found.partitions
-                for one in partition.subscriptions
-            ]
+    def show() -> None:
+        found = with_client(lambda client: client.admin.topics.describe(topic))
+        if as_json:
+            print_json(
+                [
+                    {"partition": partition.partition, "subscription": one}
+                    for partition in found.partitions
+                    for one in partition.subscriptions
+                ]
+            )
+            return
+        print_table(
+            SUBSCRIPTION_COLUMNS,
+            subscription_rows(found.partitions),
+            empty=f"no subscriptions; make one: magnetar consume {topic} --subscription NAME",
         )
-        return
-    print_table(
-        SUBSCRIPTION_COLUMNS,
-        subscription_rows(found.partitions),
-        empty=f"no subscriptions; make one: magnetar consume {topic} --subscription NAME",
-    )
+
+    watched(show) if watch else show()
 
 
 @subscriptions.command()

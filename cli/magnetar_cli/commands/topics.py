@@ -9,10 +9,10 @@ import click
 
 from magnetar_cli.confirmation import confirm, yes_option
 from magnetar_cli.topic_name import TopicName
-from magnetar_cli.types import Duration, Size, Time, json_option
+from magnetar_cli.types import Duration, Size, Time, json_option, watch_option
 
 if TYPE_CHECKING:
-    from magnetar import Client
+    from magnetar import Client, TopicDescription
 
 
 @click.group()
@@ -72,37 +72,50 @@ def create(
 
 
 @topics.command(name="list")
+@watch_option
 @json_option
-def list_topics(as_json: bool) -> None:
+def list_topics(watch: bool, as_json: bool) -> None:
     """List all topics."""
     from magnetar_cli.output import print_json, print_table
+    from magnetar_cli.watching import watched
     from magnetar_cli.with_client import with_client
 
-    found = sorted(
-        with_client(lambda client: client.admin.topics.list()), key=lambda one: one.topic
-    )
-    if as_json:
-        print_json(found)
-        return
-    print_table(
-        ("TOPIC", "ID", "PARTITIONS"),
-        [(one.topic, one.topic_id, one.partitions) for one in found],
-        empty="no topics; create one: magnetar topics create NAME",
-    )
+    def show() -> None:
+        found = sorted(
+            with_client(lambda client: client.admin.topics.list()), key=lambda one: one.topic
+        )
+        if as_json:
+            print_json(found)
+            return
+        print_table(
+            ("TOPIC", "ID", "PARTITIONS"),
+            [(one.topic, one.topic_id, one.partitions) for one in found],
+            empty="no topics; create one: magnetar topics create NAME",
+        )
+
+    watched(show) if watch else show()
 
 
 @topics.command()
 @click.argument("topic", type=TopicName())
+@watch_option
 @json_option
-def describe(topic: str, as_json: bool) -> None:
+def describe(topic: str, watch: bool, as_json: bool) -> None:
     """Show the partitions and subscriptions of TOPIC, and which broker keeps each partition."""
-    from magnetar_cli.output import duration, print_facts, print_json, print_table, some
+    from magnetar_cli.output import print_json
+    from magnetar_cli.watching import watched
     from magnetar_cli.with_client import with_client
 
-    found = with_client(lambda client: client.admin.topics.describe(topic))
-    if as_json:
-        print_json(found)
-        return
+    def show() -> None:
+        found = with_client(lambda client: client.admin.topics.describe(topic))
+        print_json(found) if as_json else _show(found)
+
+    watched(show) if watch else show()
+
+
+def _show(found: TopicDescription) -> None:
+    from magnetar_cli.output import duration, print_facts, print_table, some
+
     print_facts(
         (
             ("topic", found.topic),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -12,10 +12,10 @@ import click
 
 from magnetar_cli.confirmation import confirm, yes_option
 from magnetar_cli.topic_name import TopicName
-from magnetar_cli.types import Duration, TxnIdType, json_option
+from magnetar_cli.types import Duration, TxnIdType, json_option, watch_option
 
 if TYPE_CHECKING:
-    from magnetar import TransactionDescription
+    from magnetar import ParticipantHistory, TransactionDescription, TransactionHistory
     from magnetar_core.errors import MagnetarError
     from magnetar_core.ids import TxnID
 
@@ -61,7 +61,7 @@ def transactions() -> None:
     show_default=True,
     help="How many transactions to show at most.",
 )
-@click.option("--watch", is_flag=True, help="Repeat every second, until Ctrl-C.")
+@watch_option
 @json_option
 def list_transactions(
     statuses: tuple[str, ...],
@@ -83,7 +83,8 @@ def list_transactions(
     The exit status is then 1.
     """
     from magnetar import TransactionStatus
-    from magnetar_cli.output import print_json, print_table, watched
+    from magnetar_cli.output import print_json, print_table
+    from magnetar_cli.watching import watched
     from magnetar_cli.with_client import with_client
 
     if all_statuses and statuses:
@@ -127,37 +128,53 @@ def list_transactions(
         if as_json:
             print_json(found)
             return
-        print_table(
-            (
-                *("TXNID", "STATE", "AGE", "TIMEOUT", "CLIENT", "PRINCIPAL", "TRANSACTIONALID"),
-                *("PRODUCERID", "PARTITIONS", "SUBSCRIPTIONS", "UNFINISHED"),
-            ),
-            [_row(one) for one in found],
-            empty=empty,
-        )
+        columns, rows = _informative(LIST_COLUMNS, [_row(one) for one in found])
+        print_table(columns, rows, empty=empty, folds=True)
 
     watched(show) if watch else show()
     if unanswered:
         raise SystemExit(1)
 
 
+LIST_COLUMNS = (
+    *("TXNID", "STATE", "AGE", "DEADLINE", "TWO-PHASE", "CLIENT", "PRINCIPAL"),
+    *("TRANSACTIONALID", "PRODUCERID", "PARTITIONS", "SUBSCRIPTIONS", "UNFINISHED"),
+)
+# Columns that the list has whatever they say.
+COLUMNS_SHOWN_MIN = 4
+
+
 def _row(one: TransactionDescription) -> tuple[object, ...]:
+    from magnetar_cli.commands.transaction_timeline import deadline_of, whose_of
     from magnetar_cli.output import duration
 
     identity = one.identity
     return (
         one.txn_id,
-        _status(one),
+        one.status.name,
         duration(one.age_ms),
-        _timeout(one),
-        _client(one),
+        deadline_of(one),
+        "may be prepared" if one.may_be_prepared else "yes" if one.two_phase_commit else "-",
+        whose_of(one.client) if one.client else "-",
         one.principal or "-",
         identity.transactional_id if identity else "-",
         identity.producer_id if identity else "-",
         _counted(name.topic for name in one.partitions),
         _counted(f"{name.topic}/{name.subscription}" for name in one.subscriptions),
-        len(one.unfinished),
+        len(one.unfinished) or "-",
     )
+
+
+def _informative(
+    columns: Sequence[str], rows: Sequence[Sequence[object]]
+) -> tuple[Sequence[str], Sequence[Sequence[object]]]:
+    """Return a table without the columns in which no row has anything, for narrow terminals."""
+    told = [
+        place
+        for place in range(len(columns))
+        if place < COLUMNS_SHOWN_MIN or any(row[place] != "-" for row in rows)
+    ]
+    return [columns[place] for place in told], [[row[place] for place in told] for row in rows]
 
 
 def _counted(names: Iterable[str]) -> str:
@@ -169,15 +186,6 @@ def _counted(names: Iterable[str]) -> str:
     return ", ".join(shown) or "-"
 
 
-def _client(one: TransactionDescription) -> str:
-    client = one.client
-    if client is None:
-        return "-"
-    return f"{client.name or 'a client'} at {client.host}" + (
-        "" if client.is_connected else ", gone"
-    )
-
-
 def _status(one: TransactionDescription) -> str:
     return one.status.name + (" (two-phase, may be prepared)" if one.may_be_prepared else "")
 
@@ -185,8 +193,8 @@ def _status(one: TransactionDescription) -> str:
 def _timeout(one: TransactionDescription) -> str:
     from magnetar_cli.output import duration
 
-    if one.ended_at_ms:
-        return "-"  # Its timeout is forgotten.
+    if one.details_missing:
+        return "-"
     return "never" if one.two_phase_commit else duration(one.timeout_ms)
 
 
@@ -243,6 +251,7 @@ _ENDING_STATES = ("PREPARE_COMMIT", "PREPARE_ABORT")
 
 
 def _show(found: TransactionDescription) -> None:
+    from magnetar_cli.commands.transaction_timeline import whose_of
     from magnetar_cli.output import duration, print_facts, print_table
 
     print_facts(
@@ -253,7 +262,7 @@ def _show(found: TransactionDescription) -> None:
             ("ended", _local_moment(found.ended_at_ms)),
             ("since it ended" if found.ended_at_ms else "age", duration(found.age_ms)),
             ("timeout", _timeout(found)),
-            ("client", _client(found)),
+            ("client", whose_of(found.client) if found.client else "-"),
             ("principal", found.principal or "-"),
             ("transactional id", found.identity.transactional_id if found.identity else "-"),
             ("prepared state", found.prepared_state if found.may_be_prepared else "-"),
@@ -264,7 +273,7 @@ def _show(found: TransactionDescription) -> None:
         (one.partition, one.subscription or ""): one.last_error or "under way"
         for one in found.unfinished
     }
-    ending = found.status.name in ("COMMITTING", "ABORTING")
+    ending = found.status.name != "OPEN"
     rows = [
         (one.topic, one.partition, "", unfinished.get((one, ""), "ended" if ending else ""))
         for one in found.partitions
@@ -280,6 +289,85 @@ def _show(found: TransactionDescription) -> None:
     if rows:
         print()
         print_table(("TOPIC", "PARTITION", "SUBSCRIPTION", "END"), rows, empty="")
+
+
+@transactions.command()
+@click.argument("txn_id", metavar="TXNID", type=TxnIdType())
+@json_option
+def history(txn_id: str, as_json: bool) -> None:
+    """Show what became of a transaction, moment by moment.
+
+    MISSING lines say what has not happened, or is not known: brokers of participants are asked as
+    well, and one may not answer. The exit status is then 1. Coordinators remember participants and
+    times of the newest thousands that have ended, until they are started again.
+    """
+    from magnetar_cli.output import print_json
+    from magnetar_cli.with_client import with_client
+    from magnetar_core.ids import TxnID
+
+    wanted = TxnID.parse(txn_id)
+    found = with_client(lambda client: client.admin.transactions.history(wanted))
+    if as_json:
+        print_json(found)
+    else:
+        _show_history(found)
+    if found.is_partial:
+        raise SystemExit(1)
+
+
+def _show_history(found: TransactionHistory) -> None:
+    from magnetar_cli.commands.transaction_timeline import (
+        MISSING,
+        clock_of,
+        missing,
+        moments,
+        name_of,
+    )
+    from magnetar_cli.output import duration, print_facts, print_table
+
+    one = found.transaction
+    facts: list[tuple[str, object]] = [
+        ("transaction", one.txn_id),
+        ("status", _status(one)),
+        ("begun", _local_moment(one.opened_at_ms)),
+        ("timeout", _timeout(one)),
+    ]
+    if one.principal:
+        facts.append(("principal", one.principal))
+    if one.identity is not None:
+        facts.append(("transactional id", one.identity.transactional_id))
+    if one.may_be_prepared:
+        facts.append(("prepared state", one.prepared_state))
+    print_facts(facts)
+    print()
+    began_ms = one.opened_at_ms
+    rows = [
+        (clock_of(at.time_ms), f"+{duration(max(0, at.time_ms - began_ms))}", at.text)
+        for at in moments(found)
+    ]
+    rows += [(MISSING, "", text) for text in missing(found)]
+    print_table(("TIME", "AFTER", "WHAT HAPPENED"), rows, empty="", folds=True)
+    if found.participants:
+        print()
+        print_table(
+            ("PARTICIPANT", "STATE THERE", "CONFIRMED", "FOUND", "BYTES"),
+            [
+                (
+                    name_of(part),
+                    "no answer" if part.unanswered else part.status.name if part.status else "-",
+                    "-" if part.confirmed is None else part.confirmed,
+                    _found(part.count, part) if part.status else "-",
+                    _found(part.bytes, part) if part.bytes else "-",
+                )
+                for part in found.participants
+            ],
+            empty="",
+            folds=True,
+        )
+
+
+def _found(count: int, part: ParticipantHistory) -> object:
+    return f"over {count}" if part.counted_partly else count
 
 
 def _local_moment(time_ms: int) -> str:

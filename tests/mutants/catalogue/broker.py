@@ -25,6 +25,12 @@ MUTANTS: tuple[Mutant, ...] = (
         "With durability os, a decided commit may lack messages after a loss of power.",
     ),
     Mutant(
+        "part-counted-as-whole",
+        "magnetar_broker.commands.participant_descriptions:ParticipantDescriptions._count",
+        Put("False", "bool(more)"),
+        "A history shows the first messages of a large transaction as all of them.",
+    ),
+    Mutant(
         "gap-accepted",
         "magnetar_broker.transactions.producers:check_sequence",
         Put("sequence_id > next_expected + count", "sequence_id > next_expected"),

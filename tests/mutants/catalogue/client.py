@@ -7,6 +7,12 @@ from tests.mutants.operations import Always, Compare, LeaveOut, Put, ReturnEarly
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
+        "silent-brokers-look-empty",
+        "magnetar.admin.transaction_history:history_of.part_of",
+        LeaveOut("refusal = found"),
+        "A broker that does not answer looks as if it had nothing of the transaction.",
+    ),
+    Mutant(
         "later-cut-begins-at-the-end",
         "magnetar_core.cuts.cuts:range_between",
         Put("before.end_offset", "before.begun_offset"),

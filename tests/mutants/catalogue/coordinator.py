@@ -121,6 +121,18 @@ MUTANTS: tuple[Mutant, ...] = (
         "A fenced instance may add participants to its successor's transaction.",
     ),
     Mutant(
+        "earlier-ends-not-noted",
+        "magnetar_coordinator.ending.finisher:Finisher.ended",
+        LeaveOut("earlier.append(...)"),
+        "A history shows all participants as if they had ended with the last one.",
+    ),
+    Mutant(
+        "large-ones-kept-as-small",
+        "magnetar_coordinator.transactions.ended_details:EndedDetails.add",
+        Put("False", "len(transaction.participants) > FEW_PARTICIPANTS"),
+        "Ten thousand large transactions that have ended fill the memory.",
+    ),
+    Mutant(
         "kept-transaction-grows",
         "magnetar_coordinator.commands.transactional_id_commands:TransactionalIdCommands.check_txn_owner",
         Put("identity.is_kept and (not identity.two_phase_commit)", "identity.is_kept"),
