@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from magnetar_console.settings import ConsoleSettings
     from magnetar_core.security.link_security import TlsFiles
 
-# Those of the extra `console`.
+# Those of the extra `console` that serve pages.
 PACKAGES = ("jinja2", "starlette", "uvicorn")
 # That of magnetar_console.settings, which is not imported for the help.
 DEFAULT_PORT = 8650
@@ -118,9 +118,9 @@ def console(
             ready_file.unlink(missing_ok=True)
 
 
-def require_console() -> None:
-    """Check that the packages of the console are installed. Raises: click.ClickException."""
-    for name in PACKAGES:
+def require_console(packages: Sequence[str] = PACKAGES) -> None:
+    """Check that packages of the console are installed. Raises: click.ClickException."""
+    for name in packages:
         if find_spec(name) is None:
             raise click.ClickException(
                 f"no module {name}: the console needs more packages:"
