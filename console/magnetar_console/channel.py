@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Final, Protocol
 
 from magnetar import Client, MagnetarError
@@ -69,6 +69,7 @@ class Channel:
         self._tables: Tables = {}
         self._beat = 0
         self._beaten = asyncio.Condition()
+        self._hurry = asyncio.Event()
         self._looking: asyncio.Task[None] | None = None
         self._as_of_ms = 0
         self._problems: tuple[str, ...] = ()
@@ -94,6 +95,10 @@ class Channel:
         async with aclosing(self._beats()) as beats:
             async for _ in beats:
                 yield Picture(self._tables, self._as_of_ms, self._problems, self._error)
+
+    def look_soon(self) -> None:
+        """Look now and not after the pause: a viewer knows that something has changed."""
+        self._hurry.set()
 
     async def end(self) -> None:
         """End the events of all viewers."""
@@ -161,7 +166,13 @@ class Channel:
             async with self._beaten:
                 self._beaten.notify_all()
             took_s = (self._clock.monotonic_ms() - began_ms) / 1_000
-            await asyncio.sleep(max(self._look.period_s - took_s, took_s * PAUSE_FACTOR))
+            await self._pause(max(self._look.period_s - took_s, took_s * PAUSE_FACTOR))
+
+    async def _pause(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._hurry.wait()
+        self._hurry.clear()
 
     async def _look_once(self) -> None:
         try:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any, Final
 
-from magnetar import Client, MagnetarError, TransactionDescription, TransactionStatus
+from magnetar import Client, MagnetarError, TransactionDescription, TransactionStatus, TxnID
 from magnetar_console.seen import Row, Seen
 from magnetar_core.clock import Clock
 
@@ -58,6 +58,10 @@ class TransactionsLook:
         self._beginnings = Beginnings(clock)
         # The last row of each transaction that was seen open, the oldest look first.
         self._remembered: dict[str, Row] = {}
+        self._clock = clock
+        self._live: dict[str, Row] = {}
+        # When each coordinator answered last.
+        self._answered_ms: dict[int, int] = {}
 
     async def look(self, client: Client) -> Seen:
         """Ask all coordinators."""
@@ -74,12 +78,15 @@ class TransactionsLook:
             limit=ENDED_MAX,
             on_unanswered=unanswered.__setitem__,
         )
-        rows = {str(one.txn_id): self._row(one) for one in live}
+        rows = self._away_rows(unanswered) | {str(one.txn_id): self._row(one) for one in live}
         latest = {str(one.txn_id): self._remembering(self._row(one)) for one in ended}
         self._remember(rows)
         self._beginnings.keep((*rows, *latest))
+        self._note_answers({_tcid(key) for key in rows}, unanswered)
+        self._live = rows
         problems = [
-            f"Coordinator {tcid} does not answer, and its transactions are missing: {error}"
+            f"Coordinator {tcid} does not answer, and its transactions"
+            f" {'are old' if tcid in self._answered_ms else 'are missing'}: {error}"
             for tcid, error in sorted(unanswered.items())
         ]
         if truncated:
@@ -87,9 +94,24 @@ class TransactionsLook:
         return Seen({"transactions": rows, "ended": latest}, tuple(problems))
 
     async def close(self) -> None:
-        """Forget everything."""
+        """Forget the open transactions; who those that ended were, the next viewer asks, too."""
         self._beginnings.keep(())
-        self._remembered.clear()
+        self._live, self._answered_ms = {}, {}
+
+    def _away_rows(self, unanswered: Iterable[int]) -> dict[str, Row]:
+        """Return the last rows of coordinators that do not answer, with their time."""
+        away = set(unanswered)
+        return {
+            key: {**row, "as_of_ms": self._answered_ms[_tcid(key)]}
+            for key, row in self._live.items()
+            if _tcid(key) in away
+        }
+
+    def _note_answers(self, tcids: Iterable[int], unanswered: Container[int]) -> None:
+        now_ms = self._clock.wall_ms()
+        for tcid in tcids:
+            if tcid not in unanswered:
+                self._answered_ms[tcid] = now_ms
 
     def _remember(self, rows: Mapping[str, Row]) -> None:
         for key in [*rows][-REMEMBERED_MAX:]:
@@ -105,6 +127,10 @@ class TransactionsLook:
     def _row(self, one: TransactionDescription) -> Row:
         # The age of an ended transaction is the time since its end.
         return transaction_row(one, self._beginnings.began_ms(str(one.txn_id), one.age_ms))
+
+
+def _tcid(txn_id: str) -> int:
+    return TxnID.parse(txn_id).tcid
 
 
 def remembering(row: Row, before: Row | None) -> Row:
@@ -144,6 +170,8 @@ def transaction_row(one: TransactionDescription, since_ms: int) -> dict[str, Any
         ),
         "participants": len(one.partitions) + len(one.subscriptions),
         "unfinished": len(one.unfinished),
+        # When its coordinator told this, if it does not answer any more.
+        "as_of_ms": 0,
     }
 
 

@@ -7,7 +7,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-from textual.app import ComposeResult, ScreenStackError
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import Input, Static
 
@@ -91,50 +91,67 @@ class Top(LiveApp):
         self.theme = "ansi-dark"
         self.done: list[str] = []
         self._brokers = brokers
+        self._status = Static(id="status")
+        self._titles = Static(id="tabs")
+        self._facts = Static(id="facts")
+        self._problems = Static(id="problems")
+        self._filter = Input(id="filter", placeholder="a text; Enter keeps it, Esc ends it")
+        self._rows = RowsView()
+        self._about = Static(id="about")
+        self._message = Static(id="message")
+        self._keys = Static(id="keys")
         self._tab: Tab = TRANSACTIONS_TAB
+        self._watched: View | None = None
+        self._answers: dict[str, bool | None] = {}
         self._choices = {tab.name: Choice(tab.sort) for tab in TABS}
 
     def compose(self) -> ComposeResult:
         """Make the parts of the main screen."""
-        yield Static(id="status")
-        yield Static(id="tabs")
-        yield Static(id="facts")
-        yield Static(id="problems")
-        yield Input(id="filter", placeholder="a text in any column; Enter keeps it, Esc ends it")
-        yield RowsView()
-        yield Static(id="about")
-        yield Static(id="message")
-        yield Static(id="keys")
+        yield from (self._status, self._titles, self._facts, self._problems)
+        yield from (self._filter, self._rows)
+        yield from (self._about, self._message, self._keys)
 
     def on_mount(self) -> None:
         """Begin to look."""
-        self.query_one("#filter").display = False
-        self.query_one(RowsView).focus()
+        self._filter.display = False
+        self._rows.focus()
         self.run_worker(self._read(CLUSTER_VIEW), group="cluster")
         self._watch_tab()
         self.set_interval(DRAW_S, self.draw)
         self.draw()
 
     def _watch_tab(self) -> None:
-        if self._tab.view == CLUSTER_VIEW:
+        view = self._tab.view
+        if view == self._watched:
+            return
+        self._watched = view
+        if view == CLUSTER_VIEW:
             # It is read in any case.
             self.workers.cancel_group(self, "tab")
         else:
-            self.run_worker(self._read(self._tab.view), group="tab", exclusive=True)
+            self.run_worker(self._read(view), group="tab", exclusive=True)
 
     async def _read(self, view: View) -> None:
         async with aclosing(self.channel(view).pictures()) as pictures:
             async for picture in pictures:
+                if view == CLUSTER_VIEW:
+                    self._note_answers(picture)
                 if not self.paused or view not in self.pictures:
                     self.pictures[view] = picture
                     self.draw()
 
+    def _note_answers(self, cluster: Picture) -> None:
+        """Look again when a server is away or back: a look that waited for it has a long pause."""
+        servers = cluster.tables.get("servers", {})
+        answers = {key: one["answers"] for key, one in servers.items()}
+        if self._answers != answers and self._watched not in (None, CLUSTER_VIEW):
+            self.channel(self._watched).look_soon()
+        self._answers = answers
+
     def draw(self) -> None:
         """Draw what was seen last, at the present time."""
-        try:
-            main = self.screen_stack[0]
-        except ScreenStackError:
-            return  # It ends: screens go before those who read.
+        if not self.is_running:
+            return
         if isinstance(self.screen, DetailsScreen):
             self.screen.show()
         picture = self.pictures.get(self._tab.view)
@@ -147,18 +164,17 @@ class Top(LiveApp):
         status: Parts = (Part("magnetar top", "strong"), Part(f"  {self._brokers}   "), *found)
         if away:
             status = (*status, Part("   "), *away)
-        main.query_one("#status", Static).update(line(status))
-        main.query_one("#tabs", Static).update(line(self._titles()))
+        self._status.update(line(status))
+        self._titles.update(line(self._tab_titles()))
         facts = list(self._tab.facts(tables, self.now_ms)) if tables else []
         if choice.filter:
             told = f"   {count(len(rows))} of {count(len(everything))} match {choice.filter!r}"
             facts.append(Part(told, "warn"))
-        main.query_one("#facts", Static).update(line(facts))
+        self._facts.update(line(facts))
         wrong = problems(picture)
-        main.query_one("#problems", Static).update(lines(wrong))
-        main.query_one("#problems").display = bool(wrong)
-        view = main.query_one(RowsView)
-        view.show(
+        self._problems.update(lines(wrong))
+        self._problems.display = bool(wrong)
+        self._rows.show(
             self._tab,
             rows,
             sort=choice.sort,
@@ -166,20 +182,20 @@ class Top(LiveApp):
             now_ms=self.now_ms,
             empty=self._empty(picture, choice),
         )
-        choice.cursor_key = view.cursor_key
+        choice.cursor_key = self._rows.cursor_key
         self._draw_about()
-        main.query_one("#message", Static).update(line(self.message))
-        main.query_one("#message").display = bool(self.message)
-        keys = KEYS.format(abort="a abort  " if self.allow_actions else "")
-        main.query_one("#keys", Static).update(line((Part(keys, "soft"),)))
+        self._message.update(line(self.message))
+        self._message.display = bool(self.message)
+        can_abort = self.allow_actions and self._tab is TRANSACTIONS_TAB
+        keys = KEYS.format(abort="a abort  " if can_abort else "")
+        self._keys.update(line((Part(keys, "soft"),)))
 
     def _draw_about(self) -> None:
-        main = self.screen_stack[0]
-        row = main.query_one(RowsView).cursor_row
+        row = self._rows.cursor_row
         about = self._tab.about(row, self.now_ms) if row is not None else ()
-        main.query_one("#about", Static).update(lines([about]))
+        self._about.update(lines([about]))
 
-    def _titles(self) -> Parts:
+    def _tab_titles(self) -> Parts:
         parts: list[Part] = []
         for number, tab in enumerate(TABS, 1):
             title = f"{number} {tab.name}"
@@ -203,7 +219,7 @@ class Top(LiveApp):
 
     def on_rows_view_moved(self) -> None:
         """Show all about the row under the cursor."""
-        self._choice.cursor_key = self.query_one(RowsView).cursor_key
+        self._choice.cursor_key = self._rows.cursor_key
         self.message = ()
         self._draw_about()
 
@@ -220,7 +236,7 @@ class Top(LiveApp):
         if not self._is_main:
             return
         self._tab = TABS[number]
-        self.query_one("#filter", Input).value = self._choice.filter
+        self._filter.value = self._choice.filter
         self._watch_tab()
         self.say()
 
@@ -232,7 +248,7 @@ class Top(LiveApp):
         """Sort by the next column that is shown, or by the one before."""
         if not self._is_main:
             return
-        shown = shown_columns(self._tab, self.query_one(RowsView).size.width)
+        shown = shown_columns(self._tab, self._rows.size.width)
         present = self._tab.columns[self._choice.sort[0]]
         place = shown.index(present) if present in shown else -1
         column = shown[(place + by) % len(shown)]
@@ -248,13 +264,12 @@ class Top(LiveApp):
     def action_filter(self) -> None:
         """Let the person write a filter."""
         if self._is_main:
-            field = self.query_one("#filter", Input)
-            field.display = True
-            field.focus()
+            self._filter.display = True
+            self._filter.focus()
 
     def action_clear(self) -> None:
         """End the filter."""
-        self.query_one("#filter", Input).value = ""
+        self._filter.value = ""
         self._choice.filter = ""
         self._leave_filter()
 
@@ -268,16 +283,16 @@ class Top(LiveApp):
         self._leave_filter()
 
     def _leave_filter(self) -> None:
-        self.query_one("#filter").display = False
-        self.query_one(RowsView).focus()
+        self._filter.display = False
+        self._rows.focus()
         self.say()
 
     def action_details(self) -> None:
         """Show all about the row under the cursor."""
-        view = self.query_one(RowsView)
-        if not self._is_main or view.cursor_row is None or view.cursor_key is None:
+        key, row = self._rows.cursor_key, self._rows.cursor_row
+        if not self._is_main or key is None or row is None:
             return
-        details = details_of(self._tab, view.cursor_key, view.cursor_row)
+        details = details_of(self._tab, key, row)
         self.message = ()
         self.push_screen(
             DetailsScreen(details, self.channel(details.view), self._chosen_transaction())
@@ -290,7 +305,7 @@ class Top(LiveApp):
 
     def _chosen_transaction(self) -> str | None:
         is_of_transactions = self._tab in (TRANSACTIONS_TAB, ENDED_TAB)
-        return self.query_one(RowsView).cursor_key if is_of_transactions else None
+        return self._rows.cursor_key if is_of_transactions else None
 
     def action_abort(self) -> None:
         """Ask whether to abort the transaction that is shown, or under the cursor."""
@@ -300,9 +315,7 @@ class Top(LiveApp):
         if isinstance(self.screen, DetailsScreen):
             txn_id = self.screen.txn_id
         if not self.allow_actions:
-            self.say(
-                "It can only look. To abort transactions, start it with --allow-actions.", "warn"
-            )
+            self.say("It can only look. Start it with --allow-actions to abort.", "warn")
         elif txn_id is None:
             self.say("Choose a transaction first: key 1.", "warn")
         else:

@@ -23,17 +23,20 @@ from magnetar_console.terminal.words import Part
 from magnetar_core.config import InvalidConfig
 
 HELP: Final = (
-    ("1 … 7, Tab, ← →", "another table"),
-    ("↑ ↓ PgUp PgDn Home End", "move"),
-    ("Enter", "all about this row, the missing first"),
-    ("/", "filter: show rows with a text"),
-    ("Esc", "back; without the filter"),
-    ("s  S", "sort by the next column, by the previous one"),
+    ("1 to 7, Tab, ← →", "another table"),
+    ("↑ ↓ PgUp PgDn Home End", "another row"),
+    ("Enter", "all about this row, what is missing first"),
+    ("/   Esc", "filter by a text; without the filter"),
+    ("s   S", "sort by the next column; by the one before"),
     ("r", "turn the order round"),
-    ("Space", "pause: nothing on the screen changes; again: go on"),
-    ("a", "abort the transaction, after a question (--allow-actions)"),
-    ("?", "these keys"),
-    ("q, Ctrl-C", "end"),
+    ("Space", "keep the screen as it is; go on"),
+    ("a", "abort the transaction (--allow-actions)"),
+    ("q   Ctrl-C", "end"),
+)
+WORDS: Final = (
+    ("may be prepared", "two-phase: only its database knows the outcome"),
+    ("PENDING_ACK", "acknowledged by transactions that are open"),
+    ("away", "no answer; rows are as old as the first line says"),
 )
 
 
@@ -130,11 +133,6 @@ class HelpScreen(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         """Make the only part."""
         found = [(Part(f"{keys:<24}", "strong"), Part(what)) for keys, what in HELP]
-        words = (
-            ("may be prepared", "two-phase: only its database knows the outcome"),
-            ("away", "a server does not answer; rows are as old as the first line says"),
-            ("PENDING_ACK", "acknowledged in open transactions; comes back if they abort"),
-        )
         yield Static(
             lines(
                 [
@@ -142,7 +140,7 @@ class HelpScreen(ModalScreen[None]):
                     (),
                     *found,
                     (),
-                    *((Part(f"{word:<24}", "strong"), Part(what)) for word, what in words),
+                    *((Part(f"{word:<24}", "strong"), Part(what)) for word, what in WORDS),
                     (),
                     (Part("Esc: back", "soft"),),
                 ]

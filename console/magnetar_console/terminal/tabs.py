@@ -166,7 +166,10 @@ def _transaction_facts(tables: Tables, now_ms: int) -> Parts:
 def _about_transaction(row: Row, _: int) -> Parts:
     found = places(row) or "nothing written yet"
     parts = [Part(f"{row['id']}  ", "strong"), *who(row), Part("  →  ", "soft"), Part(found)]
-    if row["may_be_prepared"]:
+    if row["as_of_ms"]:
+        told = f"as of {clock_text(row['as_of_ms'])}: its coordinator is away"
+        parts += [Part("  "), Part(told, "bad")]
+    elif row["may_be_prepared"]:
         parts += [Part("  "), Part("look into its database", "warn")]
     if row["unfinished"] and row["status"] != "OPEN":
         missing = f"{row['unfinished']} of {counted(row['participants'], 'participant')}"

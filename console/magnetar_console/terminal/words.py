@@ -94,7 +94,9 @@ def joined(parts: Iterable[str], count_max: int = 5) -> str:
 
 
 def state(one: Row) -> Parts:
-    """Return the state of a transaction."""
+    """Return the state of a transaction; "was": its coordinator is away."""
+    if one["as_of_ms"]:
+        return (Part(f"was {one['status'].lower()}", "bad"),)
     if one["may_be_prepared"]:
         return (Part("may be prepared", "warn"),)
     found = STATES.get(one["status"], Part(one["status"].lower()))
