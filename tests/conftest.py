@@ -42,6 +42,8 @@ LONG = frozenset(
         "cli/test_damaged_directory.py",
         "cli/test_produce.py",
         "cli/test_standalone.py",
+        "console/test_command.py",
+        "console/test_pages.py",
         "mutants/test_reach.py",
         "mutants/test_sample.py",
         "storage/test_damage.py",
@@ -71,11 +73,12 @@ FIRST_FOLDERS = (
     "cluster",
     "system",
     "cli",
+    "console",
     "pages",
     "lifecycle",
     "simulation",
 )
-SHARING_FOLDERS = ("cluster", "cli", "deploy", "lifecycle")
+SHARING_FOLDERS = ("cluster", "cli", "console", "deploy", "lifecycle")
 # So many workers have a session of Spark. With one alone, all others wait for it at the end.
 SPARK_SESSIONS = 2
 # One worker has them for all tests: three members of etcd are never idle.

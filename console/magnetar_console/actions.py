@@ -40,7 +40,7 @@ async def abort(client: Client, body: dict[str, Any], viewer: str) -> dict[str, 
 
 
 async def loss(client: Client, body: dict[str, Any]) -> dict[str, Any]:
-    """Return what an abort of a transaction would discard, as its coordinator knows it now.
+    """Return the participants of a transaction, whose content an abort would discard.
 
     Raises:
         InvalidArgument: the request is not complete.

@@ -61,7 +61,7 @@ class Feed:
         return True
 
     def since(self, version: int | None) -> tuple[str, list[str]]:
-        """Return what brings a viewer up to date: ("state", all rows) or ("change", changes).
+        """Return the news for a viewer: ("state", all rows) or ("change", changes).
 
         Args:
             version: the version that the viewer has; None: it has none.

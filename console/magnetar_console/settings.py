@@ -71,7 +71,7 @@ class ConsoleSettings:
         return f"{self.scheme}://{join_address(host, port)}/"
 
     def hosts(self, port: int) -> frozenset[str]:
-        """Return what the header Host of a request may say.
+        """Return the values that the header Host of a request may have.
 
         Any other name is one that another site has pointed at this machine (DNS rebinding).
 

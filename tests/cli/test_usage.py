@@ -57,6 +57,8 @@ COMMANDS = [
     ["transactions", "commit"],
     ["transactions", "abort"],
     ["transactions", "accept-loss"],
+    ["top"],
+    ["console"],
     ["pipeline"],
     ["pipeline", "audit"],
     ["pipeline", "offload"],
@@ -103,6 +105,8 @@ def test_wrong_usage_is_told_with_status_2(arguments: list[str], advice: str) ->
     [
         (["--broker", "nonsense", "topics", "list"], "HOST:PORT"),
         (["standalone", "--host", "0.0.0.0"], "--allow-remote"),
+        (["console", "--host", "0.0.0.0"], "--allow-remote"),
+        (["console", "--host", "0.0.0.0", "--allow-remote"], "--name"),
     ],
 )
 def test_what_cannot_work_is_one_line_with_status_1(arguments: list[str], advice: str) -> None:

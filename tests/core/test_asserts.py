@@ -21,6 +21,7 @@ FOLDERS = (
     "coordinator",
     "client",
     "pipeline",
+    "console",
     "cli",
     "examples",
 )

@@ -20,13 +20,15 @@ COMPONENT_OF = {
     "magnetar_coordinator": "coordinator",
     "magnetar": "client",
     "magnetar_spark": "pipeline",
+    "magnetar_console": "console",
     "magnetar_cli": "cli",
 }
 TESTS_OF = {component: component for component in COMPONENT_OF.values()} | {"pipeline": "spark"}
 # What the simulation never runs: memory of a process, stores on real disks and in object stores,
-# etcd, real links, Spark, the command line.
+# etcd, real links, Spark, the command line, the console.
 NOT_SIMULATED = (
     "cli/",
+    "console/",
     "pipeline/",
     "broker/magnetar_broker/budgets/memory_budget.py",
     "storage/magnetar_storage/rocksdb/",

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from magnetar_cli.commands.console import (
+from magnetar_cli.servers.broker import BROKER_PORT
+from magnetar_cli.servers.console_options import (
     DEFAULT_PORT,
     console_option,
     console_port_option,
     require_console,
 )
-from magnetar_cli.servers.broker import BROKER_PORT
 from magnetar_cli.servers.options import LOG_LEVELS, PORT
 from magnetar_cli.standard_streams import output_not_needed
 

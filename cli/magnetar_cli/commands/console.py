@@ -8,35 +8,18 @@ import os
 import signal
 from collections.abc import Sequence
 from dataclasses import asdict
-from importlib.util import find_spec
 from pathlib import Path
 from random import SystemRandom
 from typing import TYPE_CHECKING
 
 import click
 
+from magnetar_cli.servers.console_options import DEFAULT_PORT, require_console
 from magnetar_cli.servers.options import PORT
 
 if TYPE_CHECKING:
     from magnetar_console.settings import ConsoleSettings
     from magnetar_core.security.link_security import TlsFiles
-
-# Those of the extra `console` that serve pages.
-PACKAGES = ("jinja2", "starlette", "uvicorn")
-# That of magnetar_console.settings, which is not imported for the help.
-DEFAULT_PORT = 8650
-
-console_option = click.option(
-    "--console",
-    "with_console",
-    is_flag=True,
-    help="Also run a console for browsers, and print its address; it can only look.",
-)
-console_port_option = click.option(
-    "--console-port",
-    type=PORT,
-    help=f"The port of the console.  [default: {DEFAULT_PORT}]",
-)
 
 
 @click.command()
@@ -116,26 +99,6 @@ def console(
     finally:
         if ready_file is not None:
             ready_file.unlink(missing_ok=True)
-
-
-def require_console(packages: Sequence[str] = PACKAGES) -> None:
-    """Check that packages of the console are installed. Raises: click.ClickException."""
-    for name in packages:
-        if find_spec(name) is None:
-            raise click.ClickException(
-                f"no module {name}: the console needs more packages:"
-                " pip install 'magnetar[console]'"
-            )
-
-
-def console_arguments(brokers: Sequence[str], port: int) -> list[str]:
-    """Return the command line of a console that another process supervises.
-
-    Args:
-        brokers: addresses of the cluster.
-        port: the port to listen on; 0: the system chooses.
-    """
-    return ["--broker", ",".join(brokers), "console", "--port", str(port), "--supervised"]
 
 
 async def _serve(

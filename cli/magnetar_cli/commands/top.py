@@ -9,7 +9,7 @@ from typing import Final
 
 import click
 
-from magnetar_cli.commands.console import require_console
+from magnetar_cli.servers.console_options import require_console
 from magnetar_cli.types import Duration
 
 # What draws on the terminal.
@@ -46,7 +46,7 @@ def top(interval_ms: int, allow_actions: bool) -> None:
     It needs a terminal of 80 columns, and no colours: NO_COLOR switches them off. For a pipe there
     is `magnetar transactions list`.
     """
-    _require_terminal()
+    require_terminal()
     require_console(PACKAGES)
     if interval_ms < INTERVAL_MS_MIN:
         raise click.BadParameter(
@@ -82,7 +82,7 @@ def _user() -> str:
         return "somebody"
 
 
-def _require_terminal() -> None:
+def require_terminal() -> None:
     """Check that a screen can be drawn. Raises: click.UsageError."""
     if not sys.stdin.isatty() or not sys.stdout.isatty():
         raise click.UsageError(

@@ -10,13 +10,13 @@ from typing import Any
 
 import click
 
-from magnetar_cli.commands.console import (
+from magnetar_cli.servers.broker import BROKER_PORT
+from magnetar_cli.servers.console_options import (
     console_arguments,
     console_option,
     console_port_option,
     require_console,
 )
-from magnetar_cli.servers.broker import BROKER_PORT
 from magnetar_cli.servers.coordinator import COORDINATOR_PORT
 from magnetar_cli.servers.options import PORT, server_options
 from magnetar_cli.servers.standalone_ports import METRICS_PORT, choose_ports

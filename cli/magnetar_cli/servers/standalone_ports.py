@@ -17,8 +17,8 @@ from typing import Any
 
 import click
 
-from magnetar_cli.commands.console import DEFAULT_PORT as CONSOLE_PORT
 from magnetar_cli.servers.broker import BROKER_PORT
+from magnetar_cli.servers.console_options import DEFAULT_PORT as CONSOLE_PORT
 from magnetar_cli.servers.coordinator import COORDINATOR_PORT
 
 METRICS_PORT = 9650

@@ -1,1 +1,1 @@
-"""Looks at a cluster: each asks the SDK for what one view shows, and returns rows."""
+"""Looks at a cluster: each asks the SDK for the contents of a view, and returns rows."""

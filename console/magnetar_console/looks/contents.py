@@ -9,6 +9,9 @@ TEXT_CHARACTERS_MAX: Final = 2_000
 # A value of more bytes is not parsed as JSON.
 JSON_BYTES_MAX: Final = 64 << 10
 
+# A longer value is shown with a line for each field.
+JSON_LINE_CHARACTERS_MAX: Final = 80
+
 
 def content(data: bytes) -> dict[str, Any]:
     """Return bytes as text, with the form in which they were read.
@@ -26,6 +29,13 @@ def content(data: bytes) -> dict[str, Any]:
     }
 
 
+def _json_text(found: Any) -> str:
+    line = json.dumps(found, ensure_ascii=False)
+    if len(line) <= JSON_LINE_CHARACTERS_MAX:
+        return line
+    return json.dumps(found, ensure_ascii=False, indent=1)
+
+
 def _read(data: bytes) -> tuple[str, str]:
     try:
         text = data.decode()
@@ -33,7 +43,7 @@ def _read(data: bytes) -> tuple[str, str]:
         return "bytes", data[: TEXT_CHARACTERS_MAX // 2 + 1].hex()
     if data[:1] in (b"{", b"[") and len(data) <= JSON_BYTES_MAX:
         try:
-            return "JSON", json.dumps(json.loads(text), ensure_ascii=False, indent=1)
+            return "JSON", _json_text(json.loads(text))
         except (ValueError, RecursionError):
             pass
     if not all(one.isprintable() or one in "\n\r\t" for one in text):

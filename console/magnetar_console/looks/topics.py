@@ -57,7 +57,7 @@ class TopicsLook:
         return Seen({"topics": self._rows, "subscriptions": subscriptions}, tuple(problems))
 
     async def close(self) -> None:
-        """Keep what was seen: it is bounded, and shown with its age."""
+        """Keep the rows: they are bounded, and shown with their age."""
 
     def _next_turns(self, summaries: dict[str, TopicSummary]) -> Sequence[str]:
         chosen: list[str] = []

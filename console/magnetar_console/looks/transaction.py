@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Final, TypeAlias
 
@@ -58,7 +59,7 @@ class TransactionLook:
         )
 
     async def close(self) -> None:
-        """Keep what was seen, for the next viewer."""
+        """Keep the participants that were seen, for the next viewer."""
 
     def _row(self, known: TransactionDescription) -> Row:
         is_open = known.status is TransactionStatus.OPEN
@@ -80,7 +81,7 @@ class TransactionLook:
     async def _ask_participants(
         self, client: Client, known: TransactionDescription
     ) -> tuple[str, ...]:
-        """Note what the participants say. Return sentences about what is missing."""
+        """Ask the participants. Return a sentence about each that did not answer."""
         is_open = known.status is TransactionStatus.OPEN
         has_ended = known.status in ENDED
         places: list[Place] = [(one, "") for one in known.partitions]
@@ -117,13 +118,29 @@ class TransactionLook:
                     problems.append(f"{one.topic}, partition {one.partition}: {error}")
                     return []
 
+        counts: Counter[Place] = Counter()
         for described in await asyncio.gather(*(ask(one) for one in sorted(partitions))):
             for one in described:
-                row = self._places.get((one.partition, one.subscription))
-                if one.txn_id == self._txn_id and row is not None:
+                place = (one.partition, one.subscription)
+                if one.txn_id == self._txn_id and place in self._places:
+                    row = self._places[place]
                     row["first_ms"] = min(row["first_ms"] or one.start_time_ms, one.start_time_ms)
-                    row["last_ms"] = max(row["last_ms"], one.last_time_ms)
+                    # Several clients may write; each numbers what it writes from 0 on.
+                    counts[place] += one.last_sequence + 1
+        self._note_growth(counts)
         return problems
+
+    def _note_growth(self, counts: Counter[Place]) -> None:
+        """Note how much participants have, and when they had more than at the look before.
+
+        Brokers tell when a transaction began at a participant, and not when it last wrote there.
+        """
+        for place, count in counts.items():
+            row = self._places[place]
+            if count > row["written"]:
+                is_first = not row["written"]
+                row["last_ms"] = row["first_ms"] if is_first else self._clock.wall_ms()
+                row["written"] = count
 
     def _rows(self) -> dict[str, Row]:
         return {
@@ -140,6 +157,8 @@ def _new_row(place: Place) -> dict[str, Any]:
         "subscription": subscription,
         "first_ms": 0,
         "last_ms": 0,
+        # How many messages, or acknowledgements.
+        "written": 0,
         "state": "open",
         "error": "",
     }

@@ -206,8 +206,8 @@ def _participants(it: Row, rows: Sequence[Row], now_ms: int, width: int) -> Line
         if one["first_ms"]:
             first = _moment(one["first_ms"], it)
             last = clock_text(one["last_ms"])
-            what = "ack" if one["subscription"] else "write"
-            lines.append((Part(f"  first {what} {first}, last {last}", "soft"),))
+            amount = counted(one["written"], "ack" if one["subscription"] else "message")
+            lines.append((Part(f"  {amount}: first {first}, last {last}", "soft"),))
     if began_ms and bar_cells >= BAR_CELLS_MIN:
         span = f"Bars reach from {clock_text(began_ms)} to {clock_text(stop_ms)}"
         text = f"{span}; ━ is from its first write or ack to its last."

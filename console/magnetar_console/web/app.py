@@ -190,7 +190,7 @@ class Web:
         return await self._act(request, abort)
 
     async def _act(self, request: Request, action: Action) -> Response:
-        """Do what a page asks for, with the rights of its viewer."""
+        """Carry out the action of a page, with the rights of its viewer."""
         session = self._sessions.id_of(request)
         if not self._allow_actions:
             return _refused(403, "ReadOnly", "the console was started without --allow-actions")

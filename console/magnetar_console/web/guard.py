@@ -1,4 +1,4 @@
-"""What every request must show, and what every response says to the browser.
+"""The guard of all requests: what they must show, and what browsers are told.
 
 A browser sends requests to the console for any site that it visits. So each request names the
 console in Host (otherwise another site has pointed its name here: DNS rebinding), and one that

@@ -1,4 +1,4 @@
-"""Templates of the pages. What a page shows beyond its frame comes by events."""
+"""Templates of the pages. They are frames: their content comes by events."""
 
 from __future__ import annotations
 

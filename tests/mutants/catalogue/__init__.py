@@ -9,6 +9,7 @@ from tests.mutants.catalogue import (
     cli,
     client,
     cluster,
+    console,
     coordinator,
     core,
     pipeline,
@@ -26,6 +27,7 @@ CATALOGUE: tuple[Mutant, ...] = (
     *coordinator.MUTANTS,
     *client.MUTANTS,
     *pipeline.MUTANTS,
+    *console.MUTANTS,
     *cli.MUTANTS,
 )
 BY_NAME = {one.name: one for one in CATALOGUE}

@@ -17,8 +17,8 @@ from typing import Any
 from magnetar_cli.cluster.local import etcd, object_server
 from magnetar_cli.cluster.local.outside_server import OutsideServer
 from magnetar_cli.cluster.local.programs import require_object_store
-from magnetar_cli.commands.console import console_arguments
 from magnetar_cli.link_options import security_variables
+from magnetar_cli.servers.console_options import console_arguments
 from magnetar_cli.servers.standalone_ports import free_ports
 from magnetar_cli.servers.supervisor import PROGRAM, Child
 from magnetar_cluster.directory.view import BROKER, COORDINATOR

@@ -102,7 +102,7 @@ function timeline(it, participants) {
   const rows = [element('div', { class: 'label' }, 'transaction'), element('div', { class: 'lane' }, bar(began, present, 'whole', 'from its beginning'), words, ...marks())];
   for (const one of participants) {
     const bars = [];
-    if (one.first_ms) bars.push(bar(one.first_ms, Math.max(one.first_ms, one.last_ms), one.state === 'refuses' ? 'bad' : '', 'from its first to its last write'));
+    if (one.first_ms) bars.push(bar(one.first_ms, Math.max(one.first_ms, one.last_ms), one.state === 'refuses' ? 'bad' : '', 'from its first write to the last one that was seen'));
     else bars.push(bar(began, present, 'none', 'no write was seen'));
     rows.push(element('div', { class: 'label' }, name(one)), element('div', { class: 'lane' }, ...bars, ...marks()));
   }
@@ -119,7 +119,7 @@ function timeline(it, participants) {
   place.replaceChildren(...rows);
   note.textContent = ended && !participants.length
     ? 'After the end its coordinator keeps the outcome and the times, and not the participants.'
-    : 'Bars reach from the first to the last write of each participant, by the clock of its broker.';
+    : 'Bars reach from the first write of each participant to the last one that the console has seen, to the second.';
 }
 
 function render(view) {
@@ -137,6 +137,7 @@ function render(view) {
     [topicLink(one.topic), ` / ${one.partition}`, one.subscription ? soft(`acks of ${one.subscription}`) : ''],
     one.first_ms ? moment(one.first_ms, it) : tagText(['none seen', 'warn']),
     one.last_ms ? moment(one.last_ms, it) : '–',
+    one.written ? counted(one.written, one.subscription ? 'acknowledgement' : 'message') : '–',
     [tagText(endOf(one, it)), one.error ? soft(one.error) : ''],
   ]);
   byId('participants-empty').firstElementChild.textContent = it.status === 'OPEN'

@@ -1,0 +1,90 @@
+"""Names of views, texts of contents, beginnings of transactions."""
+
+from __future__ import annotations
+
+import pytest
+
+from magnetar_console.looks.contents import content
+from magnetar_console.looks.transactions import Beginnings, counted
+from magnetar_console.looks.view import View
+
+
+class FakeClock:
+    def __init__(self) -> None:
+        self.now_ms = 1_000_000
+
+    def wall_ms(self) -> int:
+        return self.now_ms
+
+    def monotonic_ms(self) -> float:
+        return self.now_ms
+
+
+@pytest.mark.parametrize(
+    ("data", "form", "text"),
+    [
+        (b"hello", "text", "hello"),
+        (b'{"a":[1,2]}', "JSON", '{"a": [1, 2]}'),
+        (b'["%s",1]' % (b"x" * 80), "JSON", f'[\n "{"x" * 80}",\n 1\n]'),
+        (b'{"a": ', "text", '{"a": '),
+        (b"\xff\x00", "bytes", "ff00"),
+        (b"\x00\x01", "bytes", "0001"),
+        (b"", "text", ""),
+        ("größer".encode(), "text", "größer"),
+        (b"<script>alert(1)</script>", "text", "<script>alert(1)</script>"),
+    ],
+)
+def test_contents_as_text(data: bytes, form: str, text: str) -> None:
+    assert content(data) == {"text": text, "form": form, "bytes": len(data), "cut": False}
+
+
+def test_long_contents_are_cut() -> None:
+    found = content(b"x" * 10_000)
+    assert (len(found["text"]), found["bytes"], found["cut"]) == (2_000, 10_000, True)
+    assert content(b"\xff" * 10_000)["cut"]
+    # Deep nesting is not worth a fault.
+    assert content(b"[" * 60_000)["form"] == "text"
+
+
+def test_a_beginning_stays_although_answers_take_their_time() -> None:
+    clock = FakeClock()
+    beginnings = Beginnings(clock)
+    assert beginnings.began_ms("a", 400) == 999_600
+    clock.now_ms += 1_000
+    assert beginnings.began_ms("a", 1_350) == 999_600
+    # The age of an ended transaction is the time since its end.
+    assert beginnings.began_ms("a", 10_000) == 991_000
+    beginnings.keep(())
+    assert beginnings.began_ms("a", 0) == 1_001_000
+
+
+def test_places_are_counted_by_name() -> None:
+    found = counted([("t", 3, ""), ("t", 1, ""), ("u", 0, "s")])
+    assert found == [
+        {"topic": "t", "subscription": "", "partitions": [1, 3], "count": 2},
+        {"topic": "u", "subscription": "s", "partitions": [0], "count": 1},
+    ]
+    assert counted((f"t{number}", 0, "") for number in range(10))[-1] == {"more": 4}
+
+
+def test_views_are_read_from_addresses() -> None:
+    assert View.parse("transactions", {}) == View("transactions")
+    assert View.parse("transaction", {"id": " 1:2:3 "}) == View("transaction", "1:2:3")
+    assert View.parse("messages", {"name": "t", "partition": "7"}) == View("messages", "t", 7)
+
+
+@pytest.mark.parametrize(
+    ("kind", "parameters"),
+    [
+        ("secrets", {}),
+        ("topic", {}),
+        ("topic", {"name": "x" * 1_001}),
+        ("transaction", {"id": "1:2"}),
+        ("messages", {"name": "t"}),
+        ("messages", {"name": "t", "partition": "-1"}),
+        ("messages", {"name": "t", "partition": "²"}),
+    ],
+)
+def test_other_addresses_are_refused(kind: str, parameters: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        View.parse(kind, parameters)
