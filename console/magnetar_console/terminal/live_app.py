@@ -35,7 +35,8 @@ class LiveApp(App[None]):
     def __init__(
         self, hub: Hub, clock: Clock, *, viewer: str, allow_actions: bool, period_s: float
     ) -> None:
-        super().__init__()
+        # The terminal's own colours; and NO_COLOR then leaves none, instead of shades of grey.
+        super().__init__(ansi_color=True)
         self.viewer = viewer
         self.allow_actions = allow_actions
         self.period_s = period_s

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -61,6 +62,10 @@ async def show(
     try:
         # Without the mouse, which stays with the terminal: a TxnID can be copied.
         await app.run_async(mouse=False)
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            # Textual takes a cancellation as the wish to end.
+            raise asyncio.CancelledError
     finally:
         await hub.close()
     return app.done
