@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.system.processes import BROKER, COORDINATOR, Servers
+from tests.waiting import until
 
 pytest.importorskip("textual", reason="Textual is not installed")
 
@@ -119,7 +120,7 @@ def test_open_transactions_and_whose_they_are(scene: Scene) -> None:
             await sees(pilot, str(scene.open.txn_id), "live", "May be prepared 1")
             found = line_with(pilot.app, str(scene.open.txn_id))
             assert "shop-api at 127.0.0.1" in found
-            assert "9 min" in found
+            assert " min " in found
             assert "invoices / 1; acks of bill: orders / 0" in found
             prepared = line_with(pilot.app, "shop-1")
             assert "may be prepared" in prepared
@@ -444,7 +445,7 @@ def test_servers_that_are_away_are_shown_with_the_age_of_the_rows(tmp_path: Path
                 # The rows stay, and each says how old it is.
                 await sees(pilot, str(own.open.txn_id), "was open", "Coordinator 0 does not answer")
                 await asyncio.to_thread(own.servers.start)
-                found = await sees(pilot, "live", "may be prepared")
-                assert "away" not in found
+                await sees(pilot, "live", "may be prepared")
+                await until(lambda: "away" not in shown(pilot.app))
 
         run(work)

@@ -58,16 +58,19 @@ class DetailsScreen(Screen[None]):
         self.details = details
         self.txn_id = txn_id
         self._channel = channel
+        self._status = Static()
+        self._problems = Static(id="details-problems")
+        self._text = Static()
+        self._message = Static()
+        self._keys = Static()
         self._picture: Picture | None = None
 
     def compose(self) -> ComposeResult:
         """Make the parts of the screen."""
-        yield Static(id="details-status")
-        yield Static(id="details-problems")
+        yield from (self._status, self._problems)
         with VerticalScroll(id="details-scroll"):
-            yield Static(id="details")
-        yield Static(id="details-message")
-        yield Static(id="details-keys")
+            yield self._text
+        yield from (self._message, self._keys)
 
     def on_mount(self) -> None:
         """Begin to look."""
@@ -87,7 +90,7 @@ class DetailsScreen(Screen[None]):
         now_ms = self.app.now_ms
         status = freshness(self._picture, now_ms, self.app.period_s, paused=self.app.paused)
         away = servers_away(self.app.cluster)
-        self.query_one("#details-status", Static).update(
+        self._status.update(
             line(
                 (
                     *(Part(self.details.title, "strong"), Part("   "), *status),
@@ -96,21 +99,21 @@ class DetailsScreen(Screen[None]):
             )
         )
         wrong = problems(self._picture)
-        self.query_one("#details-problems", Static).update(lines(wrong))
-        self.query_one("#details-problems").display = bool(wrong)
+        self._problems.update(lines(wrong))
+        self._problems.display = bool(wrong)
         keys = "Esc back  ↑↓ scroll  Space pause  "
         keys += (
             "a abort  ? keys  q quit"
             if self.txn_id and self.app.allow_actions
             else "? keys  q quit"
         )
-        self.query_one("#details-keys", Static).update(line((Part(keys, "soft"),)))
-        self.query_one("#details-message", Static).update(line(self.app.message))
-        self.query_one("#details-message").display = bool(self.app.message)
+        self._keys.update(line((Part(keys, "soft"),)))
+        self._message.update(line(self.app.message))
+        self._message.display = bool(self.app.message)
         if self._picture is not None and self._picture.tables:
             width = self.size.width - 1
             found = self.details.lines(self._picture.tables, now_ms, width)
-            self.query_one("#details", Static).update(lines(found))
+            self._text.update(lines(found))
 
     def action_back(self) -> None:
         """Return to the table."""
@@ -176,10 +179,11 @@ class AbortScreen(ModalScreen[str]):
         self.txn_id = txn_id
         self._told: dict[str, Any] | None = None
         self._problem = ""
+        self._text = Static()
 
     def compose(self) -> ComposeResult:
         """Make the only part."""
-        yield Static(id="abort")
+        yield self._text
 
     def on_mount(self) -> None:
         """Ask what will be lost."""
@@ -197,7 +201,7 @@ class AbortScreen(ModalScreen[str]):
         else:
             found += losses(self._told)
             found += [(), (Part("y  abort it       n  keep it", "strong"),)]
-        self.query_one("#abort", Static).update(lines(found))
+        self._text.update(lines(found))
 
     async def _look(self) -> None:
         self._told = None
