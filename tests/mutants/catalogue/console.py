@@ -37,6 +37,18 @@ MUTANTS: tuple[Mutant, ...] = (
         "A transaction is aborted with more than the viewer has confirmed.",
     ),
     Mutant(
+        "console-forgets-rows-of-the-away",
+        "magnetar_console.looks.transactions:TransactionsLook._away_rows",
+        Put("set()", "set(unanswered)"),
+        "A coordinator dies, and its transactions look as if they had ended.",
+    ),
+    Mutant(
+        "top-obeys-names",
+        "magnetar_console.terminal.paint:line",
+        Put("one.text", "plain(one.text)"),
+        "A client whose name has control characters writes over the terminal of an administrator.",
+    ),
+    Mutant(
         "console-keeps-asking",
         "magnetar_console.channel:Channel._leave",
         LeaveOut("await self._stop_looking()"),
