@@ -91,7 +91,7 @@ class Channel:
                 version = self._feed.version
 
     async def pictures(self) -> AsyncGenerator[Picture, None]:
-        """Yield what there is to see after each look, for a viewer in this process."""
+        """Yield a picture after each look, for a viewer in this process."""
         async with aclosing(self._beats()) as beats:
             async for _ in beats:
                 yield Picture(self._tables, self._as_of_ms, self._problems, self._error)

@@ -29,7 +29,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """What a view shows at some moment.
+    """The content of a view at some moment.
 
     Attributes:
         tables: the rows of the last look that was answered.

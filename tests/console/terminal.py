@@ -1,4 +1,4 @@
-"""What stands on the screen of an app of Textual."""
+"""Reads the screen of an app of Textual."""
 
 from __future__ import annotations
 

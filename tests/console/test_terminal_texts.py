@@ -1,4 +1,4 @@
-"""What `magnetar top` says, without a terminal."""
+"""Texts of `magnetar top`, without a terminal."""
 
 from __future__ import annotations
 

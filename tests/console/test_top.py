@@ -326,7 +326,7 @@ def test_an_abort_says_what_will_be_lost(scene: Scene) -> None:
             assert described.status is TransactionStatus.OPEN
             await pilot.press("a")
             await sees(pilot, "y  abort it")
-            # Enter is no answer: it may come from a person who has not read the question.
+            # Enter may come from a person who has not read the question.
             await pilot.press("enter")
             await sees(pilot, "y  abort it")
             await pilot.press("y")

@@ -57,7 +57,7 @@ class Terminal:
         )
 
     def read(self) -> bool:
-        """Read what there is. Return whether there was anything in time."""
+        """Read a piece of the output. Return whether any came in time."""
         if not select.select([self._master], [], [], PATIENCE_S)[0]:
             return False
         try:

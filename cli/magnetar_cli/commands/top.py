@@ -12,10 +12,10 @@ import click
 from magnetar_cli.servers.console_options import require_console
 from magnetar_cli.types import Duration
 
-# What draws on the terminal.
+# Packages of the extra `console` that draw on a terminal.
 PACKAGES: Final = ("textual",)
 INTERVAL_MS_MIN: Final = 200
-# Those that cannot move their cursor.
+# Types of terminals that cannot move their cursor.
 DUMB: Final = ("", "dumb", "unknown")
 ALTERNATIVE: Final = "magnetar transactions list"
 

@@ -170,7 +170,7 @@ def transaction_row(one: TransactionDescription, since_ms: int) -> dict[str, Any
         ),
         "participants": len(one.partitions) + len(one.subscriptions),
         "unfinished": len(one.unfinished),
-        # When its coordinator told this, if it does not answer any more.
+        # The time of this row, if its coordinator no longer answers; else 0.
         "as_of_ms": 0,
     }
 

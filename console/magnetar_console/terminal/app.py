@@ -31,7 +31,7 @@ KEYS: Final = "Enter details  / filter  s r sort  Space pause  {abort}? keys  q 
 
 @dataclass(slots=True)
 class Choice:
-    """What a person has chosen for a tab."""
+    """Choices of a person for a tab."""
 
     sort: tuple[int, bool]
     filter: str = ""

@@ -39,7 +39,7 @@ URGENCY: Final = ("refuses", "waits", "unseen", "open", "ended")
 
 
 class Details(NamedTuple):
-    """What is shown of a row.
+    """The details of a row.
 
     Attributes:
         title: what it is.
@@ -136,7 +136,7 @@ def _times(it: Row, now_ms: int) -> Lines:
 
 
 def _advice(it: Row) -> Lines:
-    """Return what a person should know, and could do."""
+    """Return advice for the state that it is in."""
     if it["may_be_prepared"]:
         name = shlex.quote(it["transactional_id"])
         state_text = shlex.quote(it["prepared_state"])
@@ -374,7 +374,7 @@ def _partition_owner(one: Row) -> Parts:
 def _server(tables: Tables, key: str, now_ms: int) -> Lines:
     one = tables["servers"].get(key)
     if one is None:
-        return [(Part("No shard names this server any more.", "warn"),)]
+        return [(Part("No shard names this server now.", "warn"),)]
     since = f" for {duration(now_ms - one['since_ms'])}" if one["since_ms"] else ""
     lines = [
         fact("Kind", one["kind"]),
@@ -435,7 +435,7 @@ def _event(one: Row) -> Parts:
 
 
 def losses(told: Row) -> Lines:
-    """Return what an abort will discard, as magnetar_console.actions.loss tells it."""
+    """Return the losses of an abort, as magnetar_console.actions.loss tells them."""
     lines: Lines = [(Part("This cannot be undone.", "bad"),), NO_LINE]
     if told["topics"]:
         lines.append((Part("All that it has written is discarded:", "strong"),))

@@ -1,4 +1,4 @@
-"""What all screens of `magnetar top` know: the hub, and the time that is shown."""
+"""The base of `magnetar top`, which all its screens know: the hub, and the time that is shown."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class LiveApp(App[None]):
 
     @property
     def cluster(self) -> Picture | None:
-        """What is known of the servers; None: nothing yet."""
+        """The servers, as they were seen last; None: not yet."""
         return self.pictures.get(CLUSTER_VIEW)
 
     async def client(self) -> Client:

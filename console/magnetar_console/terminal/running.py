@@ -64,7 +64,7 @@ async def show(
         await app.run_async(mouse=False)
         task = asyncio.current_task()
         if task is not None and task.cancelling():
-            # Textual takes a cancellation as the wish to end.
+            # Textual ends without an error when it is cancelled.
             raise asyncio.CancelledError
     finally:
         await hub.close()

@@ -1,4 +1,4 @@
-"""How present the shown rows are, and which servers are away. Pure."""
+"""The age of rows that are shown, and the number of servers that are away. Pure."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def servers_away(cluster: Picture | None) -> Parts:
 
 
 def problems(picture: Picture | None) -> list[Parts]:
-    """Return what is wrong with the shown rows, in lines."""
+    """Return the problems of the shown rows, a line for each."""
     if picture is None:
         return []
     found: list[Parts] = []
