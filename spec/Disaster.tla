@@ -8,12 +8,12 @@
   does not survive (invariant 2). What does: a transaction is not torn between the participants that the
   copy knows, and no TxnID is issued twice.
 
-  The former process has ended, and nothing of it arrives later. `former_process_goes_on` shows what
-  happens otherwise (docs/protocol/rules.md, rule n).
+  The former process may go on: it was cut off, and not stopped. It decides, and sends ends, until each
+  broker has heard of the new incarnation.
 
   What a step changes is durable with the step. `Mistake` names what is planted, or is "none".
 *)
-EXTENDS Naturals, FiniteSets, TLC
+EXTENDS Naturals, FiniteSets, Sequences, TLC
 
 CONSTANTS
     Participants,  \* each at a broker of its own
@@ -27,7 +27,7 @@ VARIABLES
     participants,
     ids,           \* the TxnID of each transaction: incarnation and counter
     highest,       \* the newest incarnation, which the first broker has stored
-    former,        \* decisions of earlier incarnations; nothing in the protocol reads this
+    former,        \* the coordinators that were replaced, by incarnation: their processes may go on
     restores
 vars == <<coordinator, copy, participants, ids, highest, former, restores>>
 
@@ -43,10 +43,12 @@ Init ==
                       asked |-> {},                        \* the participants that have answered
                       found |-> [t \in Txns |-> "none"]]   \* what they have said
     /\ copy = coordinator
+    \* How a covered transaction has ended is forgotten: the protocol reads `ended` of others only.
     /\ participants = [p \in Participants |->
-           [incarnation |-> 1, held |-> [t \in Txns |-> FALSE], ended |-> [t \in Txns |-> "no"]]]
+           [incarnation |-> 1, held |-> [t \in Txns |-> FALSE], ended |-> [t \in Txns |-> "no"],
+            covered |-> [t \in Txns |-> FALSE]]]
     /\ ids = <<>>
-    /\ highest = 1 /\ former = {} /\ restores = Restores
+    /\ highest = 1 /\ former = <<>> /\ restores = Restores
 
 IsServing == coordinator.phase = "serving"
 OnlyCoordinator == UNCHANGED <<copy, participants, highest, former, restores>>
@@ -72,7 +74,7 @@ Enroll(t, p) ==
 \* A participant refuses TxnIDs of earlier incarnations.
 \* broker/magnetar_broker/transactions/watermark.py: is_superseded
 Write(t, p) ==
-    /\ participants[p].ended[t] = "no"
+    /\ participants[p].ended[t] = "no" /\ ~participants[p].covered[t]
     /\ ids[t][1] >= participants[p].incarnation
     /\ participants' = [participants EXCEPT ![p].held[t] = TRUE]
     /\ UNCHANGED <<coordinator, copy, ids, highest, former, restores>>
@@ -92,17 +94,21 @@ Expire(t) ==
     /\ coordinator' = [coordinator EXCEPT !.status[t] = "abort"]
     /\ UNCHANGED ids /\ OnlyCoordinator
 
+\* A participant that has ended the transaction, or whose watermark covers it, changes nothing.
+\* broker/magnetar_broker/transactions/transaction_index.py: plan_end
 End(p, t, outcome) ==
-    /\ participants[p].ended[t] = "no"
+    /\ participants[p].ended[t] = "no" /\ (participants[p].held[t] \/ ~participants[p].covered[t])
     /\ participants' = [participants EXCEPT ![p].ended[t] = outcome, ![p].held[t] = FALSE]
     /\ UNCHANGED <<coordinator, copy, ids, highest, former, restores>>
 
-\* Ends are accepted for TxnIDs of all incarnations.
+\* Ends are accepted for TxnIDs of all incarnations, and from the newest one that is known.
 \* coordinator/magnetar_coordinator/ending/finisher.py
-\* broker/magnetar_broker/coordinators/transaction_commands.py
-EndParticipant(t, p) ==
-    /\ IsServing /\ coordinator.status[t] \in Decided /\ p \in coordinator.enrolled[t]
-    /\ End(p, t, coordinator.status[t])
+\* broker/magnetar_broker/coordinators/transaction_commands.py: _check_end
+EndFrom(one, t, p) ==
+    /\ one.status[t] \in Decided /\ p \in one.enrolled[t]
+    /\ one.incarnation >= participants[p].incarnation \/ Has("former_ends_accepted")
+    /\ End(p, t, one.status[t])
+EndParticipant(t, p) == IsServing /\ EndFrom(coordinator, t, p)
 
 \* Rule f: a participant asks about what it holds, and the coordinator does not know it.
 \* coordinator/magnetar_coordinator/transactions/orphans.py
@@ -111,10 +117,28 @@ EndOrphan(t, p) ==
     /\ coordinator.status[t] = "unknown" \/ (coordinator.status[t] \in Decided /\ p \notin coordinator.enrolled[t])
     /\ End(p, t, "abort")
 
-\* What a former process still sends. It has to be stopped before.
-EndLate(t, p) ==
-    /\ Has("former_process_goes_on") /\ <<t, p>> \in former
-    /\ End(p, t, "commit")
+\* Rule c: a watermark covers the transactions of its incarnation that have ended everywhere. The
+\* participant forgets how.
+\* broker/magnetar_broker/coordinators/transaction_commands.py: _low_watermark
+Cover(t, p) ==
+    /\ IsServing /\ coordinator.status[t] \in Decided
+    /\ ids[t][1] = coordinator.incarnation /\ participants[p].incarnation = coordinator.incarnation
+    /\ \A q \in coordinator.enrolled[t] : participants[q].ended[t] # "no"
+    /\ ~participants[p].covered[t]
+    /\ participants' = [participants EXCEPT ![p].covered[t] = TRUE]
+    /\ UNCHANGED <<coordinator, copy, ids, highest, former, restores>>
+
+-----------------------------------------------------------------------------
+(* Former processes *)
+
+\* A client of it commits, and is answered.
+FormerCommits(i, t) ==
+    LET wrote == {p \in Participants : participants[p].held[t]} IN
+    /\ former[i].status[t] = "open" /\ wrote # {} /\ wrote \subseteq former[i].enrolled[t]
+    /\ former' = [former EXCEPT ![i].status[t] = "commit"]
+    /\ UNCHANGED <<coordinator, copy, participants, ids, highest, restores>>
+
+FormerEnds(i, t, p) == EndFrom(former[i], t, p)
 
 -----------------------------------------------------------------------------
 (* Losses *)
@@ -132,27 +156,48 @@ Restore ==
     /\ highest' = incarnation
     /\ coordinator' = [copy EXCEPT !.incarnation = incarnation, !.asked = {},
            !.phase = IF Has("serves_before_asking") THEN "serving" ELSE "asking"]
-    /\ former' = former \cup {one \in Begun \X Participants :
-           coordinator.status[one[1]] = "commit" /\ one[2] \in coordinator.enrolled[one[1]]}
+    \* A coordinator that has not served yet, and is restored again, has decided nothing.
+    /\ former' = IF IsServing THEN Append(former, coordinator) ELSE former
     /\ UNCHANGED <<copy, participants, ids>>
 
-\* DescribeEnds. A commit counts, whoever has aborted: that one took no part.
+\* The former incarnation's watermark is kept: what it covers has ended for ever.
+\* broker/magnetar_broker/transactions/watermark.py: keep_former
+Heard(p, incarnation) == [participants EXCEPT
+    ![p].incarnation = incarnation,
+    ![p].covered = IF Has("former_coverage_dropped") /\ participants[p].incarnation # incarnation
+                   THEN [t \in Txns |-> FALSE] ELSE @]
+
+\* Whoever has aborted may have taken no part: an end that is known to be whole counts more.
+Weight == [none |-> 0, abort |-> 1, forgotten |-> 2, commit |-> 3]
+
+\* DescribeEnds, from the newest store only.
 \* coordinator/magnetar_coordinator/ending/past_ends.py: past_ends
+\* broker/magnetar_broker/coordinators/transaction_commands.py: _describe_ends
 Ask(p) ==
-    LET said(t) == participants[p].ended[t]
+    LET one == participants[p]
+        said(t) == IF ~one.covered[t] THEN one.ended[t]
+                   ELSE IF Has("forgotten_not_told") THEN "no"
+                   ELSE IF Has("forgotten_told_as_abort") THEN "abort" ELSE "forgotten"
         known(t) == coordinator.found[t]
     IN
     /\ coordinator.phase = "asking" /\ p \notin coordinator.asked
+    /\ one.incarnation <= coordinator.incarnation
+    /\ participants' = IF Has("asking_does_not_fence") THEN participants
+                       ELSE Heard(p, coordinator.incarnation)
     /\ coordinator' = [coordinator EXCEPT !.asked = @ \cup {p}, !.found = [t \in Txns |->
            IF said(t) = "no" THEN known(t)
            ELSE IF Has("last_answer_counts") THEN said(t)
-           ELSE IF said(t) = "commit" \/ known(t) = "none" THEN said(t) ELSE known(t)]]
-    /\ UNCHANGED ids /\ OnlyCoordinator
+           ELSE IF Has("abort_counts_over_forgotten") /\ known(t) = "forgotten" THEN said(t)
+           ELSE IF Weight[said(t)] > Weight[known(t)] THEN said(t) ELSE known(t)]]
+    /\ UNCHANGED <<copy, ids, highest, former, restores>>
 
+\* It asks only if it holds a transaction as open. What has ended, nobody knows how, is closed as that.
 \* coordinator/magnetar_coordinator/coordinator.py: _ask_past_ends
 Serve ==
     /\ coordinator.phase = "asking"
-    /\ coordinator.asked = Participants \/ (Has("one_broker_is_enough") /\ coordinator.asked # {})
+    /\ \/ coordinator.asked = Participants
+       \/ \A t \in Txns : coordinator.status[t] # "open"
+       \/ Has("one_broker_is_enough") /\ coordinator.asked # {}
     /\ coordinator' = [coordinator EXCEPT !.phase = "serving", !.status = [t \in Txns |->
            IF @[t] = "open" /\ coordinator.found[t] # "none" THEN coordinator.found[t] ELSE @[t]]]
     /\ UNCHANGED ids /\ OnlyCoordinator
@@ -161,7 +206,7 @@ Serve ==
 \* broker/magnetar_broker/coordinators/transaction_commands.py: _low_watermark
 HearIncarnation(p) ==
     /\ IsServing /\ participants[p].incarnation < coordinator.incarnation
-    /\ participants' = [participants EXCEPT ![p].incarnation = coordinator.incarnation]
+    /\ participants' = Heard(p, coordinator.incarnation)
     /\ UNCHANGED <<coordinator, copy, ids, highest, former, restores>>
 
 -----------------------------------------------------------------------------
@@ -170,7 +215,9 @@ Next ==
     \/ Begin \/ TakeCopy \/ Restore \/ Serve
     \/ \E t \in Begun : Commit(t) \/ Expire(t)
     \/ \E t \in Begun, p \in Participants :
-          Enroll(t, p) \/ Write(t, p) \/ EndParticipant(t, p) \/ EndOrphan(t, p) \/ EndLate(t, p)
+          Enroll(t, p) \/ Write(t, p) \/ EndParticipant(t, p) \/ EndOrphan(t, p) \/ Cover(t, p)
+    \/ \E i \in DOMAIN former, t \in Begun :
+          FormerCommits(i, t) \/ \E p \in Participants : FormerEnds(i, t, p)
     \/ \E p \in Participants : Ask(p) \/ HearIncarnation(p)
 
 Spec == Init /\ [][Next]_vars
@@ -195,5 +242,6 @@ NeverLearns == ~(\E t \in Begun : IsServing /\ coordinator.found[t] = "commit" /
 \* What the copy does not know may be torn: a participant that was enrolled later.
 NeverTorn == \A t \in Begun : \A p, q \in Participants :
     ~(participants[p].ended[t] = "commit" /\ participants[q].ended[t] = "abort")
+NeverCloses == ~(\E t \in Begun : IsServing /\ coordinator.status[t] = "forgotten")
 NeverForgets == ~(\E t \in Begun : coordinator.status[t] = "unknown" /\ \E p \in Participants : participants[p].ended[t] = "commit")
 =============================================================================

@@ -59,6 +59,7 @@ META_NEXT_SUBSCRIPTION_ID = b"next_subscription_id"
 META_LOSSES = b"losses"
 META_INCARNATION = b"incarnation/"
 META_WATERMARK = b"watermark/"
+META_FORMER_WATERMARK = b"former_watermark/"
 META_RUN_TIME = b"run_time"
 META_CLOCK_JUMPS = b"clock_jumps"
 META_DIRECTORY_COPY = b"directory_copy"
@@ -176,6 +177,16 @@ def past_call(number: int) -> bytes:
 def watermark(tcid: int) -> bytes:
     """Return the key of a coordinator's watermark."""
     return META_WATERMARK + _U16.pack(tcid)
+
+
+def former_watermark(tcid: int, incarnation: int) -> bytes:
+    """Return the key of the last watermark of a coordinator's former incarnation."""
+    return META_FORMER_WATERMARK + _U16.pack(tcid) + _U64.pack(incarnation)
+
+
+def former_watermark_tcid(key: bytes) -> int:
+    """Return the TCID in the key of a former incarnation's watermark."""
+    return int(_U16.unpack_from(key, len(META_FORMER_WATERMARK))[0])
 
 
 def u64(value: int) -> bytes:

@@ -18,10 +18,10 @@ from magnetar_broker.groups.groups import Groups
 from magnetar_broker.subscriptions.subscription import Subscription
 from magnetar_broker.topics.partition import Partition
 from magnetar_broker.topics.topics import Topics
-from magnetar_broker.transactions import index_rows
+from magnetar_broker.transactions import index_rows, watermark_rows
 from magnetar_broker.transactions.producers import Producer
 from magnetar_broker.transactions.transaction_index import TransactionIndex, Writer
-from magnetar_broker.transactions.watermark import Watermark, Watermarks
+from magnetar_broker.transactions.watermark import Watermarks
 from magnetar_core.ids import COUNTER_MAX, INCARNATION_MAX, TCID_MAX, TxnID
 from magnetar_core.membership.placement import serial_of
 from magnetar_core.process.run_time import RunTime
@@ -103,21 +103,14 @@ class Recovery:
         start = keys.META_WATERMARK
         async for rows in pages(self._store, keys.META, start, end_of_prefix(start)):
             for key, value in rows:
-                row = records.WatermarkRow.FromString(value)
                 tcid = int.from_bytes(key[-2:], "big")
-                live = tuple((one.first, one.last) for one in row.live)
-                self._watermarks.set(
-                    tcid,
-                    Watermark(
-                        row.incarnation,
-                        row.low_watermark,
-                        live,
-                        row.next_counter,
-                        row.counter_bound,
-                        row.store_digest,
-                    ),
-                )
-                self._orphans[tcid] = list(row.orphans)
+                watermark, self._orphans[tcid] = watermark_rows.decode(value)
+                self._watermarks.set(tcid, watermark)
+        start = keys.META_FORMER_WATERMARK
+        async for rows in pages(self._store, keys.META, start, end_of_prefix(start)):
+            for key, value in rows:
+                former, _ = watermark_rows.decode(value)
+                self._watermarks.keep_former(keys.former_watermark_tcid(key), former)
 
     async def _read_topics(self) -> None:
         partition_rows: dict[int, dict[int, records.PartitionRow]] = {}

@@ -32,19 +32,25 @@ from magnetar.admin.topic_descriptions import (
     TopicSummary,
     UncommittedMessage,
 )
+from magnetar.admin.transaction_changes import TransactionChanges
 from magnetar.admin.transaction_descriptions import (
+    ConfirmedWrites,
+    EndedParticipant,
     StoredTransaction,
     StoredTransactions,
     TransactionClient,
     TransactionDescription,
     UnfinishedParticipant,
 )
+from magnetar.admin.transaction_history import ParticipantHistory, TransactionHistory
 from magnetar.client import Client
 from magnetar.column_batch import BytesColumn, ColumnBatch
 from magnetar.config import Batching, ClientConfig, ConsumerConfig, ProducerConfig
 from magnetar.connecting import connect
 from magnetar.cuts.cut import Cut
 from magnetar.enums import (
+    DetailsMissing,
+    EndCause,
     InitialPosition,
     SubscriptionType,
     TransactionAction,
@@ -142,6 +148,7 @@ __all__ = [
     "ColumnBatch",
     "CommitRefused",
     "ConcurrentTransactions",
+    "ConfirmedWrites",
     "Consumer",
     "ConsumerBusy",
     "ConsumerConfig",
@@ -149,7 +156,10 @@ __all__ = [
     "CutUnfinished",
     "DataLoss",
     "DeadLetterPolicy",
+    "DetailsMissing",
     "DiskFull",
+    "EndCause",
+    "EndedParticipant",
     "ErrorKind",
     "FencedInstance",
     "Gone",
@@ -179,6 +189,7 @@ __all__ = [
     "OutOfRange",
     "OutcomeUnknown",
     "Output",
+    "ParticipantHistory",
     "PartitionDescription",
     "PartitionMoved",
     "PartitionName",
@@ -212,9 +223,11 @@ __all__ = [
     "TopicSummary",
     "Transaction",
     "TransactionAction",
+    "TransactionChanges",
     "TransactionClient",
     "TransactionConflict",
     "TransactionDescription",
+    "TransactionHistory",
     "TransactionPart",
     "TransactionStatus",
     "TransactionalIdAuthorizationFailed",

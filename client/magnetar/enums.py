@@ -43,6 +43,43 @@ class TransactionStatus(IntEnum):
     ABORTED = common_pb2.ABORTED
 
 
+class EndCause(IntEnum):
+    """Why a transaction ends as it does.
+
+    - CAUSE_UNKNOWN: its outcome is not decided, or was decided before its coordinator was started.
+    - BY_CLIENT: a client that worked in it committed or aborted it.
+    - BY_HAND: an administrator did, or another client that used `client.admin`.
+    - TIMED_OUT: its timeout was over.
+    - TAKEN_OVER: another instance took over its transactional id, or another run the name of its
+      sequence.
+    - MEMBER_EXPELLED: a member of a consumer group that took part is gone.
+    - RESTORED_FROM_BACKUP: it was open in a backup that was restored.
+    - DECIDED_BEFORE_LOSS: the coordinator lost the decision, and participants had carried it out.
+    """
+
+    CAUSE_UNKNOWN = transaction_pb2.CAUSE_UNKNOWN
+    BY_CLIENT = transaction_pb2.BY_CLIENT
+    BY_HAND = transaction_pb2.BY_HAND
+    TIMED_OUT = transaction_pb2.TIMED_OUT
+    TAKEN_OVER = transaction_pb2.TAKEN_OVER
+    MEMBER_EXPELLED = transaction_pb2.MEMBER_EXPELLED
+    RESTORED_FROM_BACKUP = transaction_pb2.RESTORED_FROM_BACKUP
+    DECIDED_BEFORE_LOSS = transaction_pb2.DECIDED_BEFORE_LOSS
+
+
+class DetailsMissing(IntEnum):
+    """Why the details of a transaction that has ended are not kept.
+
+    - DETAILS_ARE_THERE: they are.
+    - ENDED_BEFORE_START: it had ended before its coordinator was started.
+    - MANY_ENDED_SINCE: thousands have ended since.
+    """
+
+    DETAILS_ARE_THERE = transaction_pb2.DETAILS_ARE_THERE
+    ENDED_BEFORE_START = transaction_pb2.ENDED_BEFORE_START
+    MANY_ENDED_SINCE = transaction_pb2.MANY_ENDED_SINCE
+
+
 class TransactionAction(IntEnum):
     """Decision about a transaction."""
 

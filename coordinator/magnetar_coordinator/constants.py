@@ -37,6 +37,16 @@ class CoordinatorConstants:
     # nothing from the store; never more than outcomes_max.
     recent_outcomes_max: int = 16_384
 
+    # How many ended transactions stay in memory with their details, about 1 kB each, so that people
+    # can see what became of them: so many short ones, and so many that took long or are large.
+    ended_details_max: int = 10_000
+    # Participants of those that took long or are large, all together.
+    ended_participants_max: int = 100_000
+
+    # How many transactions that have changed are remembered for those who follow changes, about
+    # 300 B each. A follower that is farther behind lists all live transactions again.
+    txn_changes_max: int = 50_000
+
     # Number of TxnIDs that are announced to brokers before they are issued: brokers refuse others.
     # A start skips the unused ones. With more, a client can invent more TxnIDs that brokers accept.
     # If they do not last for some seconds, a broker out of reach refuses the newest transactions

@@ -214,7 +214,9 @@ class Coordinator:
             recovered = await self._recover()
         except RowsUnreadable as error:
             raise cannot_recover(error) from error
-        ends = await self._ask_past_ends(recovered.shard)
+        ends = await self._ask_past_ends(recovered)
+        for txn_id in ends.forgotten:
+            recovered.forget(txn_id)
         self._state = _State.SERVING
         self._runtime.serve(recovered)
         self._upkeep.recovered()
@@ -222,7 +224,7 @@ class Coordinator:
             self._traces.restore(recovered.metadata.traceparents)
         self._brokers.start(recovered.shard, recovered.metadata, recovered.run_time)
         self._upkeep.resume()
-        for txn_id, end in ends.items():
+        for txn_id, end in ends.known.items():
             self._upkeep.go_on_with(txn_id, end)
         if recovered.metadata.restored is not None:
             self._upkeep.abort_restored(recovered.metadata.restored)
@@ -336,11 +338,11 @@ class Coordinator:
     def _question(self, address: str) -> BrokerQuestion:
         return BrokerQuestion(address, self._transport, self.config, self._random)
 
-    async def _ask_past_ends(self, shard: Shard) -> PastEnds:
+    async def _ask_past_ends(self, recovered: Recovered) -> PastEnds:
         """Ask brokers how transactions that are OPEN from before a loss have ended (rule n)."""
-        txn_ids = open_before_loss(shard)
+        txn_ids = open_before_loss(recovered.shard)
         if not txn_ids:
-            return {}
+            return PastEnds({}, [])
         log.info("asking brokers about %d transactions from before a loss", len(txn_ids))
 
         async def ask(
@@ -352,4 +354,10 @@ class Coordinator:
             return answer
 
         asks = [partial(ask, address) for address in self.config.broker_addresses]
-        return await past_ends(asks, txn_ids)
+        return await past_ends(
+            asks,
+            txn_ids,
+            tcid=self.config.tcid,
+            incarnation=recovered.metadata.incarnation,
+            store_token=recovered.metadata.store_token,
+        )

@@ -173,16 +173,21 @@ class TransactionMetadataStore:
 
     def _remember_outcome(self, record: TxnEnded, record_count: int) -> None:
         """Replace a transaction's records by its outcome. PIP-31, TxnStatus, COMMITTED."""
-        batch = self._commits.batch
+        self.forget(record.txn_id, record_count)
         prefix = record.txn_id.to_bytes()
-        if record_count <= _DELETE_BY_KEY_MAX:
-            for sequence in range(record_count):
-                batch.delete(METADATA, metadata_key(record.txn_id, sequence))
-        else:
-            batch.delete_range(METADATA, prefix, end_of_prefix(prefix))
-        batch.put(OUTCOMES, prefix, encode_outcome(record))
+        self._commits.batch.put(OUTCOMES, prefix, encode_outcome(record))
         self.outcome_count += 1
         self.first_outcome_key = min(self.first_outcome_key, prefix)
+
+    def forget(self, txn_id: TxnID, record_count: int) -> None:
+        """Delete a transaction's records."""
+        batch = self._commits.batch
+        if record_count <= _DELETE_BY_KEY_MAX:
+            for sequence in range(record_count):
+                batch.delete(METADATA, metadata_key(txn_id, sequence))
+        else:
+            prefix = txn_id.to_bytes()
+            batch.delete_range(METADATA, prefix, end_of_prefix(prefix))
 
     def persist_run_time(self, run_time_ms: int) -> None:
         """Store the run time."""

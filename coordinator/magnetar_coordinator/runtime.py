@@ -21,11 +21,19 @@ from magnetar_coordinator.ending.cut_closings import CutClosings
 from magnetar_coordinator.ending.finisher import Finisher
 from magnetar_coordinator.ending.transaction_traces import TransactionTraces
 from magnetar_coordinator.metadata.records import Record, StatusChanged, TxnEnded, TxnOpened
-from magnetar_coordinator.metadata.transaction import Participant, Transaction, TxnOwner, TxnStatus
+from magnetar_coordinator.metadata.transaction import (
+    BY_CLIENT,
+    UNKNOWN_CAUSE,
+    Cause,
+    Participant,
+    Transaction,
+    TxnOwner,
+    TxnStatus,
+)
 from magnetar_coordinator.metadata_store import TransactionMetadataStore
 from magnetar_coordinator.metrics import CoordinatorMetrics
 from magnetar_coordinator.parking import Parking
-from magnetar_coordinator.transactions import responses
+from magnetar_coordinator.transactions import causes, responses
 from magnetar_coordinator.transactions.decision import Decision, EndTxnRequest, forgotten
 from magnetar_coordinator.transactions.history_events import (
     event_of,
@@ -36,6 +44,7 @@ from magnetar_coordinator.transactions.named_sequence_table import NamedSequence
 from magnetar_coordinator.transactions.principal_quota import PrincipalQuota
 from magnetar_coordinator.transactions.session_quota import SessionQuota
 from magnetar_coordinator.transactions.shard import Shard
+from magnetar_coordinator.transactions.transaction_changes import TransactionChanges
 from magnetar_coordinator.transactions.transaction_principal import recorded
 from magnetar_coordinator.transactions.transactional_ids import TransactionalIds
 from magnetar_core.clock import Clock
@@ -64,6 +73,18 @@ class Recovered(NamedTuple):
     transactional_ids: TransactionalIds
     named_sequences: NamedSequences
     run_time: RunTime
+
+    def forget(self, txn_id: TxnID) -> None:
+        """Forget a transaction that has ended everywhere, and has no known outcome (rule n)."""
+        log.warning(
+            "transaction %s had ended before the loss, and how is forgotten",
+            txn_id,
+            extra={"txn_id": txn_id},
+        )
+        self.metadata.forget(txn_id, self.shard.live[txn_id].record_count)
+        self.shard.forget(txn_id)
+        self.transactional_ids.forget(txn_id, run_time_ms=self.run_time.now_ms())
+        self.named_sequences.forget(txn_id)
 
 
 class OutcomeFollower(Protocol):
@@ -117,10 +138,14 @@ class Runtime:
         self.metrics = metrics
         self.disk_reserve = disk_reserve
         self.fail = fail
-        self.session_quota = SessionQuota(config.session_open_txns_max)
+        self.changes = TransactionChanges(config.constants.txn_changes_max)
+        self.session_quota = SessionQuota(config.session_open_txns_max, self._client_left)
         self.principal_quota = PrincipalQuota()
         self.cut_closings = CutClosings()
         self.is_serving = False
+        # By the wall clock, for people.
+        self.started_time_ms = clock.wall_ms()
+        self.monotonic_ms = clock.monotonic_ms
         self._commits = commits
         self.when_durable = parking.when_durable
         self.time_ms = clock.wall_ms
@@ -174,11 +199,14 @@ class Runtime:
             clock.hear(stamp, self.time_ms())
             self.metadata.reserve_stamps(clock.last)
 
-    def end(self, end: EndTxnRequest, reply: Reply, *, until_ended: bool) -> None:
+    def end(
+        self, end: EndTxnRequest, reply: Reply, *, until_ended: bool, by_hand: bool = False
+    ) -> None:
         """Fix a transaction's outcome, and answer when that is durable.
 
         Args:
             until_ended: answer only when every participant has ended it.
+            by_hand: the client does not work in the transaction.
         Raises:
             TxnNotFound: as Shard.end. No effect.
             InvalidTxnState: as Shard.end. No effect.
@@ -189,17 +217,20 @@ class Runtime:
         decision = self.shard.end(end, time_ms=self.time_ms())
         if self._traces is not None and decision.record is not None:
             self._traces.note(end.txn_id, reply.span)
+        cause = causes.by_hand(reply) if by_hand else BY_CLIENT
         # Before it is carried out: without participants it ends on the spot.
         if until_ended and end.txn_id in self.shard.live:
             self._answer_when_ended(end.txn_id, reply)
-            self.carry_out(decision)
+            self.carry_out(decision, cause)
         else:
-            self.carry_out(decision)
+            self.carry_out(decision, cause)
             self.answer(reply, self.ended(end.txn_id, decision.status, decision.stamp))
 
-    def carry_out(self, decision: Decision) -> Transaction | None:
+    def carry_out(self, decision: Decision, cause: Cause = UNKNOWN_CAUSE) -> Transaction | None:
         """Append and apply a decision's record; participants are told when it is durable.
 
+        Args:
+            cause: of a decision that fixes an outcome.
         Returns:
             The transaction that the record left behind; None: there is no record, or it has ended.
         Raises:
@@ -219,6 +250,7 @@ class Runtime:
             self.fail(error)
             raise
         if transaction is not None and type(record) is StatusChanged:
+            transaction.cause = cause
             if transaction.unfinished:
                 self.when_durable(partial(self.finisher.finish, transaction, self.on_finished))
             else:
@@ -231,6 +263,8 @@ class Runtime:
         before = self.shard.live.get(record.txn_id)
         self.metadata.append(record, 0 if before is None else before.record_count)
         transaction = self.shard.apply(record)
+        if self.changes.is_followed:
+            self.changes.note(record.txn_id, record if isinstance(record, TxnEnded) else None)
         if self.history is not None:
             self.history.note(event_of(record))
         if isinstance(record, StatusChanged):
@@ -279,9 +313,14 @@ class Runtime:
         assert transaction is not None
         if self._traces is not None:
             self._traces.note(transaction.txn_id, reply.span)
-        self.session_quota.begun(reply, transaction.txn_id)
+        self.session_quota.begun(reply, transaction)
         self.principal_quota.begun(transaction)
         return transaction
+
+    def _client_left(self, txn_id: TxnID) -> None:
+        """Note that the client of an OPEN transaction is gone."""
+        if self.changes.is_followed:
+            self.changes.note(txn_id)
 
     # Answering.
 

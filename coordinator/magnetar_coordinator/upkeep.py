@@ -13,7 +13,7 @@ from magnetar_coordinator.config import CoordinatorConfig
 from magnetar_coordinator.ending.finisher import Finisher
 from magnetar_coordinator.ending.past_ends import PastEnd, open_before_loss
 from magnetar_coordinator.metadata.records import Restored
-from magnetar_coordinator.metadata.transaction import TxnAction, TxnStatus
+from magnetar_coordinator.metadata.transaction import Cause, EndCause, TxnAction, TxnStatus
 from magnetar_coordinator.metadata_store import TransactionMetadataStore
 from magnetar_coordinator.runtime import Runtime
 from magnetar_coordinator.transactions.decision import EndTxnRequest
@@ -116,7 +116,8 @@ class Upkeep:
         )
         for txn_id in expired:
             log.info("transaction %s has expired", txn_id, extra={"txn_id": txn_id})
-            runtime.carry_out(runtime.shard.expire(txn_id, time_ms=runtime.time_ms()))
+            decision = runtime.shard.expire(txn_id, time_ms=runtime.time_ms())
+            runtime.carry_out(decision, Cause(EndCause.TIMED_OUT))
             runtime.metrics.expired.inc()
 
     def go_on_with(self, txn_id: TxnID, end: PastEnd) -> None:
@@ -137,7 +138,8 @@ class Upkeep:
             return
         log.warning("transaction %s had ended before the loss: %s", txn_id, end.action.name)
         runtime.carry_out(
-            runtime.shard.end(EndTxnRequest(txn_id, end.action), time_ms=runtime.time_ms())
+            runtime.shard.end(EndTxnRequest(txn_id, end.action), time_ms=runtime.time_ms()),
+            Cause(EndCause.DECIDED_BEFORE_LOSS),
         )
 
     def abort_restored(self, restored: Restored) -> None:
@@ -154,7 +156,8 @@ class Upkeep:
                 log.warning("transaction %s stays open: its owner decides", txn_id)
                 continue
             log.info("transaction %s was open in the backup: it is aborted", txn_id)
-            runtime.carry_out(shard.expire(txn_id, time_ms=runtime.time_ms()))
+            decision = shard.expire(txn_id, time_ms=runtime.time_ms())
+            runtime.carry_out(decision, Cause(EndCause.RESTORED))
         runtime.metadata.forget_restore()
 
     def abort_expelled(self, txn_ids: list[TxnID]) -> None:
@@ -177,13 +180,16 @@ class Upkeep:
                     extra={"txn_id": txn_id},
                 )
                 abort = EndTxnRequest(txn_id, TxnAction.ABORT)
-                runtime.carry_out(runtime.shard.end(abort, time_ms=runtime.time_ms()))
+                decision = runtime.shard.end(abort, time_ms=runtime.time_ms())
+                runtime.carry_out(decision, Cause(EndCause.MEMBER_EXPELLED))
                 runtime.metrics.expelled.inc()
 
     def note_time(self) -> None:
         """Persist the run time, set gauges, and forget old outcomes and idle ids."""
         runtime = self._runtime
         runtime.disk_reserve.look()
+        runtime.shard.ended_details.forget_old()
+        runtime.changes.stop_if_idle(runtime.monotonic_ms())
         run_time_ms = runtime.run_time_ms()
         transactional_ids = runtime.transactional_ids
         checks_idle = len(transactional_ids) > 0 and run_time_ms >= self._next_idle_check_ms

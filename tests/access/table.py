@@ -128,6 +128,13 @@ TABLE: list[tuple[str, Any, Set[str]]] = [
     (BROKER, wire.CommandListOffsets(topic="topic-a"), DESCRIBING),
     (BROKER, wire.CommandListStoredTxns(partition=PARTITION), DESCRIBING),
     (BROKER, wire.CommandDescribeProducers(partition=PARTITION), DESCRIBING),
+    (
+        BROKER,
+        wire.CommandDescribeParticipants(
+            txn_id=NEVER, partitions=[PARTITION], subscriptions=[SUBSCRIPTION]
+        ),
+        DESCRIBING,
+    ),
     (BROKER, wire.CommandSkipDamaged(partition=PARTITION, dry_run=True), DESCRIBING),
     (BROKER, wire.CommandSkipDamaged(partition=PARTITION), {"admin", "manager", "broker"}),
     (BROKER, wire.CommandSubscribe(subscription=SUBSCRIPTION), {"admin", "reader"}),
@@ -226,6 +233,7 @@ TABLE: list[tuple[str, Any, Set[str]]] = [
     (COORDINATOR, txn.CommandEndTxn(txn_id=NEVER), EVERYBODY),
     (COORDINATOR, txn.CommandDescribeTxn(txn_id=NEVER), EVERYBODY),
     (COORDINATOR, txn.CommandListTxns(), EVERYBODY),
+    (COORDINATOR, txn.CommandListTxnChanges(), EVERYBODY),
     # Principals that may describe any topic.
     (COORDINATOR, txn.CommandCloseCut(), DESCRIBING | {"neighbour"}),
     (

@@ -60,6 +60,16 @@ class Scene:
         )
         return [one.txn_id.least_bits for one in listed.transactions]
 
+    async def changes(
+        self, name: str, place: txn.TxnChangesPlace | None = None
+    ) -> tuple[list[int], list[int], txn.TxnChangesPlace]:
+        """Live transactions, and ended ones."""
+        told = await self.clients[name].unary(txn.CommandListTxnChanges(place=place))
+        live, ended = (
+            [one.txn_id.least_bits for one in some] for some in (told.transactions, told.ended)
+        )
+        return live, ended, told.place
+
 
 def scenario(
     tmp_path: Path,
@@ -139,12 +149,18 @@ def test_lists_show_ones_own(tmp_path: Path) -> None:
         assert await scene.ids("alice") == [own["alice"]]
         assert await scene.ids("bob") == [own["bob"]]
         assert await scene.ids("boss") == [own["alice"], own["bob"]]
+        places = {}
+        for name in ("alice", "bob", "boss"):
+            live, _, places[name] = await scene.changes(name)
+            assert live == await scene.ids(name)
         # Ended, too.
         end = txn.CommandEndTxn(txn_action=common.ABORT)
         end.txn_id.CopyFrom(opened.txn_id)
         await scene.clients["bob"].unary(end)
         assert await scene.ids("alice") == [own["alice"]]
         assert await scene.ids("bob") == [own["bob"]]
+        seen = {name: (await scene.changes(name, place))[:2] for name, place in places.items()}
+        assert seen == {"alice": ([], []), "bob": ([], [own["bob"]]), "boss": ([], [own["bob"]])}
 
     scenario(tmp_path, steps)
 

@@ -207,7 +207,6 @@ def test_transactions_of_before_a_restart_count() -> None:
             timeout_ms=1,
             start_run_time_ms=0,
             start_time_ms=0,
-            last_modification_time_ms=0,
             principal=principal,
         )
 

@@ -432,6 +432,16 @@ def watermark(
     )
 
 
+def describe_ends(*txn_ids: TxnID, incarnation: int = 1) -> txn_wire.CommandDescribeEnds:
+    """The question of a coordinator about its transactions, all of the same TCID."""
+    return txn_wire.CommandDescribeEnds(
+        txn_ids=[one.to_wire() for one in txn_ids],
+        tcid=txn_ids[0].tcid,
+        incarnation=incarnation,
+        store_token=store_token(incarnation),
+    )
+
+
 def store_token(incarnation: int) -> str:
     """The token of a coordinator's store."""
     return f"store {incarnation}"

@@ -97,7 +97,9 @@ def test_the_end_leaves_one_row(
     rows.take(batch)
     assert rows.restored().ended == {txn(1): ended}
     (row,) = rows.rows.values()
-    assert index_rows.parse(row) == index_rows.EndedRow(ended, marker_entry_id)
+    assert index_rows.parse(row) == index_rows.EndedRow(
+        opened.start_time_ms, ended, marker_entry_id
+    )
 
 
 @given(OPEN, WRITERS)

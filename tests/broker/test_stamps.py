@@ -12,6 +12,7 @@ import pytest
 from tests.broker.harness import (
     Client,
     World,
+    describe_ends,
     end,
     flow,
     partition,
@@ -30,7 +31,6 @@ from magnetar_core.errors import InvalidArgument
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import broker_pb2 as wire
 from magnetar_core.wire import common_pb2 as common
-from magnetar_core.wire import transaction_pb2 as txn_wire
 
 T0, T1, T2 = txn(0), txn(1), txn(2)
 # Above 2^63, as no stamp of a sound clock is.
@@ -207,8 +207,7 @@ def test_a_coordinator_that_lost_its_decision_hears_the_stamp(restarted: bool) -
         await ask(end(T2, common.ABORT))
         if restarted:
             await world.restart()
-        asked = [one.to_wire() for one in (T0, T1, T2)]
-        answer = await world.client.ask(txn_wire.CommandDescribeEnds(txn_ids=asked))
+        answer = await world.client.ask(describe_ends(T0, T1, T2))
         told = {TxnID.from_wire(one.txn_id): one.stamp for one in answer.ends}
         assert told == {T0: STAMP, T1: STAMP + 1, T2: 0}
 

@@ -105,7 +105,9 @@ def ports(**options: Any) -> Ports:
 
 def test_the_ports_of_one_of_each_are_as_they_always_were() -> None:
     assert ports() == Ports(brokers=[6650], coordinators=[6651], metrics=[9650, 9651], console=8650)
-    assert ports(port=7000) == Ports(brokers=[7000], coordinators=[7001], metrics=[7002, 7003], console=8650)
+    assert ports(port=7000) == Ports(
+        brokers=[7000], coordinators=[7001], metrics=[7002, 7003], console=8650
+    )
     one = ports(broker_port=7000, metrics_port=8000)
     assert one == Ports(brokers=[7000], coordinators=[6651], metrics=[8000, 8001], console=8650)
 

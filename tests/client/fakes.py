@@ -466,7 +466,10 @@ class FakeCluster(FakeGroups):
         found = self.live(body.txn_id)
         return transaction_pb2.CommandDescribeTxnResponse(
             transaction=transaction_pb2.TransactionDescription(
-                txn_id=body.txn_id, status=found["status"], identity=found.get("identity")
+                txn_id=body.txn_id,
+                status=found["status"],
+                identity=found.get("identity"),
+                **found.get("described", {}),
             )
         )
 

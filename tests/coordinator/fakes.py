@@ -58,6 +58,8 @@ class FakeBroker:
         self.answer: Answer = lambda name, body: None
         self.received: list[tuple[str, Any]] = []
         self.ended: dict[tuple[TxnID, Any], common.TxnAction] = {}
+        # It says of these only that they have ended everywhere.
+        self.forgotten: set[TxnID] = set()
         self.orphans: list[pb.OrphanedParticipant] = []
         self.incarnations: dict[str, int] = {}
         # Of every commit that it describes.
@@ -168,6 +170,11 @@ class FakeBroker:
 
     def _describe_ends(self, body: pb.CommandDescribeEnds) -> Any:
         asked = {TxnID.from_wire(one) for one in body.txn_ids}
+        assert {one.tcid for one in asked} == {body.tcid}
+        # Only the first broker has given incarnations out.
+        assert self.incarnations.get(body.store_token, body.incarnation) == body.incarnation
+        forgotten = asked & self.forgotten
+        asked -= forgotten
         ends = {txn_id: action for (txn_id, _), action in self.ended.items() if txn_id in asked}
         return pb.CommandDescribeEndsResponse(
             ends=[
@@ -181,7 +188,8 @@ class FakeBroker:
                     ),
                 )
                 for txn_id, action in ends.items()
-            ]
+            ],
+            forgotten=[one.to_wire() for one in sorted(forgotten)],
         )
 
     def _low_watermark(self, body: pb.CommandLowWatermark) -> Any:

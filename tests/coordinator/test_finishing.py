@@ -254,6 +254,7 @@ def test_participants_at_one_broker_are_told_together() -> None:
                 selection_given=True,
                 selected_writer_ids=[5],
                 stamp=stamp,
+                incarnation=1,
             )
         ]
         # A single one is told as ever.

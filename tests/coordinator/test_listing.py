@@ -193,8 +193,8 @@ def test_an_open_transaction_tells_whose_it_is() -> None:
     run(scenario())
 
 
-def test_a_transaction_that_is_decided_has_no_client() -> None:
-    """From then on it is the coordinator's, and counts for nobody."""
+def test_a_transaction_that_is_decided_tells_whose_it_was() -> None:
+    """It counts for its client no more, and people still ask whose it is that hangs."""
 
     async def scenario() -> None:
         world = await World().start()
@@ -203,7 +203,7 @@ def test_a_transaction_that_is_decided_has_no_client() -> None:
         await world.client.end(txn_id)
         (listed,) = (await ask(world)).transactions
         assert listed.status == common.COMMITTING
-        assert not listed.HasField("client")
+        assert listed.client.connected
         await world.close()
 
     run(scenario())

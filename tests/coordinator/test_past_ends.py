@@ -6,10 +6,14 @@ import asyncio
 
 import pytest
 from tests.coordinator.fakes import P0, P1, SILENCE, World, end_command, refused
+from tests.coordinator.producers import Hand
+from tests.simulation.nodes import ServerNode
 from tests.virtual_time import run
 
+from magnetar_coordinator.ending.past_ends import Ask, PastEnd, PastEnds, past_ends
 from magnetar_coordinator.metadata.records import FAMILIES, META
-from magnetar_core.errors import InvalidTxnState, Unimplemented
+from magnetar_coordinator.metadata.transaction import TxnAction
+from magnetar_core.errors import InvalidTxnState, ProducerFenced, TxnForgotten, Unimplemented
 from magnetar_core.ids import PartitionName, TxnID
 from magnetar_core.selections import digest_of_selection
 from magnetar_core.wire import common_pb2 as common
@@ -52,7 +56,7 @@ async def copy_of(world: World) -> dict[str, list[tuple[bytes, bytes]]]:
     }
 
 
-async def put_back(world: World, kept: dict[str, dict[bytes, bytes]]) -> None:
+async def put_back(world: World | ServerNode, kept: dict[str, dict[bytes, bytes]]) -> None:
     """An older copy takes the place of the store, and somebody accepts that."""
     store = MemoryStore(world.disk, FAMILIES)
     batch = WriteBatch()
@@ -191,6 +195,128 @@ def test_what_is_open_everywhere_goes_on() -> None:
         await world.start()
         assert len(world.broker.all_of("describe_ends")) == 1
         assert await world.client.end(txn_id) in (common.COMMITTING, common.COMMITTED)
+        await world.close()
+
+    run(scenario())
+
+
+FORGOTTEN = None
+
+
+@pytest.mark.parametrize(
+    ("said", "action"),
+    [
+        ([common.ABORT, FORGOTTEN], FORGOTTEN),
+        ([FORGOTTEN, common.ABORT], FORGOTTEN),
+        ([FORGOTTEN, common.COMMIT], TxnAction.COMMIT),
+        ([common.COMMIT, FORGOTTEN, common.ABORT], TxnAction.COMMIT),
+        ([common.ABORT, common.COMMIT], TxnAction.COMMIT),
+        ([common.ABORT, common.ABORT], TxnAction.ABORT),
+    ],
+)
+def test_an_abort_of_what_took_no_part_counts_least(
+    said: list[common.TxnAction | None], action: TxnAction | None
+) -> None:
+    """spec/Disaster.tla found it: a commit, forgotten at one broker, was an abort for the other."""
+    txn_id = TxnID.of(0, 1, 7)
+
+    async def scenario() -> None:
+        def ask(one: common.TxnAction | None) -> Ask:
+            async def answer(body: pb.CommandDescribeEnds) -> pb.CommandDescribeEndsResponse:
+                response = pb.CommandDescribeEndsResponse()
+                if one is FORGOTTEN:
+                    response.forgotten.add().CopyFrom(body.txn_ids[0])
+                else:
+                    response.ends.add(txn_id=body.txn_ids[0], txn_action=one)
+                return response
+
+            return answer
+
+        asks = [ask(one) for one in said]
+        found = await past_ends(asks, [txn_id], tcid=0, incarnation=2, store_token="two")
+        if action is FORGOTTEN:
+            assert found == PastEnds({}, [txn_id])
+        else:
+            assert found == PastEnds({txn_id: PastEnd(action)}, [])
+
+    run(scenario())
+
+
+async def forget_the_ends(world: World, *txn_ids: TxnID) -> None:
+    """Go on with a copy from before these transactions ended; their participants forgot them."""
+    kept = {name: dict(rows) for name, rows in (await copy_of(world)).items()}
+    for txn_id in txn_ids:
+        await world.client.end(txn_id, wait_finished=True)
+    world.crash()
+    await put_back(world, kept)
+    world.broker.forgotten.update(txn_ids)
+    await world.start()
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_how_a_forgotten_transaction_ended_is_not_invented(restarted: bool) -> None:
+    """The records said ABORTED of a commit that all participants had carried out and forgotten."""
+
+    async def scenario() -> None:
+        world = await World().start()
+        gone = await world.client.new(P0, P1, txn_timeout_ms=TIMEOUT_MS)
+        is_open = await world.client.new(P0)
+        await world.settle()
+        await forget_the_ends(world, gone)
+        if restarted:
+            await world.settle()
+            world.broker.forgotten.clear()
+            await world.restart()
+        world.broker.received.clear()
+        for action in (common.COMMIT, common.ABORT):
+            await refused(world.client.ask(end_command(gone, action)), TxnForgotten)
+        await refused(world.client.ask(pb.CommandDescribeTxn(txn_id=gone.to_wire())), TxnForgotten)
+        await world.settle(2 * TIMEOUT_MS / 1_000)
+        assert not world.broker.all_of("end_txn_on_partition")
+        assert await world.client.status(is_open) == common.OPEN
+        await world.close()
+
+    run(scenario())
+
+
+def test_a_transactional_id_goes_on_after_a_forgotten_transaction() -> None:
+    """With the pair that the end had given to its client."""
+
+    async def scenario() -> None:
+        world = await World(two_phase_commit_enabled=True).start()
+        hand = Hand(world)
+        pair = await hand.init(two_phase=True)
+        gone = await hand.begin(pair, P0)
+        await world.settle()
+        kept = {name: dict(rows) for name, rows in (await copy_of(world)).items()}
+        following = await hand.end(pair)
+        await world.settle()
+        world.crash()
+        await put_back(world, kept)
+        world.broker.forgotten.add(gone)
+        await world.start()
+        await refused(hand.ask(hand.begin_command(pair, P0)), ProducerFenced)
+        await hand.end(following, txn_id=(await hand.begin(following, P0)).to_wire())
+        await world.close()
+
+    run(scenario())
+
+
+def test_a_named_sequence_may_run_again_after_a_forgotten_transaction(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario() -> None:
+        world = await World().start()
+        named = pb.NamedSequence(name="query", sequence=7, run_token="run-1")
+        begin = pb.CommandNewTxn(named_sequence=named, partitions=[P0.to_wire()])
+        gone = TxnID.from_wire((await world.client.ask(begin)).txn_id)
+        await world.settle()
+        await forget_the_ends(world, gone)
+        again = TxnID.from_wire((await world.client.ask(begin)).txn_id)
+        assert again != gone
+        assert "look into its topics before it runs again" in caplog.text
+        await world.restart()
+        assert await world.client.status(again) == common.OPEN
         await world.close()
 
     run(scenario())

@@ -198,7 +198,8 @@ def test_a_refusal_says_who_and_what_to_do(tmp_path: Path) -> None:
 def test_every_command_that_writes_in_a_transaction_is_checked() -> None:
     """Whoever adds a command with a TxnID decides here whether it writes."""
     reading_or_ending = {
-        *("peek", "end_txn_on_partition", "end_txn_on_subscription", "end_txn_on_participants"),
+        *("peek", "describe_participants"),
+        *("end_txn_on_partition", "end_txn_on_subscription", "end_txn_on_participants"),
         # The coordinator's; it knows whose the transaction is.
         *("add_partition_to_txn", "add_subscription_to_txn", "end_txn", "describe_txn"),
         *("accept_txn_loss", "abort_hanging_txn"),

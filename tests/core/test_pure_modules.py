@@ -13,7 +13,17 @@ from pathlib import Path
 from pure_contract import pure_modules
 
 ROOT = Path(__file__).parents[2]
-COMPONENTS = ("core", "storage", "cluster", "broker", "coordinator", "client", "cli", "console", "pipeline")
+COMPONENTS = (
+    "core",
+    "storage",
+    "cluster",
+    "broker",
+    "coordinator",
+    "client",
+    "cli",
+    "console",
+    "pipeline",
+)
 SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
 
 

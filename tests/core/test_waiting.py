@@ -9,7 +9,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-COMPONENTS = ("core", "storage", "cluster", "broker", "coordinator", "client", "console", "pipeline")
+COMPONENTS = (
+    "core",
+    "storage",
+    "cluster",
+    "broker",
+    "coordinator",
+    "client",
+    "console",
+    "pipeline",
+)
 
 
 def loops_around_gather(source: str) -> Iterator[int]:

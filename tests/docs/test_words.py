@@ -15,7 +15,17 @@ import pytest
 
 from .test_links import ROOT, tracked
 
-PRODUCT = ("broker", "cli", "client", "cluster", "console", "coordinator", "core", "pipeline", "storage")
+PRODUCT = (
+    "broker",
+    "cli",
+    "client",
+    "cluster",
+    "console",
+    "coordinator",
+    "core",
+    "pipeline",
+    "storage",
+)
 WORDS_MIN, WORDS_MAX = 35, 55
 # A class is not called by one of these alone: each of them stands for several things.
 TOO_SHORT = ("Event", "Memory", "Owner", "Ownership", "Phase", "Refusals", "Requests")

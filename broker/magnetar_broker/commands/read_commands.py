@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 
+from magnetar_broker.commands.participant_descriptions import ParticipantDescriptions
 from magnetar_broker.commands.skip_damaged import skip_damaged
 from magnetar_broker.commands.stored_transactions import list_stored
 from magnetar_broker.commands.uncommitted import peek_uncommitted
@@ -54,6 +55,7 @@ ANSWER_SIZES: AnswerSizes = {
             "describe_producers",
             "list_offsets",
             "list_stored_txns",
+            "describe_participants",
             "list_groups",
             "describe_group",
         )
@@ -75,6 +77,7 @@ class ReadCommands:
                 "describe_producers": self._describe_producers,
                 "list_offsets": self._list_offsets,
                 "list_stored_txns": self._list_stored_txns,
+                "describe_participants": self._describe_participants,
                 "skip_damaged": self._skip_damaged,
             }
         )
@@ -126,6 +129,12 @@ class ReadCommands:
     def _list_stored_txns(self, command: wire.CommandListStoredTxns, reply: Reply) -> None:
         partition = self._topics.named(command.partition)
         self._replies.answer_later(reply, list_stored(self._store, partition, command))
+
+    def _describe_participants(
+        self, command: wire.CommandDescribeParticipants, reply: Reply
+    ) -> None:
+        descriptions = ParticipantDescriptions(self._store, self._topics)
+        self._replies.answer_later(reply, descriptions.describe(command))
 
     def _skip_damaged(self, command: wire.CommandSkipDamaged, reply: Reply) -> None:
         partition = self._topics.named(command.partition)

@@ -47,12 +47,15 @@ class OrphanResolver:
         return response
 
     def covered(self, tcid: int) -> set[int]:
-        """Return open transactions that the watermark covers: a recovery has to read them, too."""
-        covers = self._environment.watermarks.covers
+        """Return open transactions that the watermark covers: a recovery has to read them, too.
+
+        It reads all rows of former incarnations.
+        """
+        watermark = self._environment.watermarks.of(tcid)
         return {
             txn_id.counter
             for txn_id, _ in self._environment.orphan_candidates.of(tcid)
-            if covers(txn_id)
+            if watermark.covers(txn_id)
         }
 
 

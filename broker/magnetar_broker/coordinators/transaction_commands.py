@@ -15,6 +15,7 @@ from magnetar_broker.coordinators.unannounced import Unannounced
 from magnetar_broker.environment import Environment
 from magnetar_broker.replies import Answers, Replies
 from magnetar_broker.topics.topics import Topics
+from magnetar_broker.transactions import watermark_rows
 from magnetar_broker.transactions.transaction_index import End, EndedTransaction, Outcome
 from magnetar_broker.transactions.waiting_ends import AskedEnd
 from magnetar_broker.transactions.watermark import Watermark
@@ -29,7 +30,6 @@ from magnetar_core.ids import (
 )
 from magnetar_core.server.commands import Handler, Reply, each_of
 from magnetar_core.wire import common_pb2 as common
-from magnetar_core.wire import record_pb2 as records
 from magnetar_core.wire import transaction_pb2 as txn_wire
 
 # How many transactions a question names; each is looked up at every participant.
@@ -137,7 +137,7 @@ class TransactionCommands:
             for one in command.subscriptions
         ]
         txn_id, outcome = TxnID.from_wire(command.txn_id), _outcome_of(command)
-        self._check_end(txn_id, command.stamp, reply)
+        self._check_end(txn_id, command.stamp, command.incarnation, reply)
 
         def answer(ends: EndsTogether) -> None:
             response = txn_wire.CommandEndTxnOnParticipantsResponse()
@@ -163,13 +163,16 @@ class TransactionCommands:
 
     def _end_of(self, command: _EndOfOne, reply: Reply) -> End:
         end = _end_maker(command)(command.counts)
-        self._check_end(end.txn_id, end.stamp, reply)
+        self._check_end(end.txn_id, end.stamp, command.incarnation, reply)
         return end
 
-    def _check_end(self, txn_id: TxnID, stamp: int, reply: Reply) -> None:
+    def _check_end(self, txn_id: TxnID, stamp: int, incarnation: int, reply: Reply) -> None:
         """Check the parts of an end that are stored for ever.
 
+        Args:
+            incarnation: of the coordinator that sends it; 0: none does.
         Raises:
+            InvalidTxnState: its coordinator has a newer store, which may have decided otherwise.
             TxnNotFound: no coordinator has issued the TxnID. A stored end would refuse its later
                 owner.
             LogUnavailable: its coordinator has not announced the TxnID yet.
@@ -177,6 +180,8 @@ class TransactionCommands:
                 clients that have seen it.
         """
         self._environment.issued.check(txn_id)
+        if incarnation and incarnation < self._environment.watermarks.of(txn_id.tcid).incarnation:
+            raise superseded(txn_id.tcid, incarnation)
         if stamp and not self._coordinators.is_of(txn_id.tcid, reply.session):
             environment = self._environment
             ahead_ms_max = environment.config.stamp_ahead_ms_max
@@ -187,16 +192,7 @@ class TransactionCommands:
 
         Rule c: the watermark is stored in the batch that deletes the rows that it covers.
         """
-        if command.tcid > TCID_MAX or command.incarnation > INCARNATION_MAX:
-            raise InvalidArgument(
-                f"there is no coordinator {command.tcid} of incarnation {command.incarnation}"
-            )
-        watermarks = self._environment.watermarks
-        known = watermarks.of(command.tcid)
-        if command.incarnation < known.incarnation:
-            raise superseded(command.tcid, command.incarnation)
-        store_digest = digest_of(command.store_token)
-        self._admit_store(command.tcid, command.incarnation, command.store_token)
+        known = self._admit(command)
         self._coordinators.note(command.tcid, reply.session)
         self._environment.issued.hear(command.tcid)
         live = [(one.first, one.last) for one in command.live]
@@ -206,32 +202,62 @@ class TransactionCommands:
             live,
             next_counter=command.next_counter,
             counter_bound=command.counter_bound,
-            store_digest=store_digest,
+            store_digest=digest_of(command.store_token),
         )
-        watermarks.set(command.tcid, advanced)
+        self._take(command.tcid, advanced)
         if advanced.coverage != known.coverage:
             for partition in self._topics.partitions():
                 partition.forget_covered()
         self._orphan_resolver.heard(command.known)
         answer = self._orphan_resolver.answer(command.tcid)
-        if self._stored.get(command.tcid) != advanced:
-            self._stored[command.tcid] = advanced
-            passing = _passing_of(self._topics, command.tcid, advanced)
-            row = records.WatermarkRow(
-                incarnation=advanced.incarnation,
-                low_watermark=advanced.low_watermark,
-                live=[txn_wire.TxnRange(first=first, last=last) for first, last in advanced.live],
-                # Covered transactions that a recovery has to read as well.
-                orphans=sorted(self._orphan_resolver.covered(command.tcid) | passing),
-                next_counter=advanced.next_counter,
-                counter_bound=advanced.counter_bound,
-                store_digest=advanced.store_digest,
-            )
-            self._environment.commits.batch.put(
-                keys.META, keys.watermark(command.tcid), row.SerializeToString()
-            )
+        self._store(command.tcid, advanced)
         self._replies.answer(reply, answer)
         self._unannounced.announced(command.tcid, advanced)
+
+    def _admit(
+        self, command: txn_wire.CommandLowWatermark | txn_wire.CommandDescribeEnds
+    ) -> Watermark:
+        """Check that a command comes from the newest store of a coordinator.
+
+        Returns:
+            The coordinator's watermark as it is known here.
+        Raises:
+            InvalidArgument: there cannot be such a coordinator.
+            InvalidTxnState: it is another store's, or a former one's.
+            LogUnavailable: only the first broker may know the store.
+        """
+        tcid, incarnation = command.tcid, command.incarnation
+        if tcid > TCID_MAX or incarnation > INCARNATION_MAX:
+            raise InvalidArgument(f"there is no coordinator {tcid} of incarnation {incarnation}")
+        known = self._environment.watermarks.of(tcid)
+        if incarnation < known.incarnation:
+            raise superseded(tcid, incarnation)
+        self._admit_store(tcid, incarnation, command.store_token)
+        return known
+
+    def _take(self, tcid: int, watermark: Watermark) -> None:
+        """Set a watermark, and store what changes in the watermarks of former incarnations."""
+        watermarks, batch = self._environment.watermarks, self._environment.commits.batch
+        before = watermarks.former(tcid)
+        watermarks.set(tcid, watermark)
+        after = watermarks.former(tcid)
+        for incarnation, former in after.items():
+            if incarnation not in before:
+                key = keys.former_watermark(tcid, incarnation)
+                batch.put(keys.META, key, watermark_rows.encode(former))
+        for incarnation in before.keys() - after.keys():
+            batch.delete(keys.META, keys.former_watermark(tcid, incarnation))
+
+    def _store(self, tcid: int, watermark: Watermark) -> None:
+        """Store a watermark if it has changed."""
+        if self._stored.get(tcid) == watermark:
+            return
+        self._stored[tcid] = watermark
+        # Covered transactions that a recovery has to read as well.
+        orphans = self._orphan_resolver.covered(tcid) | _passing_of(self._topics, tcid, watermark)
+        self._environment.commits.batch.put(
+            keys.META, keys.watermark(tcid), watermark_rows.encode(watermark, orphans)
+        )
 
     def _txns_issued(self, command: txn_wire.CommandTxnsIssued, reply: Reply) -> None:
         """Handle CommandTxnsIssued. Nothing is stored: the next low watermark repeats it."""
@@ -250,10 +276,17 @@ class TransactionCommands:
     def _describe_ends(self, command: txn_wire.CommandDescribeEnds, reply: Reply) -> None:
         """Handle CommandDescribeEnds: a coordinator sends it after a loss, before it ends anything.
 
+        From now on its former stores end nothing here, or the answer would not be the last word.
         Source: docs/protocol/rules.md, rule n.
         """
         if len(command.txn_ids) > ENDS_ASKED_MAX:
             raise InvalidArgument(f"{ENDS_ASKED_MAX} transactions are described at once, at most")
+        known = self._admit(command)
+        digest = digest_of(command.store_token)
+        advanced = known.advanced(command.incarnation, 0, (), store_digest=digest)
+        if advanced != known:
+            self._take(command.tcid, advanced)
+            self._store(command.tcid, advanced)
         self._replies.answer_later(reply, self._described_ends(command))
 
     async def _described_ends(
@@ -285,11 +318,19 @@ class TransactionCommands:
                         txn_id not in found or end.outcome is Outcome.COMMITTED
                     ):
                         found[txn_id] = end
-            for txn_id, ended in found.items():
+            covers = self._environment.watermarks.covers
+            for txn_id in wanted:
                 if txn_id in described:
                     continue
+                ended = found.get(txn_id)
+                committed = ended is not None and ended.outcome is Outcome.COMMITTED
+                if not committed and covers(txn_id):
+                    described.add(txn_id)
+                    response.forgotten.append(txn_id.to_wire())
+                    continue
+                if ended is None:
+                    continue
                 described.add(txn_id)
-                committed = ended.outcome is Outcome.COMMITTED
                 response.ends.add(
                     txn_id=txn_id.to_wire(),
                     txn_action=common.COMMIT if committed else common.ABORT,

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from magnetar_broker import keys
+from magnetar_broker.transactions import watermark_rows
 from magnetar_broker.transactions.index_rows import EndedRow, OpenRow, WriterRow, parse
 from magnetar_broker.transactions.transaction_index import Outcome
-from magnetar_broker.transactions.watermark import Watermark, Watermarks
+from magnetar_broker.transactions.watermark import Watermarks
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import record_pb2 as records
@@ -118,18 +119,10 @@ async def read_broker(rows: OfflineRows) -> OfflineBroker:
 
 def _take_meta(found: OfflineBroker, key: bytes, value: bytes) -> None:
     if key.startswith(keys.META_WATERMARK):
-        row = records.WatermarkRow.FromString(value)
-        found.watermarks.set(
-            int.from_bytes(key[-2:], "big"),
-            Watermark(
-                row.incarnation,
-                row.low_watermark,
-                tuple((one.first, one.last) for one in row.live),
-                row.next_counter,
-                row.counter_bound,
-                row.store_digest,
-            ),
-        )
+        found.watermarks.set(int.from_bytes(key[-2:], "big"), watermark_rows.decode(value)[0])
+    elif key.startswith(keys.META_FORMER_WATERMARK):
+        former, _ = watermark_rows.decode(value)
+        found.watermarks.keep_former(keys.former_watermark_tcid(key), former)
     elif key.startswith(keys.META_INCARNATION):
         incarnation = records.IncarnationRow.FromString(value).incarnation
         found.incarnations[int.from_bytes(key[-2:], "big")] = incarnation

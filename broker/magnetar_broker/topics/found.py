@@ -26,6 +26,8 @@ def note_found(history: History, topics: Topics, watermarks: Watermarks, *, loss
         losses: how many losses of the store were accepted.
     """
     for tcid, watermark in watermarks.known():
+        for _, former in sorted(watermarks.former(tcid).items()):
+            history.note(WatermarkFound(tcid, *former.coverage))
         history.note(WatermarkFound(tcid, *watermark.coverage))
     for partition in topics.partitions():
         log = partition.log

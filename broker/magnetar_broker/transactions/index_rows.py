@@ -64,8 +64,9 @@ class OpenRow(NamedTuple):
 
 
 class EndedRow(NamedTuple):
-    """An ended transaction."""
+    """An ended transaction. A start time of 0: it had written nothing here."""
 
+    start_time_ms: int
     ended: EndedTransaction
     # The marker's offset; None: nothing was kept here.
     marker_entry_id: int | None
@@ -147,11 +148,12 @@ def parse(value: bytes) -> OpenRow | WriterRow | EndedRow:
             if not rest:
                 return WriterRow(writer_id, next_index, follows)
         if kind in _OUTCOME:
-            _, _, marker_entry_id, stamp, count = _ENDED_ROW.unpack_from(value)
+            _, start_time_ms, marker_entry_id, stamp, count = _ENDED_ROW.unpack_from(value)
             follows, digest = _unpacked(value, _ENDED_ROW.size, count)
             if len(digest) in (0, DIGEST_BYTES):
                 ended = EndedTransaction(_OUTCOME[kind], digest, follows, stamp)
-                return EndedRow(ended, None if marker_entry_id == _NO_MARKER else marker_entry_id)
+                marker = None if marker_entry_id == _NO_MARKER else marker_entry_id
+                return EndedRow(start_time_ms, ended, marker)
     except (struct.error, DecodeError) as error:
         raise ValueError(f"a row of the index is damaged: {error}") from error
     raise ValueError(f"a row of the index is damaged: its kind is {kind}, of {len(value)} bytes")

@@ -17,6 +17,8 @@ from magnetar_core.ids import INCARNATION_MAX, TxnID
 
 # A range of counters: first and last, both included.
 CounterRange = tuple[int, int]
+# How many former incarnations of a coordinator keep their watermark; a restore begins another one.
+FORMER_MAX = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,7 @@ class Watermark:
         return self.incarnation, self.low_watermark, self.live
 
     def covers(self, txn_id: TxnID) -> bool:
-        """Return whether the transaction has durably ended. Older incarnations are not covered."""
+        """Return whether the transaction has durably ended. Other incarnations are not covered."""
         if txn_id.incarnation != self.incarnation or txn_id.counter >= self.low_watermark:
             return False
         at = bisect_right(self.live, (txn_id.counter, 1 << 64)) - 1
@@ -125,6 +127,8 @@ class Watermarks:
     def __init__(self, history: History | None = None) -> None:
         self._history = history
         self._by_tcid: dict[int, Watermark] = {}
+        # The last watermarks of former incarnations: what they cover has ended for ever.
+        self._former: dict[int, dict[int, Watermark]] = {}
 
     def of(self, tcid: int) -> Watermark:
         """Return a coordinator's watermark; an empty watermark if it is unknown."""
@@ -135,18 +139,38 @@ class Watermarks:
         return self._by_tcid.get(tcid)
 
     def set(self, tcid: int, watermark: Watermark) -> None:
-        """Set a coordinator's watermark."""
-        if self._history is not None and self.of(tcid).coverage != watermark.coverage:
+        """Set a coordinator's watermark, and keep the last one of its former incarnation."""
+        before = self.of(tcid)
+        if self._history is not None and before.coverage != watermark.coverage:
             self._history.note(WatermarkTaken(tcid, *watermark.coverage))
         self._by_tcid[tcid] = watermark
+        if before.incarnation < watermark.incarnation and before.low_watermark:
+            self.keep_former(tcid, before)
+
+    def keep_former(self, tcid: int, watermark: Watermark) -> None:
+        """Keep the last watermark of a former incarnation, and drop the oldest of too many."""
+        former = self._former.setdefault(tcid, {})
+        former[watermark.incarnation] = watermark
+        if len(former) > FORMER_MAX:
+            del former[min(former)]
+
+    def former(self, tcid: int) -> dict[int, Watermark]:
+        """Return the last watermarks of a coordinator's former incarnations, by incarnation."""
+        return dict(self._former.get(tcid, {}))
 
     def known(self) -> list[tuple[int, Watermark]]:
         """Return all watermarks, by TCID."""
         return sorted(self._by_tcid.items())
 
     def covers(self, txn_id: TxnID) -> bool:
-        """Return whether the coordinator has announced that the transaction has ended."""
-        watermark = self._by_tcid.get(txn_id.tcid)
+        """Return whether the coordinator has announced that the transaction has ended.
+
+        It may have been an earlier store of that coordinator (rule n).
+        """
+        tcid = txn_id.tcid
+        watermark = self._by_tcid.get(tcid)
+        if watermark is not None and txn_id.incarnation < watermark.incarnation:
+            watermark = self._former.get(tcid, {}).get(txn_id.incarnation)
         return watermark is not None and watermark.covers(txn_id)
 
     def is_running(self, txn_id: TxnID) -> bool:

@@ -48,12 +48,15 @@ class BrokerState:
     """Participants and watermarks of a broker.
 
     Attributes:
+        watermarks: of each coordinator, by TCID.
+        former: the last ones of former incarnations, by TCID and incarnation.
         marker: a marker whose end has not come yet.
     """
 
     def __init__(self) -> None:
         self.participants: dict[Participant, ParticipantState] = {}
         self.watermarks: dict[int, Coverage] = {}
+        self.former: dict[tuple[int, int], Coverage] = {}
         self.marker: events.MarkerWritten | None = None
 
     def copy(self) -> BrokerState:
@@ -61,6 +64,7 @@ class BrokerState:
         other = BrokerState()
         other.participants = {name: one.copy() for name, one in self.participants.items()}
         other.watermarks = dict(self.watermarks)
+        other.former = dict(self.former)
         return other
 
     def at(self, name: Participant) -> ParticipantState:
@@ -70,6 +74,8 @@ class BrokerState:
     def covers(self, txn_id: TxnID) -> bool:
         """Return whether a watermark says that a transaction has ended."""
         coverage = self.watermarks.get(txn_id.tcid)
+        if coverage is not None and txn_id.incarnation < coverage.incarnation:
+            coverage = self.former.get((txn_id.tcid, txn_id.incarnation))
         return coverage is not None and coverage.covers(txn_id)
 
     def has_ended(self, name: Participant, txn_id: TxnID, is_commit: bool) -> bool:
@@ -121,6 +127,9 @@ class BrokerState:
             one.ended.pop(txn_id, None)
 
     def _taken(self, event: events.WatermarkTaken | events.WatermarkFound) -> None:
+        before = self.watermarks.get(event.tcid)
+        if before is not None and before.incarnation < event.incarnation and before.low_watermark:
+            self.former[event.tcid, before.incarnation] = before
         self.watermarks[event.tcid] = Coverage(event.incarnation, event.low_watermark, event.live)
 
     def _marked(self, event: events.MarkerWritten) -> None:
@@ -144,6 +153,9 @@ class BrokerState:
         other = BrokerState.found(found, None)
         if other.watermarks != self.watermarks:
             return f"the watermarks are {other.watermarks}, not {self.watermarks}"
+        # A broker does not keep all of them for ever.
+        if not other.former.items() <= self.former.items():
+            return f"the former watermarks are {other.former}, not {self.former}"
         for name in [*self.participants, *other.participants]:
             text = self._difference_at(name, other.at(name))
             if text is not None:

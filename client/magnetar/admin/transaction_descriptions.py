@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from magnetar.enums import TransactionStatus
+from magnetar.enums import DetailsMissing, EndCause, TransactionStatus
 from magnetar.transactions.producer_identity import PreparedTxnState, ProducerIdentity
 from magnetar_core.errors import END_REFUSALS, MagnetarError, code_name
 from magnetar_core.errors import from_wire as error_from_wire
@@ -98,8 +98,36 @@ class UnfinishedParticipant:
 
 
 @dataclass(frozen=True, slots=True)
+class EndedParticipant:
+    """A participant that has ended the transaction.
+
+    Attributes:
+        subscription: the subscription; None: the participant is the partition.
+        ended_at_ms: when its broker answered, in milliseconds since the Unix epoch.
+    """
+
+    partition: PartitionName
+    subscription: str | None
+    ended_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmedWrites:
+    """The writes of a commit that its client had confirmed at a participant.
+
+    Attributes:
+        subscription: the subscription; None: the participant is the partition.
+        count: messages; of a subscription: commands with acks.
+    """
+
+    partition: PartitionName
+    subscription: str | None
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class TransactionClient:
-    """The client that began an open transaction.
+    """The client that began a transaction.
 
     Attributes:
         name: its `client_name`; empty: it did not give one, or is not an SDK.
@@ -116,6 +144,9 @@ class TransactionClient:
 class TransactionDescription:
     """A transaction, as its coordinator describes it.
 
+    Of a transaction that has ended, coordinators keep the details in memory, for the newest
+    thousands and for those that took long: participants, timeout, client, and how it ended.
+
     Attributes:
         timeout_ms: its timeout in milliseconds; 0: it never expires.
         identity: the transactional producer that began it, with the producer id and the epoch that
@@ -128,8 +159,16 @@ class TransactionDescription:
         stamp: that of the commit, by which consistent cuts take it or leave it out; 0: it did not
             commit.
         principal: who began it; empty: a client that did not authenticate.
-        client: the client that began it; None: it is not open, or its coordinator was restarted
-            since.
+        client: the client that began it; None: its coordinator was restarted since, or details are
+            missing.
+        details_missing: why there are no details; DETAILS_ARE_THERE: there are.
+        decided_at_ms: when its outcome was decided, in milliseconds since the Unix epoch; 0: it is
+            not.
+        cause: why it ends as it does.
+        caused_by: the client that caused it, if it is not one that worked in it, such as
+            `magnetar-cli at 10.0.0.7 (alice)`.
+        ended: the participants that have ended it, in the order of their answers.
+        confirmed: the writes of a commit that its client had confirmed, if it said so.
     """
 
     txn_id: TxnID
@@ -146,6 +185,19 @@ class TransactionDescription:
     stamp: int = 0
     principal: str = ""
     client: TransactionClient | None = None
+    details_missing: DetailsMissing = DetailsMissing.DETAILS_ARE_THERE
+    decided_at_ms: int = 0
+    cause: EndCause = EndCause.CAUSE_UNKNOWN
+    caused_by: str = ""
+    ended: tuple[EndedParticipant, ...] = ()
+    confirmed: tuple[ConfirmedWrites, ...] = ()
+
+    @property
+    def expires_in_ms(self) -> int | None:
+        """Time until an open one expires; below 0: it is about to. None: it does not expire."""
+        if self.status is not TransactionStatus.OPEN or self.two_phase_commit:
+            return None
+        return self.timeout_ms - self.age_ms
 
     @property
     def may_be_prepared(self) -> bool:
@@ -178,4 +230,22 @@ class TransactionDescription:
             TransactionClient(wire.client.name, wire.client.host, wire.client.connected)
             if wire.HasField("client")
             else None,
+            DetailsMissing(wire.details_missing),
+            wire.decided_at_ms,
+            EndCause(wire.cause),
+            wire.caused_by,
+            tuple(
+                EndedParticipant(
+                    PartitionName.from_wire(one.partition),
+                    one.subscription or None,
+                    one.ended_at_ms,
+                )
+                for one in wire.ended
+            ),
+            tuple(
+                ConfirmedWrites(
+                    PartitionName.from_wire(one.partition), one.subscription or None, one.count
+                )
+                for one in wire.confirmed
+            ),
         )

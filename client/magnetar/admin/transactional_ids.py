@@ -185,6 +185,7 @@ class TransactionalIdAdmin:
                 identity=identity.to_wire(),
                 wait_finished=True,
                 seen_stamp=self._cluster.runtime.seen_stamp,
+                by_hand=True,
             ),
             patient=True,
         )

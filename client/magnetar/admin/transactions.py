@@ -6,13 +6,15 @@ A transaction hangs when it is open at a participant but not at its coordinator 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeAlias, TypeVar
 
 from google.protobuf.message import Message
 
 from magnetar.admin.producer_descriptions import HangingTransaction, ProducerDescription
+from magnetar.admin.transaction_changes import CoordinatorChanges, TransactionChanges
 from magnetar.admin.transaction_descriptions import TransactionDescription
+from magnetar.admin.transaction_history import TransactionHistory, history_of
 from magnetar.arguments import checked
 from magnetar.enums import TransactionAction, TransactionStatus
 from magnetar.link.cluster import Cluster
@@ -41,6 +43,7 @@ JOINING_MS = 10_000
 NO_EPOCH = -1
 
 ResponseT = TypeVar("ResponseT", bound=Message)
+T = TypeVar("T")
 # `list` is a method of the class below.
 Transactions: TypeAlias = list[TransactionDescription]
 TransactionStatuses: TypeAlias = list[TransactionStatus | None]
@@ -113,6 +116,45 @@ class TransactionAdmin:
                 on_truncated(asked)
         return found[:limit]
 
+    @checked
+    async def changes(
+        self,
+        since: TransactionChanges | None = None,
+        *,
+        on_unanswered: Callable[[int, MagnetarError], None] | None = None,
+    ) -> TransactionChanges:
+        """Tell what has changed among the transactions of all coordinators.
+
+        For programs that show live transactions: a list would tell all of them again each time.
+
+            live = {}
+            seen = None
+            while True:
+                seen = await client.admin.transactions.changes(seen)
+                seen.apply_to(live)
+
+        Args:
+            since: the changes that the last call returned; None: list all live transactions.
+            on_unanswered: as for list(). Such a coordinator goes on in the next call.
+        Raises:
+            LogUnavailable, OutcomeUnknown: a coordinator does not answer in time.
+        """
+        places = {} if since is None else dict(since.places)
+
+        async def follow(tcid: int, coordinator: ConnectionBase) -> CoordinatorChanges:
+            told = CoordinatorChanges(places.get(tcid))
+            await told.ask(coordinator)
+            return told
+
+        told = await self._of_coordinators(follow, None, on_unanswered)
+        places |= {tcid: one.place for tcid, one in told.items() if one.place is not None}
+        return TransactionChanges(
+            tuple(found for one in told.values() for found in one.live.values()),
+            tuple(found for one in told.values() for found in one.ended),
+            frozenset(tcid for tcid, one in told.items() if one.is_anew),
+            places,
+        )
+
     async def _ask_coordinators(
         self,
         command: Request[ResponseT],
@@ -125,9 +167,22 @@ class TransactionAdmin:
             The answers, by TCID.
         """
 
-        async def ask(tcid: int, coordinator: ConnectionBase) -> ResponseT | None:
+        async def request(tcid: int, coordinator: ConnectionBase) -> ResponseT:
+            return await coordinator.request(command)
+
+        return await self._of_coordinators(request, tcid, on_unanswered)
+
+    async def _of_coordinators(
+        self,
+        ask_one: Callable[[int, ConnectionBase], Awaitable[T]],
+        tcid: int | None,
+        on_unanswered: Callable[[int, MagnetarError], None] | None,
+    ) -> dict[int, T]:
+        """Ask all coordinators at once, or a single one. Returns the answers, by TCID."""
+
+        async def ask(tcid: int, coordinator: ConnectionBase) -> T | None:
             try:
-                return await coordinator.request(command)
+                return await ask_one(tcid, coordinator)
             except MagnetarError as error:
                 if on_unanswered is None or not error.kind.may_pass:
                     raise
@@ -156,6 +211,20 @@ class TransactionAdmin:
         )
         self._cluster.runtime.saw(reply.transaction.stamp)
         return TransactionDescription.from_wire(reply.transaction)
+
+    @checked
+    async def history(self, txn_id: TxnID) -> TransactionHistory:
+        """Tell what became of a transaction: how it began, was decided and ended, everywhere.
+
+        The coordinator is asked as by describe(), and then the brokers of all participants, for how
+        much they have of it. A broker that does not answer within seconds leaves its participants
+        without that, and they say so.
+
+        Raises:
+            TxnNotFound: this TxnID was never issued.
+            TxnForgotten: the transaction ended longer ago than its coordinator remembers.
+        """
+        return await history_of(self._cluster, await self.describe(txn_id))
 
     @checked
     async def statuses(self, txn_ids: Sequence[TxnID]) -> TransactionStatuses:
@@ -203,6 +272,7 @@ class TransactionAdmin:
                 txn_action=int(action),  # type: ignore[arg-type]
                 wait_finished=wait_finished,
                 seen_stamp=self._cluster.runtime.seen_stamp,
+                by_hand=True,
             ),
             patient=wait_finished,
         )

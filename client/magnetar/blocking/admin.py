@@ -18,7 +18,9 @@ from magnetar.admin.subscriptions import SubscriptionAdmin as AsyncSubscriptionA
 from magnetar.admin.topic_descriptions import TopicDescription, TopicOffsets
 from magnetar.admin.topics import OffsetRanges, TopicSummaries, UncommittedMessages
 from magnetar.admin.topics import TopicAdmin as AsyncTopicAdmin
+from magnetar.admin.transaction_changes import TransactionChanges
 from magnetar.admin.transaction_descriptions import StoredTransactions, TransactionDescription
+from magnetar.admin.transaction_history import TransactionHistory
 from magnetar.admin.transactional_ids import TransactionalIdAdmin as AsyncTransactionalIdAdmin
 from magnetar.admin.transactional_ids import TransactionalIds
 from magnetar.admin.transactions import HangingOnes, Producers, Transactions, TransactionStatuses
@@ -432,6 +434,33 @@ class TransactionAdmin(Facade[AsyncTransactionAdmin]):
                 )
             )
 
+    def changes(
+        self,
+        since: TransactionChanges | None = None,
+        *,
+        on_unanswered: Callable[[int, MagnetarError], None] | None = None,
+    ) -> TransactionChanges:
+        """Tell what has changed among the transactions of all coordinators.
+
+        For programs that show live transactions: a list would tell all of them again each time.
+
+            live = {}
+            seen = None
+            while True:
+                seen = client.admin.transactions.changes(seen)
+                seen.apply_to(live)
+
+        Args:
+            since: the changes that the last call returned; None: list all live transactions.
+            on_unanswered: as for list(). Such a coordinator goes on in the next call.
+        Raises:
+            LogUnavailable, OutcomeUnknown: a coordinator does not answer in time.
+        """
+        with Calls() as calls:
+            return self._loop.wait(
+                self.inner.changes(since, on_unanswered=calls.here(on_unanswered))
+            )
+
     def describe(self, txn_id: TxnID) -> TransactionDescription:
         """Describe a transaction as its coordinator knows it.
 
@@ -440,6 +469,19 @@ class TransactionAdmin(Facade[AsyncTransactionAdmin]):
             TxnForgotten: the transaction ended longer ago than its coordinator remembers.
         """
         return self._loop.wait(self.inner.describe(txn_id))
+
+    def history(self, txn_id: TxnID) -> TransactionHistory:
+        """Tell what became of a transaction: how it began, was decided and ended, everywhere.
+
+        The coordinator is asked as by describe(), and then the brokers of all participants, for how
+        much they have of it. A broker that does not answer within seconds leaves its participants
+        without that, and they say so.
+
+        Raises:
+            TxnNotFound: this TxnID was never issued.
+            TxnForgotten: the transaction ended longer ago than its coordinator remembers.
+        """
+        return self._loop.wait(self.inner.history(txn_id))
 
     def statuses(self, txn_ids: Sequence[TxnID]) -> TransactionStatuses:
         """Return the status of each transaction, in order; None: its coordinator does not know it.

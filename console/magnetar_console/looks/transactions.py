@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Container, Iterable, Mapping
 from typing import Any, Final
 
-from magnetar import Client, MagnetarError, TransactionDescription, TransactionStatus, TxnID
+from magnetar import (
+    Client,
+    MagnetarError,
+    TransactionChanges,
+    TransactionDescription,
+    TransactionStatus,
+)
 from magnetar_console.seen import Row, Seen
 from magnetar_core.clock import Clock
+from magnetar_core.ids import TxnID
 
-# ListTxns returns as many at most.
+# How many live transactions are shown.
 TRANSACTIONS_MAX: Final = 10_000
 # How many ended transactions are shown.
 ENDED_MAX: Final = 10
@@ -51,67 +58,81 @@ class Beginnings:
 
 
 class TransactionsLook:
-    """Lists the transactions that have not ended, and those that ended last."""
+    """The transactions that have not ended, and those that ended last.
+
+    Coordinators tell what has changed since the look before, and not all of them again.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self.period_s = 1.0
         self._beginnings = Beginnings(clock)
-        # The last row of each transaction that was seen open, the oldest look first.
+        self._changes: TransactionChanges | None = None
+        self._live: dict[TxnID, Row] = {}
+        self._ended: deque[Row] = deque(maxlen=ENDED_MAX)
+        # The last row of each transaction that was seen open, the oldest change first.
         self._remembered: dict[str, Row] = {}
         self._clock = clock
-        self._live: dict[str, Row] = {}
-        # When each coordinator answered last.
+        # When each coordinator that has transactions answered last.
         self._answered_ms: dict[int, int] = {}
 
     async def look(self, client: Client) -> Seen:
-        """Ask all coordinators."""
+        """Ask all coordinators what has changed."""
         unanswered: dict[int, MagnetarError] = {}
-        truncated: set[int] = set()
-        listing = client.admin.transactions.list
-        live = await listing(
-            limit=TRANSACTIONS_MAX,
-            on_unanswered=unanswered.__setitem__,
-            on_truncated=truncated.add,
-        )
-        ended = await listing(
-            ENDED,
-            limit=ENDED_MAX,
-            on_unanswered=unanswered.__setitem__,
-        )
-        rows = self._away_rows(unanswered) | {str(one.txn_id): self._row(one) for one in live}
-        latest = {str(one.txn_id): self._remembering(self._row(one)) for one in ended}
-        self._remember(rows)
-        self._beginnings.keep((*rows, *latest))
-        self._note_answers({_tcid(key) for key in rows}, unanswered)
-        self._live = rows
+        transactions = client.admin.transactions
+        if self._changes is None:
+            before = await transactions.list(
+                ENDED, limit=ENDED_MAX, on_unanswered=unanswered.__setitem__
+            )
+            self._ended.extend(self._row(one) for one in reversed(before))
+        changes = await transactions.changes(self._changes, on_unanswered=unanswered.__setitem__)
+        self._changes = changes
+        self._take(changes)
+        shown = sorted(self._live)[:TRANSACTIONS_MAX]
+        self._note_answers(unanswered)
+        rows = {str(txn_id): self._with_age(txn_id, unanswered) for txn_id in shown}
+        latest = {row["id"]: row for row in reversed(self._ended)}
         problems = [
-            f"Coordinator {tcid} does not answer, and its transactions"
-            f" {'are old' if tcid in self._answered_ms else 'are missing'}: {error}"
+            f"Coordinator {tcid} does not answer: its transactions may have changed: {error}"
             for tcid, error in sorted(unanswered.items())
         ]
-        if truncated:
-            problems.append(f"There are more than these {len(rows):,} transactions.")
+        if len(shown) < len(self._live):
+            problems.append(
+                f"There are {len(self._live):,} transactions; these {len(shown):,} are the oldest."
+            )
         return Seen({"transactions": rows, "ended": latest}, tuple(problems))
 
     async def close(self) -> None:
-        """Forget the open transactions; who those that ended were, the next viewer asks, too."""
+        """Forget everything."""
+        self._changes = None
+        self._live.clear()
+        self._ended.clear()
         self._beginnings.keep(())
-        self._live, self._answered_ms = {}, {}
+        self._remembered.clear()
 
-    def _away_rows(self, unanswered: Iterable[int]) -> dict[str, Row]:
-        """Return the last rows of coordinators that do not answer, with their time."""
-        away = set(unanswered)
-        return {
-            key: {**row, "as_of_ms": self._answered_ms[_tcid(key)]}
-            for key, row in self._live.items()
-            if _tcid(key) in away
-        }
-
-    def _note_answers(self, tcids: Iterable[int], unanswered: Container[int]) -> None:
+    def _note_answers(self, unanswered: Container[int]) -> None:
         now_ms = self._clock.wall_ms()
-        for tcid in tcids:
+        for tcid in {one.tcid for one in self._live}:
             if tcid not in unanswered:
                 self._answered_ms[tcid] = now_ms
+
+    def _with_age(self, txn_id: TxnID, unanswered: Container[int]) -> Row:
+        """Return the row of a transaction, with its time if its coordinator does not answer."""
+        row = self._live[txn_id]
+        if txn_id.tcid not in unanswered:
+            return row
+        return {**row, "as_of_ms": self._answered_ms[txn_id.tcid]}
+
+    def _take(self, changes: TransactionChanges) -> None:
+        for txn_id in [one for one in self._live if one.tcid in changes.anew]:
+            del self._live[txn_id]
+        changed = {one.txn_id: self._row(one) for one in changes.transactions}
+        self._live |= changed
+        self._remember({row["id"]: row for row in changed.values()})
+        for one in changes.ended:
+            self._live.pop(one.txn_id, None)
+        for one in changes.ended[-ENDED_MAX:]:
+            self._ended.append(self._remembering(self._row(one)))
+        self._beginnings.keep((*map(str, self._live), *(row["id"] for row in self._ended)))
 
     def _remember(self, rows: Mapping[str, Row]) -> None:
         for key in [*rows][-REMEMBERED_MAX:]:
@@ -127,10 +148,6 @@ class TransactionsLook:
     def _row(self, one: TransactionDescription) -> Row:
         # The age of an ended transaction is the time since its end.
         return transaction_row(one, self._beginnings.began_ms(str(one.txn_id), one.age_ms))
-
-
-def _tcid(txn_id: str) -> int:
-    return TxnID.parse(txn_id).tcid
 
 
 def remembering(row: Row, before: Row | None) -> Row:

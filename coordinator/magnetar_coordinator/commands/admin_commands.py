@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from magnetar_coordinator.commands.descriptions import describe, describe_outcome
+from magnetar_coordinator.commands.descriptions import describe, describe_ended
 from magnetar_coordinator.commands.parsing import partitions_of, txn_id_of
 from magnetar_coordinator.metadata.records import TxnEnded
 from magnetar_coordinator.metadata.transaction import Participant
@@ -44,11 +44,15 @@ class AdminCommands:
         found = runtime.shard.find(txn_id)
         run_time_ms = runtime.run_time_ms()
         if isinstance(found, TxnEnded):
-            description = describe_outcome(found, run_time_ms=run_time_ms)
+            description = describe_ended(
+                found,
+                runtime.shard.ended_details,
+                run_time_ms=run_time_ms,
+                started_time_ms=runtime.started_time_ms,
+            )
         else:
             named = runtime.named_sequences.of_txn(txn_id)
-            client = runtime.session_quota.client_of(txn_id)
-            description = describe(found, named, client, run_time_ms=run_time_ms)
+            description = describe(found, named, run_time_ms=run_time_ms)
         runtime.answer(reply, pb.CommandDescribeTxnResponse(transaction=description))
 
     def _accept_txn_loss(self, request: pb.CommandAcceptTxnLoss, reply: Reply) -> None:
@@ -84,6 +88,7 @@ class AdminCommands:
                 partition=partition.to_wire(), txn_action=common.ABORT, hanging=hanging
             )
         put_txn_id(body.txn_id, txn_id)
+        body.incarnation = runtime.shard.incarnation
 
         def on_answer(name: str, answer: Any) -> None:
             if name == "error":

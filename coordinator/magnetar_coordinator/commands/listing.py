@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from magnetar_coordinator.commands.descriptions import describe, describe_outcome
+from magnetar_coordinator.commands.descriptions import describe, describe_ended
 from magnetar_coordinator.metadata.records import TxnEnded
 from magnetar_coordinator.metadata.transaction import TxnOwner, TxnStatus
 from magnetar_coordinator.runtime import Runtime
@@ -64,10 +64,7 @@ class TxnListing:
                 response.truncated = True
                 break
             named = runtime.named_sequences.of_txn(transaction.txn_id)
-            client = runtime.session_quota.client_of(transaction.txn_id)
-            response.transactions.append(
-                describe(transaction, named, client, run_time_ms=run_time_ms)
-            )
+            response.transactions.append(describe(transaction, named, run_time_ms=run_time_ms))
 
     async def _add_ended(
         self,
@@ -116,7 +113,14 @@ class TxnListing:
         newest_first = sorted(found.values(), key=lambda one: one.txn_id, reverse=True)
         response.truncated |= len(newest_first) > room
         for outcome in newest_first[:room]:
-            response.transactions.append(describe_outcome(outcome, run_time_ms=run_time_ms))
+            response.transactions.append(
+                describe_ended(
+                    outcome,
+                    runtime.shard.ended_details,
+                    run_time_ms=run_time_ms,
+                    started_time_ms=runtime.started_time_ms,
+                )
+            )
         return response
 
 

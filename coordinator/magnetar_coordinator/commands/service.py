@@ -10,6 +10,7 @@ from typing import Any
 
 from magnetar_coordinator.commands.admin_commands import AdminCommands
 from magnetar_coordinator.commands.cut_commands import CutCommands
+from magnetar_coordinator.commands.following import TxnFollowing
 from magnetar_coordinator.commands.listing import TxnListing
 from magnetar_coordinator.commands.transaction_commands import TransactionCommands
 from magnetar_coordinator.commands.transactional_id_commands import TransactionalIdCommands
@@ -38,7 +39,8 @@ from magnetar_storage.backup_source import BackupSource
 # nearly all are far smaller.
 _LIST_BYTES = 4 << 20
 ANSWER_SIZES: AnswerSizes = {
-    name: lambda _: _LIST_BYTES for name in ("list_txns", "describe_txn", "list_transactional_ids")
+    name: lambda _: _LIST_BYTES
+    for name in ("list_txns", "list_txn_changes", "describe_txn", "list_transactional_ids")
 }
 
 
@@ -60,6 +62,7 @@ class CoordinatorServer:
             AdminCommands(runtime),
             CutCommands(runtime),
             TxnListing(runtime),
+            TxnFollowing(runtime),
             BackupCommands(backup, "coordinator", runtime.config.name, runtime.spawn),
         ):
             for name, handler in commands.handlers.items():

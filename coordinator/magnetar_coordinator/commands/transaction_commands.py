@@ -107,7 +107,9 @@ class TransactionCommands:
         else:
             end = end_of(request)
             self._check_principal(end.txn_id, reply, ending=True)
-            self._runtime.end(end, reply, until_ended=request.wait_finished)
+            self._runtime.end(
+                end, reply, until_ended=request.wait_finished, by_hand=request.by_hand
+            )
 
     def _check_principal(self, txn_id: TxnID, reply: Reply, *, ending: bool) -> None:
         """Check that a client may add to a transaction, or end it.

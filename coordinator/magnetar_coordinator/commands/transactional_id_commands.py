@@ -27,6 +27,7 @@ from magnetar_coordinator.metadata.transactional_id import (
 )
 from magnetar_coordinator.runtime import Runtime
 from magnetar_coordinator.transactions import responses
+from magnetar_coordinator.transactions.causes import taken_over
 from magnetar_coordinator.transactions.decision import EndTxnRequest, may_be_prepared
 from magnetar_core.errors import (
     ConcurrentTransactions,
@@ -107,7 +108,8 @@ class TransactionalIdCommands:
             if ongoing.may_be_prepared and not request.enable_2pc:
                 raise may_be_prepared(ongoing.txn_id, identity.transactional_id)
             end = EndTxnRequest(ongoing.txn_id, TxnAction.ABORT)
-            runtime.carry_out(runtime.shard.end(end, time_ms=runtime.time_ms()))
+            decision = runtime.shard.end(end, time_ms=runtime.time_ms())
+            runtime.carry_out(decision, taken_over(reply))
             self._take_over(request, reply, deadline_s)
             return
         elif identity.state in rules.COMPLETED:
@@ -188,7 +190,8 @@ class TransactionalIdCommands:
         if verdict is name_rules.SequenceVerdict.ABORT_AND_BEGIN:
             assert name.open_txn_id is not None
             end = EndTxnRequest(name.open_txn_id, TxnAction.ABORT)
-            runtime.carry_out(runtime.shard.end(end, time_ms=runtime.time_ms()))
+            decision = runtime.shard.end(end, time_ms=runtime.time_ms())
+            runtime.carry_out(decision, taken_over(reply))
         transaction = runtime.open(participants, reply, timeout_ms=request.txn_timeout_ms)
         runtime.named_sequences.begun(
             runtime.named_sequences.get(asked.name), asked, transaction.txn_id
@@ -266,7 +269,12 @@ class TransactionalIdCommands:
                 f" {identity.transactional_id!r}, which is {txn_id}",
                 txn_id=txn_id,
             )
-        runtime.end(end_of(request, txn_id), reply, until_ended=request.wait_finished)
+        runtime.end(
+            end_of(request, txn_id),
+            reply,
+            until_ended=request.wait_finished,
+            by_hand=request.by_hand,
+        )
 
     # Administration.
 

@@ -45,6 +45,7 @@ class BrokerPeer:
 
     Args:
         words: what the broker is told whenever the link comes up.
+        incarnation: of the coordinator's store.
         on_held: called with this peer, and the transactions that the broker holds open.
         on_expelled: called when the broker asks to abort transactions of expelled group members.
     """
@@ -61,6 +62,7 @@ class BrokerPeer:
         metrics: CoordinatorMetrics,
         traces: TransactionTraces | None,
         *,
+        incarnation: int,
         on_held: Callable[[BrokerPeer, Iterable[pb.OrphanedParticipant]], None],
         on_expelled: Callable[[list[TxnID]], None],
     ) -> None:
@@ -76,7 +78,10 @@ class BrokerPeer:
             on_answers=self._on_answers,
             on_down=self._on_down,
         )
-        self.ends = EndCommandSender(self.link, config, clock, random, metrics, traces)
+        self._incarnation = incarnation
+        self.ends = EndCommandSender(
+            self.link, config, clock, random, metrics, traces, incarnation=incarnation
+        )
         self.watermarks = WatermarkSender(self.link, partial(on_held, self))
         self._orphan_ids: dict[int, None] = {}
         # Of administrators.
@@ -138,7 +143,9 @@ class BrokerPeer:
             log.info("aborting %s at a participant that the coordinator does not know", txn_id)
             request_id = self.link.next_request_id()
             self._orphan_ids[request_id] = None
-            self.link.send(_abort_of(one), request_id)
+            abort = _abort_of(one)
+            abort.incarnation = self._incarnation
+            self.link.send(abort, request_id)
 
 
 def participant_held(wire: pb.OrphanedParticipant) -> Participant:

@@ -98,6 +98,7 @@ class Brokers:
                 self._random,
                 self._metrics,
                 self._traces,
+                incarnation=self._shard.incarnation,
                 on_held=self._judge_all,
                 on_expelled=self._on_expelled,
             )

@@ -57,8 +57,11 @@ class EndCommandSender:
         random: Random,
         metrics: CoordinatorMetrics,
         traces: TransactionTraces | None = None,
+        *,
+        incarnation: int,
     ) -> None:
         self._link = link
+        self._incarnation = incarnation
         self._constants = config.constants
         self._clock = clock
         self._random = random
@@ -242,6 +245,7 @@ class EndCommandSender:
             span.event("sent")
             traceparent = span.traceparent
         command = end_command(end.transaction, end.participants)
+        command.incarnation = self._incarnation
         self._link.send(command, end.request_id, traceparent)
 
     def _due_later(self, end: PendingEnd, event: EndEvent, due_ms: float) -> None:

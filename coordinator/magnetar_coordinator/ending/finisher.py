@@ -138,6 +138,9 @@ class Finisher:
         transaction = end.transaction
         for participant in participants:
             del transaction.unfinished[participant]
+        if transaction.unfinished:
+            earlier = transaction.ended_earlier = transaction.ended_earlier or []
+            earlier.append((self._clock.wall_ms(), participants))
         if end.participants:
             return
         finishing = self._transactions[transaction.txn_id]

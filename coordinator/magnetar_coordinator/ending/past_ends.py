@@ -36,7 +36,18 @@ class PastEnd(NamedTuple):
     stamp: int = NO_STAMP
 
 
-PastEnds = dict[TxnID, PastEnd]
+class PastEnds(NamedTuple):
+    """Findings about transactions that are OPEN in the remaining records.
+
+    Attributes:
+        known: those that have ended at a participant at least.
+        forgotten: those that have ended at all participants; their outcome is forgotten.
+    """
+
+    known: dict[TxnID, PastEnd]
+    forgotten: list[TxnID]
+
+
 Ask = Callable[[pb.CommandDescribeEnds], Coroutine[Any, Any, pb.CommandDescribeEndsResponse]]
 
 
@@ -49,19 +60,32 @@ def open_before_loss(shard: Shard) -> list[TxnID]:
     ]
 
 
-async def past_ends(asks: Sequence[Ask], txn_ids: list[TxnID]) -> PastEnds:
+async def past_ends(
+    asks: Sequence[Ask], txn_ids: list[TxnID], *, tcid: int, incarnation: int, store_token: str
+) -> PastEnds:
     """Ask how these transactions have ended at participants.
 
-    Where one participant has committed a transaction and another has aborted it, it was committed:
-    a participant that took no part is told to abort what it holds (rule f).
+    All brokers have the new incarnation before the first answer counts, so that no former process
+    ends anything after it was asked about.
+
+    A participant that took no part is told to abort what it holds (rule f). So where one has
+    committed a transaction and another has aborted it, it was committed; and where one has aborted
+    it and another has forgotten the outcome, the outcome is not known.
 
     Args:
         asks: a question to each broker. All are awaited: any of them may know the only end.
+        incarnation: of the store that has lost its latest records.
     """
-    found: PastEnds = {}
+    found: dict[TxnID, PastEnd] = {}
+    forgotten: dict[TxnID, None] = {}
     for start in range(0, len(txn_ids), ASKED_MAX):
         some = txn_ids[start : start + ASKED_MAX]
-        request = pb.CommandDescribeEnds(txn_ids=[one.to_wire() for one in some])
+        request = pb.CommandDescribeEnds(
+            txn_ids=[one.to_wire() for one in some],
+            tcid=tcid,
+            incarnation=incarnation,
+            store_token=store_token,
+        )
         async with asyncio.TaskGroup() as group:
             answers = [group.create_task(ask(request)) for ask in asks]
         for answer in answers:
@@ -71,4 +95,11 @@ async def past_ends(asks: Sequence[Ask], txn_ids: list[TxnID]) -> PastEnds:
                     found[txn_id] = PastEnd(TxnAction.COMMIT, end.selection_digest, end.stamp)
                 else:
                     found.setdefault(txn_id, PastEnd(TxnAction.ABORT))
-    return found
+            for wire in answer.result().forgotten:
+                forgotten[TxnID.from_wire(wire)] = None
+    for txn_id in list(forgotten):
+        if txn_id in found and found[txn_id].action is TxnAction.COMMIT:
+            del forgotten[txn_id]
+        else:
+            found.pop(txn_id, None)
+    return PastEnds(found, list(forgotten))

@@ -20,6 +20,7 @@ from typing import Final, NamedTuple, TypeAlias
 from magnetar_coordinator.metadata.named_sequences import NamedSequence, NamedSequenceState
 from magnetar_coordinator.metadata.transaction import (
     Counts,
+    EndCause,
     Participant,
     TxnOwner,
     TxnStatus,
@@ -74,6 +75,18 @@ WIRE_STATUS: Final[dict[TxnStatus, common.TxnStatus]] = {
     TxnStatus.COMMITTED: common.COMMITTED,
     TxnStatus.ABORTING: common.ABORTING,
     TxnStatus.ABORTED: common.ABORTED,
+}
+
+
+WIRE_CAUSE: Final[dict[EndCause, txn_pb.EndCause]] = {
+    EndCause.UNKNOWN: txn_pb.CAUSE_UNKNOWN,
+    EndCause.CLIENT: txn_pb.BY_CLIENT,
+    EndCause.BY_HAND: txn_pb.BY_HAND,
+    EndCause.TIMED_OUT: txn_pb.TIMED_OUT,
+    EndCause.TAKEN_OVER: txn_pb.TAKEN_OVER,
+    EndCause.MEMBER_EXPELLED: txn_pb.MEMBER_EXPELLED,
+    EndCause.RESTORED: txn_pb.RESTORED_FROM_BACKUP,
+    EndCause.DECIDED_BEFORE_LOSS: txn_pb.DECIDED_BEFORE_LOSS,
 }
 
 

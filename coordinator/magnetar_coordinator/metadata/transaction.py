@@ -9,7 +9,7 @@ Source: PIP-31, Transaction Coordinator, Concepts, TxnStatus.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum, auto
 from typing import NamedTuple, TypeAlias
@@ -85,18 +85,43 @@ class TxnOwner(NamedTuple):
     pair: tuple[int, int]
 
 
-class TransactionClient(NamedTuple):
-    """The client that began an OPEN transaction.
+@dataclass(slots=True)
+class TransactionClient:
+    """The client of a conversation, which all transactions share that it began there.
 
     Attributes:
         name: as the client calls itself; empty: it gave none, or used a unary call.
         host: its machine, as far as the transport knows it.
-        is_connected: whether the conversation goes on in which it began the transaction.
+        is_connected: whether the conversation goes on.
     """
 
     name: str
     host: str
     is_connected: bool
+
+
+class EndCause(IntEnum):
+    """Why a transaction ends as it does, with the numbers of the wire. No decision uses it."""
+
+    UNKNOWN = 0
+    CLIENT = 1
+    BY_HAND = 2
+    TIMED_OUT = 3
+    TAKEN_OVER = 4
+    MEMBER_EXPELLED = 5
+    RESTORED = 6
+    DECIDED_BEFORE_LOSS = 7
+
+
+class Cause(NamedTuple):
+    """Why a transaction ends as it does, and which client caused it, if it is not its own."""
+
+    kind: EndCause
+    caused_by: str = ""
+
+
+UNKNOWN_CAUSE = Cause(EndCause.UNKNOWN)
+BY_CLIENT = Cause(EndCause.CLIENT)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -105,6 +130,7 @@ class Transaction:
 
     Attributes:
         timeout_ms: 0: it never expires.
+        decided_time_ms: when its outcome was fixed; 0 while OPEN.
         participants: in the order in which they were added; the values have no meaning.
         counts: writes that the client had confirmed; None: not to be checked.
         selection: writers whose writes count, sorted; None: all writers.
@@ -113,6 +139,10 @@ class Transaction:
         principal: the client that began it; empty: a client that did not authenticate.
         stamp: of the commit; 0 while it is not committed.
         record_count: rows of its metadata in the store.
+        client: the client that began it, for people; None: it was begun before a restart.
+        cause: why it ends so, for people; not known for what was decided before a restart.
+        ended_earlier: participants that have ended it before the last ones, in portions, each with
+            the wall clock then. For people.
     """
 
     txn_id: TxnID
@@ -121,7 +151,7 @@ class Transaction:
     start_run_time_ms: int
     # Wall clock, shown to people; no decision uses it.
     start_time_ms: int
-    last_modification_time_ms: int
+    decided_time_ms: int = 0
     participants: dict[Participant, None] = field(default_factory=dict)
     counts: Counts | None = None
     selection: tuple[int, ...] | None = None
@@ -131,6 +161,9 @@ class Transaction:
     principal: str = ""
     stamp: int = NO_STAMP
     record_count: int = 0
+    client: TransactionClient | None = None
+    cause: Cause = UNKNOWN_CAUSE
+    ended_earlier: list[tuple[int, Sequence[Participant]]] | None = None
 
     @property
     def expires(self) -> bool:

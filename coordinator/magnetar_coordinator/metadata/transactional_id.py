@@ -358,6 +358,24 @@ def fix(
     )
 
 
+def forget(
+    identity: TransactionalIdMetadata, epochs: Epochs, *, run_time_ms: int
+) -> TransactionalIdMetadata:
+    """Note that the ongoing transaction has ended, and its outcome is forgotten.
+
+    The pair is the one that the end has given to its client.
+    """
+    if identity.state is not TransactionalIdState.ONGOING:
+        raise BrokenInvariant(f"a transactional id with nothing ongoing: {identity.state.name}")
+    return replace(
+        identity,
+        state=TransactionalIdState.EMPTY,
+        producer=epochs.raised(identity.current),
+        next=NO_PAIR,
+        last_used_run_time_ms=run_time_ms,
+    )
+
+
 def complete(identity: TransactionalIdMetadata) -> TransactionalIdMetadata:
     """Note that every participant has ended the transaction."""
     return replace(

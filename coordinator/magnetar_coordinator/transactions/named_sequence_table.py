@@ -6,16 +6,19 @@ and the row of its named sequence are never apart, whenever the process ends.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from magnetar_coordinator.config import CoordinatorConfig
 from magnetar_coordinator.metadata import named_sequences as rules
 from magnetar_coordinator.metadata.named_sequences import NamedSequence, NamedSequenceState
 from magnetar_coordinator.metadata.records import StatusChanged
-from magnetar_coordinator.metadata.transaction import ACTION_OF
+from magnetar_coordinator.metadata.transaction import ACTION_OF, TxnAction
 from magnetar_coordinator.transactions.transactional_ids import TRANSACTIONAL_ID_CHARACTERS_MAX
 from magnetar_core.errors import InvalidArgument, QuotaExceeded, ResourceInUse
 from magnetar_core.ids import TxnID
+
+log = logging.getLogger(__name__)
 
 
 class NamedSequences:
@@ -85,6 +88,20 @@ class NamedSequences:
         if found is not None:
             action, fingerprint = ACTION_OF[record.new], record.fingerprint
             self._set(rules.fixed(self._by_name[found], action, fingerprint))
+
+    def forget(self, txn_id: TxnID) -> None:
+        """Note that a transaction of a name has ended, and its outcome is forgotten.
+
+        The sequence may be written again: then it may be there twice.
+        """
+        found = self._of_txn.pop(txn_id, None)
+        if found is not None:
+            log.critical(
+                "whether the open sequence of %r was committed is forgotten: look into its topics"
+                " before it runs again",
+                found,
+            )
+            self._set(rules.fixed(self._by_name[found], TxnAction.ABORT, ""))
 
     def of_txn(self, txn_id: TxnID) -> NamedSequence | None:
         """Return the open sequence of a transaction, if it belongs to a name."""

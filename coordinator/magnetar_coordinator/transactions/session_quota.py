@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from weakref import WeakKeyDictionary
 
 from magnetar_coordinator.metadata.records import StatusChanged
-from magnetar_coordinator.metadata.transaction import TransactionClient
+from magnetar_coordinator.metadata.transaction import Transaction, TransactionClient
+from magnetar_coordinator.transactions.causes import host_of
 from magnetar_core.errors import QuotaExceeded
 from magnetar_core.ids import TxnID
 from magnetar_core.server.commands import CommandSession, Reply
@@ -14,20 +16,22 @@ from magnetar_core.server.commands import CommandSession, Reply
 class _Begun:
     """OPEN transactions of a conversation, or of a machine's unary calls and past conversations."""
 
-    __slots__ = ("_quota", "is_left", "origin", "txn_ids")
+    __slots__ = ("_quota", "client", "is_left", "origin", "txn_ids")
 
-    def __init__(self, quota: SessionQuota, origin: str, *, is_left: bool) -> None:
+    def __init__(self, quota: SessionQuota, origin: str, name: str = "", *, is_left: bool) -> None:
         self._quota = quota
         self.origin = origin
         self.is_left = is_left
-        # With the name of the client that began each.
-        self.txn_ids: dict[TxnID, str] = {}
+        self.client = TransactionClient(name, host_of(origin), is_connected=not is_left)
+        # The values have no meaning.
+        self.txn_ids: dict[TxnID, None] = {}
 
     # SessionListener.
 
     def session_writable(self, writable: bool) -> None: ...
 
     def session_closed(self) -> None:
+        self.client.is_connected = False
         self._quota.leave(self)
 
 
@@ -37,10 +41,14 @@ class SessionQuota:
     When a conversation ends, its open transactions count for the client's machine until they
     expire. Transactions of unary calls count there too, so a client that reconnects does not start
     from nothing.
+
+    Args:
+        on_left: called with each open transaction of a conversation that ends.
     """
 
-    def __init__(self, open_max: int) -> None:
+    def __init__(self, open_max: int, on_left: Callable[[TxnID], None]) -> None:
         self._open_max = open_max
+        self._on_left = on_left
         self._open: WeakKeyDictionary[CommandSession, _Begun] = WeakKeyDictionary()
         # By machine; no entry is empty.
         self._left: dict[str, _Begun] = {}
@@ -63,25 +71,21 @@ class SessionQuota:
                 session_open_txns_max=self._open_max,
             )
 
-    def begun(self, reply: Reply, txn_id: TxnID) -> None:
-        """Count a new transaction."""
+    def begun(self, reply: Reply, transaction: Transaction) -> None:
+        """Count a new transaction, and note in it whose it is."""
         session = reply.session
         if session is None or session.closed:
             begun = self._left_of(reply.origin)
         elif (own := self._open.get(session)) is not None:
             begun = own
         else:
-            begun = self._open[session] = _Begun(self, reply.origin, is_left=False)
+            begun = _Begun(self, reply.origin, session.client_name, is_left=False)
+            self._open[session] = begun
             session.listen(begun)
-        begun.txn_ids[txn_id] = session.client_name if session is not None else ""
+        transaction.client = begun.client
+        txn_id = transaction.txn_id
+        begun.txn_ids[txn_id] = None
         self._counted[txn_id] = begun
-
-    def client_of(self, txn_id: TxnID) -> TransactionClient | None:
-        """Return who began a transaction; None: it is not OPEN, or was begun before a restart."""
-        begun = self._counted.get(txn_id)
-        if begun is None:
-            return None
-        return TransactionClient(begun.txn_ids[txn_id], begun.origin, not begun.is_left)
 
     def leave(self, begun: _Begun) -> None:
         """Move the transactions of an ended conversation to the machine."""
@@ -90,6 +94,7 @@ class SessionQuota:
             left.txn_ids.update(begun.txn_ids)
             for txn_id in begun.txn_ids:
                 self._counted[txn_id] = left
+                self._on_left(txn_id)
 
     def fixed(self, record: StatusChanged, *, run_time_ms: int) -> None:
         """Remove a transaction from the count: its outcome is fixed."""

@@ -22,6 +22,7 @@ from magnetar_coordinator.metadata.records import (
     TxnOpened,
 )
 from magnetar_coordinator.metadata.transaction import Transaction, TxnStatus
+from magnetar_coordinator.transactions.ended_details import EndedDetails
 from magnetar_coordinator.transactions.watermark import WatermarkTracker
 from magnetar_core.cuts.hybrid_clock import HybridClock
 from magnetar_core.errors import InvalidTxnState, TxnNotFound
@@ -100,6 +101,7 @@ class TransactionTable:
         stamp_bound: all stamps of its commits lie below it; 0: there are none.
     Attributes:
         clock: gives commits their stamps, in the order in which they become durable.
+        ended_details: what descriptions tell of transactions that have ended.
     """
 
     def __init__(
@@ -137,6 +139,7 @@ class TransactionTable:
         )
         # The latest outcomes, among them all that are not durable yet.
         self._recent: dict[TxnID, TxnEnded] = {}
+        self.ended_details = EndedDetails(config.constants)
         # Looked up in the store, for the command that is being given again.
         self._recalled: TxnEnded | None = None
         # Recent durable outcomes, the oldest first. Finding a dictionary's first key is slow when
@@ -254,6 +257,15 @@ class TransactionTable:
         if len(self._recent_durable) > self._config.recent_outcomes_max:
             del self._recent[self._recent_durable.popleft()]
 
+    def forget(self, txn_id: TxnID) -> None:
+        """Forget an OPEN transaction of an earlier incarnation, whose outcome is not known."""
+        transaction = self.live.pop(txn_id)
+        if transaction.status is not TxnStatus.OPEN or txn_id.incarnation == self._incarnation:
+            raise BrokenInvariant(f"{txn_id} is {transaction.status.name}: its end is known")
+        self.status_counts[TxnStatus.OPEN] -= 1
+        if transaction.expires:
+            self.expiry.remove(txn_id)
+
     def check(self) -> None:
         """Check the invariants."""
         self.expiry.check()
@@ -279,7 +291,6 @@ class TransactionTable:
             timeout_ms=record.timeout_ms,
             start_run_time_ms=record.start_run_time_ms,
             start_time_ms=record.time_ms,
-            last_modification_time_ms=record.time_ms,
             participants=dict.fromkeys(record.participants),
             txn_owner=record.txn_owner,
             principal=record.principal,
@@ -297,7 +308,6 @@ class TransactionTable:
     def _apply_change(
         self, record: ParticipantsAdded | StatusChanged | LossAccepted, transaction: Transaction
     ) -> None:
-        transaction.last_modification_time_ms = record.time_ms
         if isinstance(record, ParticipantsAdded):
             if transaction.status is not TxnStatus.OPEN:
                 raise BrokenInvariant(
@@ -315,6 +325,7 @@ class TransactionTable:
             if transaction.expires:
                 self.expiry.remove(record.txn_id)
             transaction.status = record.new
+            transaction.decided_time_ms = record.time_ms
             transaction.stamp = record.stamp
             self.clock.advance(record.stamp)
             self.past_stamps.pop(record.txn_id, None)
@@ -332,3 +343,4 @@ class TransactionTable:
         transaction = self.live.pop(record.txn_id)
         self.status_counts[transaction.status] -= 1
         self._recent[record.txn_id] = record
+        self.ended_details.add(transaction, record)

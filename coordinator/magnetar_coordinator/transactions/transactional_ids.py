@@ -174,6 +174,12 @@ class TransactionalIds:
         if identity is not None:
             self._set(rules.complete(identity))
 
+    def forget(self, txn_id: TxnID, *, run_time_ms: int) -> None:
+        """Note that a transaction of a transactional id has ended, and its outcome is forgotten."""
+        identity = self.of_txn(txn_id)
+        if identity is not None:
+            self._set(rules.forget(identity, self._epochs, run_time_ms=run_time_ms))
+
     def forget_idle(self, run_time_ms: int) -> list[str]:
         """Forget transactional ids that are idle for long and have nothing open; return them."""
         before_ms = run_time_ms - self._config.identity_idle_ms_max

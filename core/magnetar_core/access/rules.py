@@ -94,6 +94,12 @@ def _subscription(name: Any, operation: Operation = Operation.READ) -> Needs:
     return [_topic(Operation.READ, name.topic), _group(operation, name.subscription)]
 
 
+def _describe_participants(command: Any) -> Needs:
+    named = [*command.partitions, *command.subscriptions]
+    topics = dict.fromkeys(one.topic for one in named)
+    return [_topic(Operation.DESCRIBE, topic) for topic in topics] or [(ANYWHERE_DESCRIBE,)]
+
+
 def _consuming(command: Any) -> Needs:
     return _subscription(command.subscription)
 
@@ -184,6 +190,7 @@ RULES: dict[str, Rule] = {
     "list_offsets": Rule(_of_topic(Operation.DESCRIBE)),
     "list_stored_txns": Rule(_of_partition(Operation.DESCRIBE)),
     "describe_producers": Rule(_of_partition(Operation.DESCRIBE)),
+    "describe_participants": Rule(_describe_participants),
     "skip_damaged": Rule(_skip_damaged, administrative=True),
     # Subscriptions.
     "subscribe": Rule(_consuming),
@@ -227,6 +234,7 @@ RULES: dict[str, Rule] = {
     "end_txn": Rule(_nothing, finishing=True),
     "describe_txn": Rule(_nothing),
     "list_txns": Rule(_nothing),
+    "list_txn_changes": Rule(_nothing),
     # It names TxnIDs alone; what the cut is of is read at brokers.
     "close_cut": Rule(lambda _: [(ANYWHERE_DESCRIBE,)]),
     "describe_transactional_id": Rule(_of_transactional_id(Operation.DESCRIBE)),

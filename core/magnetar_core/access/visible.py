@@ -47,6 +47,11 @@ def _transactions(rights: Rights, answer: Any) -> Any:
     )
 
 
+def _transaction_changes(rights: Rights, answer: Any) -> Any:
+    shown = _transactions(rights, answer)
+    return _without(shown, "ended", (_sees_transaction(rights, one) for one in shown.ended))
+
+
 def _transaction(rights: Rights, answer: Any) -> Any:
     if not _sees_transaction(rights, answer.transaction):
         raise AuthorizationFailed(
@@ -87,5 +92,6 @@ VISIBLE: dict[str, Callable[[Rights, Any], Any]] = {
     "list_groups": _groups,
     "list_transactional_ids": _transactional_ids,
     "list_txns": _transactions,
+    "list_txn_changes": _transaction_changes,
     "describe_txn": _transaction,
 }

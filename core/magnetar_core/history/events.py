@@ -246,7 +246,10 @@ class CursorFound(NamedTuple):
 
 
 class WatermarkFound(NamedTuple):
-    """A broker has found a coordinator's watermark in its store. Rule c."""
+    """A broker has found a coordinator's watermark in its store. Rule c.
+
+    Those of former incarnations come first, in their order.
+    """
 
     tcid: int
     incarnation: int

@@ -302,6 +302,44 @@ class StoredTxn(_message.Message):
     producer_epoch: int
     def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., open: _Optional[bool] = ..., start_offset: _Optional[int] = ..., start_time_ms: _Optional[int] = ..., producer_epoch: _Optional[int] = ...) -> None: ...
 
+class CommandDescribeParticipants(_requests.Request[CommandDescribeParticipantsResponse]):
+    __slots__ = ("txn_id", "partitions", "subscriptions")
+    TXN_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTIONS_FIELD_NUMBER: _ClassVar[int]
+    txn_id: _common_pb2.TxnId
+    partitions: _containers.RepeatedCompositeFieldContainer[_common_pb2.Partition]
+    subscriptions: _containers.RepeatedCompositeFieldContainer[_common_pb2.Subscription]
+    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., partitions: _Optional[_Iterable[_Union[_common_pb2.Partition, _Mapping]]] = ..., subscriptions: _Optional[_Iterable[_Union[_common_pb2.Subscription, _Mapping]]] = ...) -> None: ...
+
+class CommandDescribeParticipantsResponse(_message.Message):
+    __slots__ = ("participants",)
+    PARTICIPANTS_FIELD_NUMBER: _ClassVar[int]
+    participants: _containers.RepeatedCompositeFieldContainer[ParticipantDescription]
+    def __init__(self, participants: _Optional[_Iterable[_Union[ParticipantDescription, _Mapping]]] = ...) -> None: ...
+
+class ParticipantDescription(_message.Message):
+    __slots__ = ("partition", "subscription", "status", "count", "bytes", "counted_partly", "first_write_ms", "pending_ack_count", "error")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    COUNTED_PARTLY_FIELD_NUMBER: _ClassVar[int]
+    FIRST_WRITE_MS_FIELD_NUMBER: _ClassVar[int]
+    PENDING_ACK_COUNT_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    partition: _common_pb2.Partition
+    subscription: str
+    status: _common_pb2.TxnStatus
+    count: int
+    bytes: int
+    counted_partly: bool
+    first_write_ms: int
+    pending_ack_count: int
+    error: _common_pb2.ServerError
+    def __init__(self, partition: _Optional[_Union[_common_pb2.Partition, _Mapping]] = ..., subscription: _Optional[str] = ..., status: _Optional[_Union[_common_pb2.TxnStatus, str]] = ..., count: _Optional[int] = ..., bytes: _Optional[int] = ..., counted_partly: _Optional[bool] = ..., first_write_ms: _Optional[int] = ..., pending_ack_count: _Optional[int] = ..., error: _Optional[_Union[_common_pb2.ServerError, _Mapping]] = ...) -> None: ...
+
 class CommandSubscribe(_requests.Request[CommandSubscribeResponse]):
     __slots__ = ("subscription", "consumer_id", "type", "initial_position", "consumer_name", "attach_epoch", "member", "after_txn_ids", "call_token")
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]

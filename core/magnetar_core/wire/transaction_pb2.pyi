@@ -17,12 +17,40 @@ class TransactionalState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     PREPARE_ABORT: _ClassVar[TransactionalState]
     COMPLETE_COMMIT: _ClassVar[TransactionalState]
     COMPLETE_ABORT: _ClassVar[TransactionalState]
+
+class DetailsMissing(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    DETAILS_ARE_THERE: _ClassVar[DetailsMissing]
+    ENDED_BEFORE_START: _ClassVar[DetailsMissing]
+    MANY_ENDED_SINCE: _ClassVar[DetailsMissing]
+
+class EndCause(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    CAUSE_UNKNOWN: _ClassVar[EndCause]
+    BY_CLIENT: _ClassVar[EndCause]
+    BY_HAND: _ClassVar[EndCause]
+    TIMED_OUT: _ClassVar[EndCause]
+    TAKEN_OVER: _ClassVar[EndCause]
+    MEMBER_EXPELLED: _ClassVar[EndCause]
+    RESTORED_FROM_BACKUP: _ClassVar[EndCause]
+    DECIDED_BEFORE_LOSS: _ClassVar[EndCause]
 EMPTY: TransactionalState
 ONGOING: TransactionalState
 PREPARE_COMMIT: TransactionalState
 PREPARE_ABORT: TransactionalState
 COMPLETE_COMMIT: TransactionalState
 COMPLETE_ABORT: TransactionalState
+DETAILS_ARE_THERE: DetailsMissing
+ENDED_BEFORE_START: DetailsMissing
+MANY_ENDED_SINCE: DetailsMissing
+CAUSE_UNKNOWN: EndCause
+BY_CLIENT: EndCause
+BY_HAND: EndCause
+TIMED_OUT: EndCause
+TAKEN_OVER: EndCause
+MEMBER_EXPELLED: EndCause
+RESTORED_FROM_BACKUP: EndCause
+DECIDED_BEFORE_LOSS: EndCause
 
 class CommandInitProducer(_requests.Request[CommandInitProducerResponse]):
     __slots__ = ("transactional_id", "txn_timeout_ms", "enable_2pc", "keep_prepared", "producer_id", "producer_epoch", "call_token")
@@ -159,7 +187,7 @@ class SubscriptionCounts(_message.Message):
     def __init__(self, subscription: _Optional[_Union[_common_pb2.Subscription, _Mapping]] = ..., consumers: _Optional[_Iterable[_Union[WriterCount, _Mapping]]] = ...) -> None: ...
 
 class CommandEndTxn(_requests.Request[CommandEndTxnResponse]):
-    __slots__ = ("txn_id", "txn_action", "counts_given", "partition_counts", "subscription_counts", "selection_given", "selected_writer_ids", "wait_finished", "identity", "fingerprint", "seen_stamp")
+    __slots__ = ("txn_id", "txn_action", "counts_given", "partition_counts", "subscription_counts", "selection_given", "selected_writer_ids", "wait_finished", "identity", "fingerprint", "seen_stamp", "by_hand")
     TXN_ID_FIELD_NUMBER: _ClassVar[int]
     TXN_ACTION_FIELD_NUMBER: _ClassVar[int]
     COUNTS_GIVEN_FIELD_NUMBER: _ClassVar[int]
@@ -171,6 +199,7 @@ class CommandEndTxn(_requests.Request[CommandEndTxnResponse]):
     IDENTITY_FIELD_NUMBER: _ClassVar[int]
     FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
     SEEN_STAMP_FIELD_NUMBER: _ClassVar[int]
+    BY_HAND_FIELD_NUMBER: _ClassVar[int]
     txn_id: _common_pb2.TxnId
     txn_action: _common_pb2.TxnAction
     counts_given: bool
@@ -182,7 +211,8 @@ class CommandEndTxn(_requests.Request[CommandEndTxnResponse]):
     identity: _common_pb2.ProducerIdentity
     fingerprint: str
     seen_stamp: int
-    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., txn_action: _Optional[_Union[_common_pb2.TxnAction, str]] = ..., counts_given: _Optional[bool] = ..., partition_counts: _Optional[_Iterable[_Union[PartitionCounts, _Mapping]]] = ..., subscription_counts: _Optional[_Iterable[_Union[SubscriptionCounts, _Mapping]]] = ..., selection_given: _Optional[bool] = ..., selected_writer_ids: _Optional[_Iterable[int]] = ..., wait_finished: _Optional[bool] = ..., identity: _Optional[_Union[_common_pb2.ProducerIdentity, _Mapping]] = ..., fingerprint: _Optional[str] = ..., seen_stamp: _Optional[int] = ...) -> None: ...
+    by_hand: bool
+    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., txn_action: _Optional[_Union[_common_pb2.TxnAction, str]] = ..., counts_given: _Optional[bool] = ..., partition_counts: _Optional[_Iterable[_Union[PartitionCounts, _Mapping]]] = ..., subscription_counts: _Optional[_Iterable[_Union[SubscriptionCounts, _Mapping]]] = ..., selection_given: _Optional[bool] = ..., selected_writer_ids: _Optional[_Iterable[int]] = ..., wait_finished: _Optional[bool] = ..., identity: _Optional[_Union[_common_pb2.ProducerIdentity, _Mapping]] = ..., fingerprint: _Optional[str] = ..., seen_stamp: _Optional[int] = ..., by_hand: _Optional[bool] = ...) -> None: ...
 
 class CommandEndTxnResponse(_message.Message):
     __slots__ = ("txn_id", "status", "identity", "stamp")
@@ -356,6 +386,38 @@ class CommandListTxnsResponse(_message.Message):
     truncated: bool
     def __init__(self, transactions: _Optional[_Iterable[_Union[TransactionDescription, _Mapping]]] = ..., truncated: _Optional[bool] = ...) -> None: ...
 
+class CommandListTxnChanges(_requests.Request[CommandListTxnChangesResponse]):
+    __slots__ = ("place", "limit")
+    PLACE_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    place: TxnChangesPlace
+    limit: int
+    def __init__(self, place: _Optional[_Union[TxnChangesPlace, _Mapping]] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class TxnChangesPlace(_message.Message):
+    __slots__ = ("life", "version", "listed_to")
+    LIFE_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    LISTED_TO_FIELD_NUMBER: _ClassVar[int]
+    life: int
+    version: int
+    listed_to: _common_pb2.TxnId
+    def __init__(self, life: _Optional[int] = ..., version: _Optional[int] = ..., listed_to: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ...) -> None: ...
+
+class CommandListTxnChangesResponse(_message.Message):
+    __slots__ = ("anew", "transactions", "ended", "place", "truncated")
+    ANEW_FIELD_NUMBER: _ClassVar[int]
+    TRANSACTIONS_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
+    PLACE_FIELD_NUMBER: _ClassVar[int]
+    TRUNCATED_FIELD_NUMBER: _ClassVar[int]
+    anew: bool
+    transactions: _containers.RepeatedCompositeFieldContainer[TransactionDescription]
+    ended: _containers.RepeatedCompositeFieldContainer[TransactionDescription]
+    place: TxnChangesPlace
+    truncated: bool
+    def __init__(self, anew: _Optional[bool] = ..., transactions: _Optional[_Iterable[_Union[TransactionDescription, _Mapping]]] = ..., ended: _Optional[_Iterable[_Union[TransactionDescription, _Mapping]]] = ..., place: _Optional[_Union[TxnChangesPlace, _Mapping]] = ..., truncated: _Optional[bool] = ...) -> None: ...
+
 class CommandAcceptTxnLoss(_requests.Request[CommandAcceptTxnLossResponse]):
     __slots__ = ("txn_id",)
     TXN_ID_FIELD_NUMBER: _ClassVar[int]
@@ -369,7 +431,7 @@ class CommandAcceptTxnLossResponse(_message.Message):
     def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ...) -> None: ...
 
 class TransactionDescription(_message.Message):
-    __slots__ = ("txn_id", "status", "txn_timeout_ms", "age_ms", "opened_at_ms", "partitions", "subscriptions", "unfinished", "identity", "two_phase_commit", "named_sequence", "ended_at_ms", "principal", "stamp", "client")
+    __slots__ = ("txn_id", "status", "txn_timeout_ms", "age_ms", "opened_at_ms", "partitions", "subscriptions", "unfinished", "identity", "two_phase_commit", "named_sequence", "ended_at_ms", "principal", "stamp", "client", "details_missing", "decided_at_ms", "cause", "caused_by", "ended", "confirmed")
     TXN_ID_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
     TXN_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
@@ -385,6 +447,12 @@ class TransactionDescription(_message.Message):
     PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
     STAMP_FIELD_NUMBER: _ClassVar[int]
     CLIENT_FIELD_NUMBER: _ClassVar[int]
+    DETAILS_MISSING_FIELD_NUMBER: _ClassVar[int]
+    DECIDED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_FIELD_NUMBER: _ClassVar[int]
+    CAUSED_BY_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
+    CONFIRMED_FIELD_NUMBER: _ClassVar[int]
     txn_id: _common_pb2.TxnId
     status: _common_pb2.TxnStatus
     txn_timeout_ms: int
@@ -400,7 +468,33 @@ class TransactionDescription(_message.Message):
     principal: str
     stamp: int
     client: TransactionClient
-    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., status: _Optional[_Union[_common_pb2.TxnStatus, str]] = ..., txn_timeout_ms: _Optional[int] = ..., age_ms: _Optional[int] = ..., opened_at_ms: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[_common_pb2.Partition, _Mapping]]] = ..., subscriptions: _Optional[_Iterable[_Union[_common_pb2.Subscription, _Mapping]]] = ..., unfinished: _Optional[_Iterable[_Union[UnfinishedParticipant, _Mapping]]] = ..., identity: _Optional[_Union[_common_pb2.ProducerIdentity, _Mapping]] = ..., two_phase_commit: _Optional[bool] = ..., named_sequence: _Optional[_Union[NamedSequence, _Mapping]] = ..., ended_at_ms: _Optional[int] = ..., principal: _Optional[str] = ..., stamp: _Optional[int] = ..., client: _Optional[_Union[TransactionClient, _Mapping]] = ...) -> None: ...
+    details_missing: DetailsMissing
+    decided_at_ms: int
+    cause: EndCause
+    caused_by: str
+    ended: _containers.RepeatedCompositeFieldContainer[EndedParticipant]
+    confirmed: _containers.RepeatedCompositeFieldContainer[ConfirmedWrites]
+    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., status: _Optional[_Union[_common_pb2.TxnStatus, str]] = ..., txn_timeout_ms: _Optional[int] = ..., age_ms: _Optional[int] = ..., opened_at_ms: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[_common_pb2.Partition, _Mapping]]] = ..., subscriptions: _Optional[_Iterable[_Union[_common_pb2.Subscription, _Mapping]]] = ..., unfinished: _Optional[_Iterable[_Union[UnfinishedParticipant, _Mapping]]] = ..., identity: _Optional[_Union[_common_pb2.ProducerIdentity, _Mapping]] = ..., two_phase_commit: _Optional[bool] = ..., named_sequence: _Optional[_Union[NamedSequence, _Mapping]] = ..., ended_at_ms: _Optional[int] = ..., principal: _Optional[str] = ..., stamp: _Optional[int] = ..., client: _Optional[_Union[TransactionClient, _Mapping]] = ..., details_missing: _Optional[_Union[DetailsMissing, str]] = ..., decided_at_ms: _Optional[int] = ..., cause: _Optional[_Union[EndCause, str]] = ..., caused_by: _Optional[str] = ..., ended: _Optional[_Iterable[_Union[EndedParticipant, _Mapping]]] = ..., confirmed: _Optional[_Iterable[_Union[ConfirmedWrites, _Mapping]]] = ...) -> None: ...
+
+class EndedParticipant(_message.Message):
+    __slots__ = ("partition", "subscription", "ended_at_ms")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    ENDED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    partition: _common_pb2.Partition
+    subscription: str
+    ended_at_ms: int
+    def __init__(self, partition: _Optional[_Union[_common_pb2.Partition, _Mapping]] = ..., subscription: _Optional[str] = ..., ended_at_ms: _Optional[int] = ...) -> None: ...
+
+class ConfirmedWrites(_message.Message):
+    __slots__ = ("partition", "subscription", "count")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    partition: _common_pb2.Partition
+    subscription: str
+    count: int
+    def __init__(self, partition: _Optional[_Union[_common_pb2.Partition, _Mapping]] = ..., subscription: _Optional[str] = ..., count: _Optional[int] = ...) -> None: ...
 
 class TransactionClient(_message.Message):
     __slots__ = ("name", "host", "connected")
@@ -423,7 +517,7 @@ class UnfinishedParticipant(_message.Message):
     def __init__(self, partition: _Optional[_Union[_common_pb2.Partition, _Mapping]] = ..., subscription: _Optional[str] = ..., error: _Optional[_Union[_common_pb2.ServerError, _Mapping]] = ...) -> None: ...
 
 class CommandEndTxnOnPartition(_requests.Request[CommandEndTxnOnPartitionResponse]):
-    __slots__ = ("txn_id", "partition", "txn_action", "counts_given", "counts", "selection_given", "selected_writer_ids", "loss_accepted", "hanging", "stamp")
+    __slots__ = ("txn_id", "partition", "txn_action", "counts_given", "counts", "selection_given", "selected_writer_ids", "loss_accepted", "hanging", "stamp", "incarnation")
     TXN_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     TXN_ACTION_FIELD_NUMBER: _ClassVar[int]
@@ -434,6 +528,7 @@ class CommandEndTxnOnPartition(_requests.Request[CommandEndTxnOnPartitionRespons
     LOSS_ACCEPTED_FIELD_NUMBER: _ClassVar[int]
     HANGING_FIELD_NUMBER: _ClassVar[int]
     STAMP_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
     txn_id: _common_pb2.TxnId
     partition: _common_pb2.Partition
     txn_action: _common_pb2.TxnAction
@@ -444,7 +539,8 @@ class CommandEndTxnOnPartition(_requests.Request[CommandEndTxnOnPartitionRespons
     loss_accepted: bool
     hanging: HangingTxn
     stamp: int
-    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., partition: _Optional[_Union[_common_pb2.Partition, _Mapping]] = ..., txn_action: _Optional[_Union[_common_pb2.TxnAction, str]] = ..., counts_given: _Optional[bool] = ..., counts: _Optional[_Iterable[_Union[WriterCount, _Mapping]]] = ..., selection_given: _Optional[bool] = ..., selected_writer_ids: _Optional[_Iterable[int]] = ..., loss_accepted: _Optional[bool] = ..., hanging: _Optional[_Union[HangingTxn, _Mapping]] = ..., stamp: _Optional[int] = ...) -> None: ...
+    incarnation: int
+    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., partition: _Optional[_Union[_common_pb2.Partition, _Mapping]] = ..., txn_action: _Optional[_Union[_common_pb2.TxnAction, str]] = ..., counts_given: _Optional[bool] = ..., counts: _Optional[_Iterable[_Union[WriterCount, _Mapping]]] = ..., selection_given: _Optional[bool] = ..., selected_writer_ids: _Optional[_Iterable[int]] = ..., loss_accepted: _Optional[bool] = ..., hanging: _Optional[_Union[HangingTxn, _Mapping]] = ..., stamp: _Optional[int] = ..., incarnation: _Optional[int] = ...) -> None: ...
 
 class HangingTxn(_message.Message):
     __slots__ = ("start_offset", "producer_epoch")
@@ -461,7 +557,7 @@ class CommandEndTxnOnPartitionResponse(_message.Message):
     def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ...) -> None: ...
 
 class CommandEndTxnOnSubscription(_requests.Request[CommandEndTxnOnSubscriptionResponse]):
-    __slots__ = ("txn_id", "subscription", "txn_action", "counts_given", "counts", "selection_given", "selected_writer_ids", "loss_accepted", "hanging", "stamp")
+    __slots__ = ("txn_id", "subscription", "txn_action", "counts_given", "counts", "selection_given", "selected_writer_ids", "loss_accepted", "hanging", "stamp", "incarnation")
     TXN_ID_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     TXN_ACTION_FIELD_NUMBER: _ClassVar[int]
@@ -472,6 +568,7 @@ class CommandEndTxnOnSubscription(_requests.Request[CommandEndTxnOnSubscriptionR
     LOSS_ACCEPTED_FIELD_NUMBER: _ClassVar[int]
     HANGING_FIELD_NUMBER: _ClassVar[int]
     STAMP_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
     txn_id: _common_pb2.TxnId
     subscription: _common_pb2.Subscription
     txn_action: _common_pb2.TxnAction
@@ -482,7 +579,8 @@ class CommandEndTxnOnSubscription(_requests.Request[CommandEndTxnOnSubscriptionR
     loss_accepted: bool
     hanging: HangingTxn
     stamp: int
-    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., subscription: _Optional[_Union[_common_pb2.Subscription, _Mapping]] = ..., txn_action: _Optional[_Union[_common_pb2.TxnAction, str]] = ..., counts_given: _Optional[bool] = ..., counts: _Optional[_Iterable[_Union[WriterCount, _Mapping]]] = ..., selection_given: _Optional[bool] = ..., selected_writer_ids: _Optional[_Iterable[int]] = ..., loss_accepted: _Optional[bool] = ..., hanging: _Optional[_Union[HangingTxn, _Mapping]] = ..., stamp: _Optional[int] = ...) -> None: ...
+    incarnation: int
+    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., subscription: _Optional[_Union[_common_pb2.Subscription, _Mapping]] = ..., txn_action: _Optional[_Union[_common_pb2.TxnAction, str]] = ..., counts_given: _Optional[bool] = ..., counts: _Optional[_Iterable[_Union[WriterCount, _Mapping]]] = ..., selection_given: _Optional[bool] = ..., selected_writer_ids: _Optional[_Iterable[int]] = ..., loss_accepted: _Optional[bool] = ..., hanging: _Optional[_Union[HangingTxn, _Mapping]] = ..., stamp: _Optional[int] = ..., incarnation: _Optional[int] = ...) -> None: ...
 
 class CommandEndTxnOnSubscriptionResponse(_message.Message):
     __slots__ = ("txn_id",)
@@ -491,7 +589,7 @@ class CommandEndTxnOnSubscriptionResponse(_message.Message):
     def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ...) -> None: ...
 
 class CommandEndTxnOnParticipants(_requests.Request[CommandEndTxnOnParticipantsResponse]):
-    __slots__ = ("txn_id", "txn_action", "counts_given", "partitions", "subscriptions", "selection_given", "selected_writer_ids", "loss_accepted", "stamp")
+    __slots__ = ("txn_id", "txn_action", "counts_given", "partitions", "subscriptions", "selection_given", "selected_writer_ids", "loss_accepted", "stamp", "incarnation")
     TXN_ID_FIELD_NUMBER: _ClassVar[int]
     TXN_ACTION_FIELD_NUMBER: _ClassVar[int]
     COUNTS_GIVEN_FIELD_NUMBER: _ClassVar[int]
@@ -501,6 +599,7 @@ class CommandEndTxnOnParticipants(_requests.Request[CommandEndTxnOnParticipantsR
     SELECTED_WRITER_IDS_FIELD_NUMBER: _ClassVar[int]
     LOSS_ACCEPTED_FIELD_NUMBER: _ClassVar[int]
     STAMP_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
     txn_id: _common_pb2.TxnId
     txn_action: _common_pb2.TxnAction
     counts_given: bool
@@ -510,7 +609,8 @@ class CommandEndTxnOnParticipants(_requests.Request[CommandEndTxnOnParticipantsR
     selected_writer_ids: _containers.RepeatedScalarFieldContainer[int]
     loss_accepted: bool
     stamp: int
-    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., txn_action: _Optional[_Union[_common_pb2.TxnAction, str]] = ..., counts_given: _Optional[bool] = ..., partitions: _Optional[_Iterable[_Union[PartitionCounts, _Mapping]]] = ..., subscriptions: _Optional[_Iterable[_Union[SubscriptionCounts, _Mapping]]] = ..., selection_given: _Optional[bool] = ..., selected_writer_ids: _Optional[_Iterable[int]] = ..., loss_accepted: _Optional[bool] = ..., stamp: _Optional[int] = ...) -> None: ...
+    incarnation: int
+    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., txn_action: _Optional[_Union[_common_pb2.TxnAction, str]] = ..., counts_given: _Optional[bool] = ..., partitions: _Optional[_Iterable[_Union[PartitionCounts, _Mapping]]] = ..., subscriptions: _Optional[_Iterable[_Union[SubscriptionCounts, _Mapping]]] = ..., selection_given: _Optional[bool] = ..., selected_writer_ids: _Optional[_Iterable[int]] = ..., loss_accepted: _Optional[bool] = ..., stamp: _Optional[int] = ..., incarnation: _Optional[int] = ...) -> None: ...
 
 class CommandEndTxnOnParticipantsResponse(_message.Message):
     __slots__ = ("txn_id", "unfinished")
@@ -549,13 +649,19 @@ class CommandLowWatermark(_requests.Request[CommandLowWatermarkResponse]):
     def __init__(self, tcid: _Optional[int] = ..., incarnation: _Optional[int] = ..., low_watermark: _Optional[int] = ..., live: _Optional[_Iterable[_Union[TxnRange, _Mapping]]] = ..., counter_bound: _Optional[int] = ..., known: _Optional[_Iterable[_Union[OrphanedParticipant, _Mapping]]] = ..., next_counter: _Optional[int] = ..., store_token: _Optional[str] = ...) -> None: ...
 
 class CommandDescribeEnds(_requests.Request[CommandDescribeEndsResponse]):
-    __slots__ = ("txn_ids",)
+    __slots__ = ("txn_ids", "tcid", "incarnation", "store_token")
     TXN_IDS_FIELD_NUMBER: _ClassVar[int]
+    TCID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    STORE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     txn_ids: _containers.RepeatedCompositeFieldContainer[_common_pb2.TxnId]
-    def __init__(self, txn_ids: _Optional[_Iterable[_Union[_common_pb2.TxnId, _Mapping]]] = ...) -> None: ...
+    tcid: int
+    incarnation: int
+    store_token: str
+    def __init__(self, txn_ids: _Optional[_Iterable[_Union[_common_pb2.TxnId, _Mapping]]] = ..., tcid: _Optional[int] = ..., incarnation: _Optional[int] = ..., store_token: _Optional[str] = ...) -> None: ...
 
 class CommandDescribeEndsResponse(_message.Message):
-    __slots__ = ("ends",)
+    __slots__ = ("ends", "forgotten")
     class DescribedEnd(_message.Message):
         __slots__ = ("txn_id", "txn_action", "selection_digest", "stamp")
         TXN_ID_FIELD_NUMBER: _ClassVar[int]
@@ -568,8 +674,10 @@ class CommandDescribeEndsResponse(_message.Message):
         stamp: int
         def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., txn_action: _Optional[_Union[_common_pb2.TxnAction, str]] = ..., selection_digest: _Optional[bytes] = ..., stamp: _Optional[int] = ...) -> None: ...
     ENDS_FIELD_NUMBER: _ClassVar[int]
+    FORGOTTEN_FIELD_NUMBER: _ClassVar[int]
     ends: _containers.RepeatedCompositeFieldContainer[CommandDescribeEndsResponse.DescribedEnd]
-    def __init__(self, ends: _Optional[_Iterable[_Union[CommandDescribeEndsResponse.DescribedEnd, _Mapping]]] = ...) -> None: ...
+    forgotten: _containers.RepeatedCompositeFieldContainer[_common_pb2.TxnId]
+    def __init__(self, ends: _Optional[_Iterable[_Union[CommandDescribeEndsResponse.DescribedEnd, _Mapping]]] = ..., forgotten: _Optional[_Iterable[_Union[_common_pb2.TxnId, _Mapping]]] = ...) -> None: ...
 
 class CommandTxnsIssued(_message.Message):
     __slots__ = ("tcid", "incarnation", "next_counter")

@@ -8,7 +8,7 @@ from tests.mutants.operations import Compare, Insert, LeaveOut, Put, ReturnEarly
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "anybody-speaks-for-a-coordinator",
-        "magnetar_broker.coordinators.transaction_commands:TransactionCommands._low_watermark",
+        "magnetar_broker.coordinators.transaction_commands:TransactionCommands._admit",
         LeaveOut("self._admit_store(...)"),
         "A watermark is believed, whoever sends it: a single one ends all transactions.",
     ),
@@ -164,7 +164,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "watermark-not-stored",
-        "magnetar_broker.coordinators.transaction_commands:TransactionCommands._low_watermark",
+        "magnetar_broker.coordinators.transaction_commands:TransactionCommands._store",
         LeaveOut("self._environment.commits.batch.put(keys.META, keys.watermark(...), ...)"),
         "A watermark is kept in memory only: a restart accepts what it covers (rule c).",
     ),

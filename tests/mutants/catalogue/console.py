@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
-from tests.mutants.operations import LeaveOut, Put, Without
+from tests.mutants.operations import LeaveOut, Never, Put
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
@@ -21,26 +21,26 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "console-any-host",
         "magnetar_console.web.guard:Guard._refusal",
-        Without("host not in self._hosts"),
+        Never("host not in self._hosts"),
         "Another site points its name at this machine, and reads the pages (DNS rebinding).",
     ),
     Mutant(
         "console-any-page",
         "magnetar_console.web.guard:Guard._refusal",
-        Without("origin is None"),
+        Never("origin is None"),
         "A request that does not come from a page of the console changes something.",
     ),
     Mutant(
         "console-more-is-lost",
         "magnetar_console.actions:abort",
-        Without('body.get("seen") != told["seen"]'),
+        Never('body.get("seen") != told["seen"]'),
         "A transaction is aborted with more than the viewer has confirmed.",
     ),
     Mutant(
-        "console-forgets-rows-of-the-away",
-        "magnetar_console.looks.transactions:TransactionsLook._away_rows",
-        Put("set()", "set(unanswered)"),
-        "A coordinator dies, and its transactions look as if they had ended.",
+        "console-rows-of-the-away-look-present",
+        "magnetar_console.looks.transactions:TransactionsLook._with_age",
+        Put("row", """{**row, "as_of_ms": self._answered_ms[txn_id.tcid]}"""),
+        "A coordinator dies, and its transactions look as if they were seen just now.",
     ),
     Mutant(
         "top-obeys-names",

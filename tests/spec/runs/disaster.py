@@ -34,6 +34,7 @@ _RUNS = (
 )
 _SITUATIONS = (
     situation(_disaster("", {}), "NeverLearns"),
+    situation(_disaster("", {}), "NeverCloses"),
     situation(_disaster("", {}), "NeverForgets"),
     situation(_disaster("", {}), "NeverTorn"),
 )
@@ -42,7 +43,12 @@ _MISTAKES = (
     _disaster_mistake("serves_before_asking", "DecisionsAgree", {}),
     _disaster_mistake("one_broker_is_enough", "DecisionsAgree", {}),
     _disaster_mistake("last_answer_counts", "DecisionsAgree", {}),
-    _disaster_mistake("former_process_goes_on", "DecisionsAgree", {}),
+    _disaster_mistake("former_ends_accepted", "DecisionsAgree", {}),
+    _disaster_mistake("asking_does_not_fence", "DecisionsAgree", {}),
+    _disaster_mistake("former_coverage_dropped", "DecisionsAgree", {}),
+    _disaster_mistake("forgotten_not_told", "DecisionsAgree", {}),
+    _disaster_mistake("forgotten_told_as_abort", "DecisionsAgree", {}),
+    _disaster_mistake("abort_counts_over_forgotten", "DecisionsAgree", {}),
 )
 
 RUNS = (*_RUNS, *_SITUATIONS, *_MISTAKES)
