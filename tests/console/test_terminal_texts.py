@@ -229,7 +229,7 @@ def test_how_present_rows_are() -> None:
 def test_problems_take_few_lines() -> None:
     picture = Picture({}, NOW_MS, tuple(f"part {number}" for number in range(9)), "gone")
     texts = [text(one) for one in problems(picture)]
-    assert texts == ["No answer: gone", "Missing: part 0", "Missing: part 1", "and 7 more"]
+    assert texts == ["No answer: gone", "Note: part 0", "Note: part 1", "and 7 more"]
     assert problems(None) == []
 
 

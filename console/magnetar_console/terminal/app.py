@@ -53,7 +53,7 @@ class Top(LiveApp):
     CSS = """
     Screen { background: ansi_default; color: ansi_default; }
     Static { height: auto; }
-    #status, #tabs, #facts, #about { height: 1; }
+    #status, #tabs, #facts, #keys { height: 1; text-wrap: nowrap; text-overflow: ellipsis; }
     #about { height: 2; }
     #problems { max-height: 4; }
     #filter { height: 1; border: none; padding: 0; background: ansi_default; }
@@ -168,8 +168,8 @@ class Top(LiveApp):
         self._titles.update(line(self._tab_titles()))
         facts = list(self._tab.facts(tables, self.now_ms)) if tables else []
         if choice.filter:
-            told = f"   {count(len(rows))} of {count(len(everything))} match {choice.filter!r}"
-            facts.append(Part(told, "warn"))
+            told = f"{count(len(rows))} of {count(len(everything))} match {choice.filter!r}"
+            facts = [Part(told, "warn"), Part("   "), *facts]
         self._facts.update(line(facts))
         wrong = problems(picture)
         self._problems.update(lines(wrong))

@@ -45,7 +45,7 @@ def problems(picture: Picture | None) -> list[Parts]:
     found: list[Parts] = []
     if picture.error:
         found.append((Part("No answer:", "bad"), Part(f" {picture.error}")))
-    found += [(Part("Missing:", "warn"), Part(f" {one}")) for one in picture.problems]
+    found += [(Part("Note:", "warn"), Part(f" {one}")) for one in picture.problems]
     if len(found) > PROBLEMS_MAX:
         more = f"and {count(len(found) - PROBLEMS_MAX)} more"
         found[PROBLEMS_MAX:] = [(Part(more, "soft"),)]

@@ -95,10 +95,10 @@ def joined(parts: Iterable[str], count_max: int = 5) -> str:
 
 def state(one: Row) -> Parts:
     """Return the state of a transaction; "was": its coordinator is away."""
-    if one["as_of_ms"]:
-        return (Part(f"was {one['status'].lower()}", "bad"),)
     if one["may_be_prepared"]:
         return (Part("may be prepared", "warn"),)
+    if one["as_of_ms"]:
+        return (Part(f"was {one['status'].lower()}", "bad"),)
     found = STATES.get(one["status"], Part(one["status"].lower()))
     return (found, Part(", two-phase")) if one["two_phase"] else (found,)
 
