@@ -39,6 +39,7 @@ _COMMANDS = {
     "cut": "commands.cut:cut",
     "peek": "commands.peek:peek",
     "transactions": "commands.transactions:transactions",
+    "top": "commands.top:top",
     "console": "commands.console:console",
     "pipeline": "pipeline:pipeline",
     "check": "check:check",

@@ -6,11 +6,12 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
 from typing import Final, Protocol
 
 from magnetar import Client, MagnetarError
 from magnetar_console.feed import Feed
-from magnetar_console.seen import Seen
+from magnetar_console.seen import Picture, Seen, Tables
 from magnetar_core.clock import Clock
 from magnetar_core.config import InvalidConfig
 
@@ -65,8 +66,10 @@ class Channel:
         self._clock = clock
         self._run = run
         self._feed = Feed()
+        self._tables: Tables = {}
         self._beat = 0
         self._beaten = asyncio.Condition()
+        self._hurry = asyncio.Event()
         self._looking: asyncio.Task[None] | None = None
         self._as_of_ms = 0
         self._problems: tuple[str, ...] = ()
@@ -81,19 +84,21 @@ class Channel:
             last_id: the id of the last event that the viewer has got; empty: it has none.
         """
         version = self._version_of(last_id)
-        beat = 0
-        self._enter()
-        try:
-            while not self._ended:
-                if self._beat:
-                    beat = self._beat
-                    for event in self._news(version):
-                        yield event
-                    version = self._feed.version
-                async with self._beaten:
-                    await self._beaten.wait_for(lambda seen=beat: self._ended or self._beat != seen)  # type: ignore[misc]
-        finally:
-            await self._leave()
+        async with aclosing(self._beats()) as beats:
+            async for _ in beats:
+                for event in self._news(version):
+                    yield event
+                version = self._feed.version
+
+    async def pictures(self) -> AsyncGenerator[Picture, None]:
+        """Yield a picture after each look, for a viewer in this process."""
+        async with aclosing(self._beats()) as beats:
+            async for _ in beats:
+                yield Picture(self._tables, self._as_of_ms, self._problems, self._error)
+
+    def look_soon(self) -> None:
+        """Look now and not after the pause: a viewer knows that something has changed."""
+        self._hurry.set()
 
     async def end(self) -> None:
         """End the events of all viewers."""
@@ -101,6 +106,20 @@ class Channel:
         await self._stop_looking()
         async with self._beaten:
             self._beaten.notify_all()
+
+    async def _beats(self) -> AsyncGenerator[None, None]:
+        """Count a viewer, and yield after each look, until the channel ends."""
+        beat = 0
+        self._enter()
+        try:
+            while not self._ended:
+                if self._beat:
+                    beat = self._beat
+                    yield
+                async with self._beaten:
+                    await self._beaten.wait_for(lambda seen=beat: self._ended or self._beat != seen)  # type: ignore[misc]
+        finally:
+            await self._leave()
 
     def _news(self, version: int | None) -> list[str]:
         kind, texts = self._feed.since(version)
@@ -147,12 +166,19 @@ class Channel:
             async with self._beaten:
                 self._beaten.notify_all()
             took_s = (self._clock.monotonic_ms() - began_ms) / 1_000
-            await asyncio.sleep(max(self._look.period_s - took_s, took_s * PAUSE_FACTOR))
+            await self._pause(max(self._look.period_s - took_s, took_s * PAUSE_FACTOR))
+
+    async def _pause(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._hurry.wait()
+        self._hurry.clear()
 
     async def _look_once(self) -> None:
         try:
             seen = await self._look.look(await self._connection.client())
             self._feed.replace(seen.tables)
+            self._tables = seen.tables
             self._problems, self._error = seen.problems, ""
             self._as_of_ms = self._clock.wall_ms()
         except (MagnetarError, InvalidConfig) as error:

@@ -5,7 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from magnetar import AuthenticationFailed, Client, ClientClosed, ClusterMismatch, MagnetarError
+from magnetar import (
+    AuthenticationFailed,
+    Client,
+    ClientClosed,
+    ClientConfig,
+    ClusterMismatch,
+    MagnetarError,
+)
 from magnetar_console.channel import Channel
 from magnetar_console.looks.view import View
 from magnetar_console.looks.views import look_of
@@ -17,11 +24,27 @@ from magnetar_core.transport.transport import Transport
 _OVER = (AuthenticationFailed, ClientClosed, ClusterMismatch)
 
 
+def client_config(client_name: str) -> ClientConfig:
+    """Return settings for the client of a hub.
+
+    A person looks on: a server that is away should soon be shown as away.
+    """
+    return ClientConfig(
+        client_name=client_name,
+        connect_timeout_ms=2_000,
+        bootstrap_timeout_ms=2_500,
+        request_timeout_ms=3_000,
+        operation_timeout_ms=3_000,
+        close_timeout_ms=1_000,
+    )
+
+
 class Hub:
     """Asks the cluster once for any number of viewers with the same rights.
 
     Args:
         run: identifies the hub in the ids of events.
+        period_s: how often each view is looked at; None: as often as the view is made for.
 
     Attributes:
         used: how often it was used: a number that rises.
@@ -33,11 +56,13 @@ class Hub:
         new_transport: Callable[[], Transport],
         clock: Clock,
         run: str,
+        period_s: float | None = None,
     ) -> None:
         self._connect = connect
         self._new_transport = new_transport
         self._clock = clock
         self._run = run
+        self._period_s = period_s
         self._opened: Client | None = None
         self._opening = asyncio.Lock()
         self._channels: dict[View, Channel] = {}
@@ -84,6 +109,8 @@ class Hub:
                 return None
             self._made += 1
             look = look_of(view, self._new_transport, self._clock)
+            if self._period_s is not None:
+                look.period_s = self._period_s
             run = f"{self._run}-{self._made}"
             channel = self._channels[view] = Channel(look, self, self._clock, run)
         return channel

@@ -25,3 +25,20 @@ class Seen:
 
     tables: Tables
     problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """The content of a view at some moment.
+
+    Attributes:
+        tables: the rows of the last look that was answered.
+        as_of_ms: when that was, in milliseconds since the Unix epoch; 0: never.
+        problems: the parts that were missing then.
+        error: why the cluster does not answer now; empty: it does.
+    """
+
+    tables: Tables
+    as_of_ms: int = 0
+    problems: tuple[str, ...] = ()
+    error: str = ""

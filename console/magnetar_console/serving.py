@@ -12,7 +12,8 @@ from typing import Final
 
 import uvicorn
 
-from magnetar import Client, ClientConfig, connect
+from magnetar import Client, connect
+from magnetar_console.hub import client_config
 from magnetar_console.settings import ConsoleSettings
 from magnetar_console.viewers import Viewers
 from magnetar_console.web.app import Web
@@ -26,15 +27,7 @@ from magnetar_core.security.link_security import LinkSecurity, TlsFiles
 log = logging.getLogger("magnetar_console")
 
 STOP_S_MAX: Final = 3
-# A person looks on: a server that is away should soon be shown as away.
-CLIENT_CONFIG: Final = ClientConfig(
-    client_name="magnetar-console",
-    connect_timeout_ms=2_000,
-    bootstrap_timeout_ms=2_500,
-    request_timeout_ms=3_000,
-    operation_timeout_ms=3_000,
-    close_timeout_ms=1_000,
-)
+CLIENT_CONFIG: Final = client_config("magnetar-console")
 
 
 @asynccontextmanager

@@ -68,6 +68,8 @@ RUNS = {
     "consume": Run("{topic} --until-end"),
     "cut": Run("{topic}"),
     "peek": Run("{topic}"),
+    # The output is no terminal.
+    "top": Run("", 2),
     "transactions abort": Run("0:1:999999", NOT_FOUND),
     "transactions accept-loss": Run("0:1:999999", NOT_FOUND),
     "transactions commit": Run("0:1:999999", NOT_FOUND),

@@ -58,6 +58,7 @@ COMMANDS = [
     ["transactions", "commit"],
     ["transactions", "abort"],
     ["transactions", "accept-loss"],
+    ["top"],
     ["console"],
     ["pipeline"],
     ["pipeline", "audit"],

@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import cast
+
 import pytest
 
+from magnetar import (
+    Client,
+    LogUnavailable,
+    MagnetarError,
+    TransactionChanges,
+    TransactionDescription,
+    TransactionStatus,
+    TxnID,
+)
 from magnetar_console.looks.contents import content
-from magnetar_console.looks.transactions import Beginnings, counted
+from magnetar_console.looks.transactions import Beginnings, TransactionsLook, counted
 from magnetar_console.looks.view import View
 
 
@@ -88,3 +102,55 @@ def test_views_are_read_from_addresses() -> None:
 def test_other_addresses_are_refused(kind: str, parameters: dict[str, str]) -> None:
     with pytest.raises(ValueError, match=r"."):
         View.parse(kind, parameters)
+
+
+class FakeCoordinators:
+    """Two coordinators with a transaction each."""
+
+    def __init__(self) -> None:
+        self.away: set[int] = set()
+
+    async def list(self, *_: object, **__: object) -> list[TransactionDescription]:
+        return []
+
+    async def changes(
+        self,
+        since: TransactionChanges | None,
+        *,
+        on_unanswered: Callable[[int, MagnetarError], None],
+    ) -> TransactionChanges:
+        for tcid in sorted(self.away):
+            on_unanswered(tcid, LogUnavailable("it does not answer"))
+        told = [
+            TransactionDescription(
+                TxnID.of(tcid, 1, 7), TransactionStatus.OPEN, 60_000, 5_000, 995_000, (), (), ()
+            )
+            for tcid in (0, 1)
+            if tcid not in self.away and since is None
+        ]
+        return TransactionChanges(tuple(told), (), frozenset(), {})
+
+
+def test_transactions_of_a_coordinator_that_is_away_stay_with_their_time() -> None:
+    async def work() -> None:
+        clock, coordinators = FakeClock(), FakeCoordinators()
+        admin = SimpleNamespace(transactions=coordinators)
+        client = cast(Client, SimpleNamespace(admin=admin))
+        look = TransactionsLook(clock)
+        seen = await look.look(client)
+        assert [one["as_of_ms"] for one in seen.tables["transactions"].values()] == [0, 0]
+        coordinators.away = {1}
+        for _ in range(2):
+            clock.now_ms += 1_000
+            seen = await look.look(client)
+            rows = seen.tables["transactions"]
+            assert {key: row["as_of_ms"] for key, row in rows.items()} == {
+                "0:1:7": 0,
+                "1:1:7": 1_000_000,
+            }
+            assert seen.problems[0].startswith("Coordinator 1 does not answer")
+        coordinators.away = set()
+        rows = (await look.look(client)).tables["transactions"]
+        assert [one["as_of_ms"] for one in rows.values()] == [0, 0]
+
+    asyncio.run(work())

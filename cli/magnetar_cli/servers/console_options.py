@@ -27,9 +27,9 @@ console_port_option = click.option(
 )
 
 
-def require_console() -> None:
-    """Check that the packages of the console are installed. Raises: click.ClickException."""
-    for name in PACKAGES:
+def require_console(packages: Sequence[str] = PACKAGES) -> None:
+    """Check that packages of the console are installed. Raises: click.ClickException."""
+    for name in packages:
         if find_spec(name) is None:
             raise click.ClickException(
                 f"no module {name}: the console needs more packages:"

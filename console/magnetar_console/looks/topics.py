@@ -95,6 +95,7 @@ class TopicsLook:
             "partitions": len(found.partitions),
             "messages": sum(one.end_offset - one.first_offset for one in found.partitions),
             "open": len({txn for one in found.partitions for txn in one.open_txns}),
+            "brokers": sorted({one.broker_name for one in found.partitions})[: NAMES_MAX + 1],
             "end": end,
             "per_s": _rate(before, end, now_ms),
             "seen_ms": now_ms,

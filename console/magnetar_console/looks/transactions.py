@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any, Final
 
 from magnetar import (
@@ -71,6 +71,9 @@ class TransactionsLook:
         self._ended: deque[Row] = deque(maxlen=ENDED_MAX)
         # The last row of each transaction that was seen open, the oldest change first.
         self._remembered: dict[str, Row] = {}
+        self._clock = clock
+        # When each coordinator that has transactions answered last.
+        self._answered_ms: dict[int, int] = {}
 
     async def look(self, client: Client) -> Seen:
         """Ask all coordinators what has changed."""
@@ -85,7 +88,8 @@ class TransactionsLook:
         self._changes = changes
         self._take(changes)
         shown = sorted(self._live)[:TRANSACTIONS_MAX]
-        rows = {str(txn_id): self._live[txn_id] for txn_id in shown}
+        self._note_answers(unanswered)
+        rows = {str(txn_id): self._with_age(txn_id, unanswered) for txn_id in shown}
         latest = {row["id"]: row for row in reversed(self._ended)}
         problems = [
             f"Coordinator {tcid} does not answer: its transactions may have changed: {error}"
@@ -104,6 +108,19 @@ class TransactionsLook:
         self._ended.clear()
         self._beginnings.keep(())
         self._remembered.clear()
+
+    def _note_answers(self, unanswered: Container[int]) -> None:
+        now_ms = self._clock.wall_ms()
+        for tcid in {one.tcid for one in self._live}:
+            if tcid not in unanswered:
+                self._answered_ms[tcid] = now_ms
+
+    def _with_age(self, txn_id: TxnID, unanswered: Container[int]) -> Row:
+        """Return the row of a transaction, with its time if its coordinator does not answer."""
+        row = self._live[txn_id]
+        if txn_id.tcid not in unanswered:
+            return row
+        return {**row, "as_of_ms": self._answered_ms[txn_id.tcid]}
 
     def _take(self, changes: TransactionChanges) -> None:
         for txn_id in [one for one in self._live if one.tcid in changes.anew]:
@@ -170,6 +187,8 @@ def transaction_row(one: TransactionDescription, since_ms: int) -> dict[str, Any
         ),
         "participants": len(one.partitions) + len(one.subscriptions),
         "unfinished": len(one.unfinished),
+        # The time of this row, if its coordinator no longer answers; else 0.
+        "as_of_ms": 0,
     }
 
 

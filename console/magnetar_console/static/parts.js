@@ -1,7 +1,7 @@
 // Parts that several views show.
 
 import { element, link, soft, tag, txnLink } from './dom.js';
-import { bytes, count, counted } from './format.js';
+import { bytes, clockText, count, counted } from './format.js';
 
 const STATES = {
   OPEN: ['open', ''],
@@ -14,6 +14,7 @@ const STATES = {
 export function state(one) {
   const [text, kind] = STATES[one.status] ?? [one.status.toLowerCase(), ''];
   const tags = [tag(text, kind)];
+  if (one.as_of_ms) tags.push(' ', tag(`as of ${clockText(one.as_of_ms)}: its coordinator is away`, 'bad'));
   if (one.may_be_prepared) tags.push(' ', tag('two-phase: may be prepared', 'warn'));
   else if (one.two_phase) tags.push(' ', tag('two-phase'));
   return tags;

@@ -23,9 +23,9 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from magnetar import AuthenticationFailed, Client, MagnetarError
+from magnetar_console import actions
 from magnetar_console.looks.view import View
 from magnetar_console.viewers import TooManyViewers, Viewers
-from magnetar_console.web import actions
 from magnetar_console.web.guard import Guard
 from magnetar_console.web.pages import PAGES, Pages
 from magnetar_console.web.sessions import Sessions

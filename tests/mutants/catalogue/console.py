@@ -32,9 +32,21 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "console-more-is-lost",
-        "magnetar_console.web.actions:abort",
+        "magnetar_console.actions:abort",
         Never('body.get("seen") != told["seen"]'),
         "A transaction is aborted with more than the viewer has confirmed.",
+    ),
+    Mutant(
+        "console-rows-of-the-away-look-present",
+        "magnetar_console.looks.transactions:TransactionsLook._with_age",
+        Put("row", """{**row, "as_of_ms": self._answered_ms[txn_id.tcid]}"""),
+        "A coordinator dies, and its transactions look as if they were seen just now.",
+    ),
+    Mutant(
+        "top-obeys-names",
+        "magnetar_console.terminal.paint:line",
+        Put("one.text", "plain(one.text)"),
+        "A client whose name has control characters writes over the terminal of an administrator.",
     ),
     Mutant(
         "console-keeps-asking",
