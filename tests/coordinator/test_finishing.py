@@ -511,11 +511,11 @@ def test_an_end_command_that_fails_takes_no_other_with_it(
     """It is tried again when it is due."""
     failing: list[TxnID] = []
 
-    def put(place: Any, transaction: Transaction, participants: Any) -> int:
+    def put(place: Any, transaction: Transaction, participants: Any, incarnation: int) -> int:
         if transaction.txn_id in failing:
             failing.clear()
             raise ZeroDivisionError
-        return put_end_command(place, transaction, participants)
+        return put_end_command(place, transaction, participants, incarnation)
 
     monkeypatch.setattr(end_command_sender, "put_end_command", put)
 
