@@ -7,8 +7,35 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
+from typing import Any, TypeVar
 
 from magnetar_storage.group_commit import GroupCommit
+from magnetar_storage.ready_callbacks import guard
+
+ItemT = TypeVar("ItemT")
+
+
+class _Run:
+    """What a run parks.
+
+    Attributes:
+        calls: each with its arguments, in order.
+        gathered: functions that take many items at once, each with its items so far.
+        hurries: whether any of it does.
+    """
+
+    __slots__ = ("calls", "gathered", "hurries")
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
+        self.gathered: dict[Callable[..., None], list[Any]] = {}
+        self.hurries = False
+
+    def leave(self) -> None:
+        """Make all calls; one that raises does not keep the others from being made."""
+        for call, arguments in self.calls:
+            guard(call, *arguments)
 
 
 class Parking:
@@ -16,31 +43,42 @@ class Parking:
 
     def __init__(self, commits: GroupCommit) -> None:
         self._commits = commits
-        # What the present run waits with; None: there is no run.
-        self._together: list[Callable[[], None]] | None = None
-        # Whether any of it hurries.
-        self._hurries = False
+        # None: there is no run at present.
+        self._run: _Run | None = None
 
-    def when_durable(self, call: Callable[[], None]) -> None:
+    def when_durable(self, call: Callable[..., None], *arguments: Any) -> None:
         """Call back when all records applied so far are durable; in a run, all of the run's."""
-        if self._together is None:
-            self._commits.when_durable(self._commits.position(), call)
+        run = self._run
+        if run is None:
+            callback = partial(call, *arguments) if arguments else call
+            self._commits.when_durable(self._commits.position(), callback)
         else:
-            self._together.append(call)
-            self._hurries |= self._commits.hurries
+            run.calls.append((call, arguments))
+            run.hurries |= self._commits.hurries
+
+    def gather(self, call: Callable[[list[ItemT]], None], item: ItemT) -> None:
+        """Call back as when_durable() does, once for all items of a run that have the same call."""
+        run = self._run
+        if run is None:
+            self.when_durable(call, [item])
+        elif (items := run.gathered.get(call)) is not None:
+            items.append(item)
+            run.hurries |= self._commits.hurries
+        else:
+            run.gathered[call] = items = [item]
+            self.when_durable(call, items)
 
     @contextmanager
     def together(self) -> Iterator[None]:
         """Park all that this block parks with one call, at its end."""
-        if self._together is not None:
+        if self._run is not None:
             yield
             return
-        calls: list[Callable[[], None]] = []
-        self._together, self._hurries = calls, False
+        run = self._run = _Run()
         try:
             yield
         finally:
-            self._together = None
-            if calls:
-                with nullcontext() if self._hurries else self._commits.unhurried():
-                    self._commits.when_durable(self._commits.position(), *calls)
+            self._run = None
+            if run.calls:
+                with nullcontext() if run.hurries else self._commits.unhurried():
+                    self._commits.when_durable(self._commits.position(), run.leave)

@@ -252,7 +252,7 @@ class Runtime:
         if transaction is not None and type(record) is StatusChanged:
             transaction.cause = cause
             if transaction.unfinished:
-                self.when_durable(partial(self.finisher.finish, transaction, self.on_finished))
+                self.parking.gather(self._finish, transaction)
             else:
                 # Without participants the transaction ends in the same group.
                 self._on_participants_ended(transaction.txn_id)
@@ -330,13 +330,10 @@ class Runtime:
         Args:
             told: what the answer tells, for the history; None: the body says it, or nothing is.
         """
-        send = reply.send
-        if self.history is not None:
-            send = partial(self._note_and_send, reply, told=told)
-        self.when_durable(partial(send, body))
+        self.when_durable(self._note_and_send, reply, body, told)
 
     def _note_and_send(
-        self, reply: Reply, body: Any, told: Event | None = None, *, is_early: bool = False
+        self, reply: Reply, body: Any, told: Event | None = None, is_early: bool = False
     ) -> None:
         if self.history is not None:
             told = told or event_of_answer(body, is_early=is_early)
@@ -359,7 +356,7 @@ class Runtime:
 
     def answer_opened(self, reply: Reply, body: Any) -> None:
         """Send a new TxnID when it is durable; its timeout and quota begin then."""
-        self.when_durable(partial(self._tell, reply, body))
+        self.when_durable(self._tell, reply, body)
 
     def answer_issued(self, reply: Reply, body: Any) -> None:
         """Send a new TxnID when it can never be issued again, before its record is durable.
@@ -428,6 +425,10 @@ class Runtime:
 
     # Ends.
 
+    def _finish(self, transactions: Iterable[Transaction]) -> None:
+        """Tell participants how transactions end: the decisions are durable."""
+        self.finisher.finish(transactions, self.on_finished)
+
     def when_ended(self, txn_id: TxnID, callback: Callable[[], None]) -> None:
         """Call back when a live transaction has durably ended everywhere."""
         self._ending.setdefault(txn_id, []).append(callback)
@@ -454,9 +455,7 @@ class Runtime:
         if self._traces is not None:
             self._traces.forget(txn_id)
         self.cut_closings.finished(txn_id)
-        self.when_durable(
-            partial(self._on_outcome_durable, txn_id, decision.status, decision.stamp)
-        )
+        self.when_durable(self._on_outcome_durable, txn_id, decision.status, decision.stamp)
 
     def _on_outcome_durable(self, txn_id: TxnID, status: TxnStatus, stamp: int) -> None:
         self.shard.outcome_durable(txn_id)

@@ -103,8 +103,8 @@ class Upkeep:
     def resume(self) -> None:
         """Continue to end transactions. PIP-31, TC Transaction Expiration, steps 2 and 3."""
         ending = frozenset({TxnStatus.COMMITTING, TxnStatus.ABORTING})
-        for transaction in list(self._runtime.shard.select(ending)):
-            self._finisher.finish(transaction, self._runtime.on_finished)
+        transactions = list(self._runtime.shard.select(ending))
+        self._finisher.finish(transactions, self._runtime.on_finished)
 
     def expire(self) -> None:
         """Abort transactions whose time is up. PIP-31, TC Transaction Expiration, step 1."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 
 class ReadyCallbacks:
@@ -29,10 +30,10 @@ class ReadyCallbacks:
             self._running = None
 
 
-def guard(callback: Callable[[], None]) -> None:
+def guard(callback: Callable[..., None], *arguments: Any) -> None:
     """Run a callback; what it raises goes to the event loop's exception handler, as a bug."""
     try:
-        callback()
+        callback(*arguments)
     except Exception as error:
         loop = asyncio.get_running_loop()
         loop.call_exception_handler(

@@ -158,8 +158,9 @@ class Judgement:
         checks.check_all(self._history, outcomes, first_offsets, end_offsets)
         for place in end_offsets:
             await self._check_stored(client, place, outcomes)
-        for answers in self._world.listeners.answers.values():
-            checks.check_placed(self._history, answers.placed, first_offsets)
+        if not self._world.script.flags.get("loses_plain"):
+            for answers in self._world.listeners.answers.values():
+                checks.check_placed(self._history, answers.placed, first_offsets)
         checks.check_databases(self._history, self._world.databases, outcomes)
         checks.check_jobs(self._history, self._world.jobs, outcomes)
         surveys.check_cuts(self._history, self._world.cuts)

@@ -10,6 +10,7 @@ from typing import Any
 
 from tests.simulation.network import Network
 from tests.simulation.places import Place
+from tests.simulation.poison import Poisoned
 from tests.simulation.slow_reads import SlowStore
 from tests.simulation.trace import Trace
 from tests.virtual_loop import Incarnation, UnhandledException, VirtualClock, VirtualLoop
@@ -74,8 +75,9 @@ class ServerNode(Node, Place):
     Args:
         make: makes the server of one life.
         families: of its store.
-        late_syncs: whether it confirms plain messages before it syncs. Clients hold it to all that
-            it confirms, so its machine never goes down; its process does instead.
+        late_syncs: whether it confirms plain messages before it syncs.
+        stays_powered: its machine never goes down, since clients hold it to all that it confirms;
+            its process does instead.
     """
 
     def __init__(
@@ -86,6 +88,7 @@ class ServerNode(Node, Place):
         families: tuple[str, ...],
         *,
         late_syncs: bool = False,
+        stays_powered: bool = False,
     ) -> None:
         Node.__init__(self, environment, name)
         disk = MemoryDisk(random=environment.random(f"disk/{name}"))
@@ -94,6 +97,7 @@ class ServerNode(Node, Place):
         Place.__init__(self, environment, name, families, disk)
         self._make = make
         self._late_syncs = late_syncs
+        self._stays_powered = stays_powered
         self.server: Any = None
 
     def start(self) -> None:
@@ -123,7 +127,7 @@ class ServerNode(Node, Place):
         if self.incarnation is None or not self.incarnation.alive:
             return
         self.environment.trace.event("fatal", f"{self.name}: {type(error).__name__}")
-        if not isinstance(error, StoreFailed):
+        if not isinstance(error, StoreFailed | Poisoned):
             failure = UnhandledException(f"{self.name} gave up: {error!r}")
             failure.__cause__ = error
             self.environment.loop.fail(failure)
@@ -135,7 +139,7 @@ class ServerNode(Node, Place):
         """Kill it: what was not synced survives, or is lost to a random extent."""
         if not self.alive:
             return
-        power_loss = power_loss and not self._late_syncs
+        power_loss = power_loss and not self._stays_powered
         self.crash_count += 1
         self.ready.clear()
         self.end_life()

@@ -15,6 +15,11 @@ from tests.simulation.planting import Plant
 PROFILE_OF = {
     "decision-told-before-durable": "any",
     "counter-not-stored": "any",
+    "half-applied-goes-on": "mixed runs",
+    "memory-without-rows": "mixed runs",
+    "run-of-answers-before-durable": "mixed runs",
+    "run-parked-at-its-weakest": "mixed runs",
+    "transactional-send-unsynced": "mixed runs",
     "dispatched-before-sync": "workers",
     "watermark-not-stored": "rule c",
     "deduplication-off-after-restart": "rule e",

@@ -63,24 +63,47 @@ class RawSession:
 
     async def ask(self, body: Any, *, timeout: float = TIMEOUT_SECONDS) -> Any:
         """Raises: MagnetarError: the server's answer. NoAnswer: none came."""
+        (answer,) = await self.ask_together([body], timeout=timeout)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def ask_together(
+        self, bodies: Sequence[Any], *, traceparent: bytes = b"", timeout: float = TIMEOUT_SECONDS
+    ) -> list[Any]:
+        """Send commands in a frame; the answer to each, or its MagnetarError or NoAnswer.
+
+        Args:
+            traceparent: what each says of its span.
+        """
         if self.closed or self.link is None:
-            raise NoAnswer("closed")
-        self._request_count += 1
-        request_id = self._request_count
+            return [NoAnswer("closed") for _ in bodies]
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[Any] = loop.create_future()
-        self._waiting[request_id] = future
-        self.link.write(framed(command(body, request_id)))
-        timer = loop.call_later(timeout, _give_up, future)
-        reply = await future
-        timer.cancel()
-        self._waiting.pop(request_id, None)
-        if reply is None:
-            raise NoAnswer("no answer came")
-        name = reply.WhichOneof("body")
-        if name == "error":
-            raise from_wire(reply.error)
-        return getattr(reply, name)
+        asked: dict[int, asyncio.Future[Any]] = {}
+        for _ in bodies:
+            self._request_count += 1
+            asked[self._request_count] = loop.create_future()
+        self._waiting.update(asked)
+        commands = list(map(command, bodies, asked))
+        for one in commands:
+            one.traceparent = traceparent
+        self.link.write(framed(*commands))
+        timers = [loop.call_later(timeout, _give_up, one) for one in asked.values()]
+        answers: list[Any] = []
+        for request_id, future in asked.items():
+            answers.append(_answer_in(await future))
+            self._waiting.pop(request_id, None)
+        for timer in timers:
+            timer.cancel()
+        return answers
+
+
+def _answer_in(reply: pb.Command | None) -> Any:
+    if reply is None:
+        return NoAnswer("no answer came")
+    name = reply.WhichOneof("body")
+    assert name is not None
+    return from_wire(reply.error) if name == "error" else getattr(reply, name)
 
 
 def _give_up(future: asyncio.Future[Any]) -> None:
@@ -181,6 +204,19 @@ class RawClient:
         except NoAnswer:
             self.hang_up(service)
             raise
+
+    async def ask_together(
+        self, service: str, bodies: Sequence[Any], *, traceparent: bytes = b""
+    ) -> list[Any]:
+        """Send commands to a server in a frame, as RawSession.ask_together."""
+        try:
+            session = await self.session(service, await self._address(service, bodies[0]))
+        except (NoAnswer, MagnetarError) as error:
+            return [error for _ in bodies]
+        answers = await session.ask_together(bodies, traceparent=traceparent)
+        if any(isinstance(one, NoAnswer) for one in answers):
+            self.hang_up(service)
+        return answers
 
     async def insist(
         self, service: str, body: Any, *, attempts: int = 1_000, address: str | None = None

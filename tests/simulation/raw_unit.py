@@ -71,8 +71,13 @@ class RawUnit:
         self.confirmed: dict[tuple[str, int, int], list[Sent]] = {}
 
     async def begin(self, timeout_ms: int) -> None:
-        self.txn_id = await self.client.new_txn(timeout_ms)
-        self.record = self.world.history.begin(self.txn_id, self.name)
+        self.begun(await self.client.new_txn(timeout_ms))
+
+    def begun(self, txn_id: TxnID, *added: common_pb2.Partition) -> None:
+        """Take a transaction that begins with these partitions."""
+        self.txn_id = txn_id
+        self.record = self.world.history.begin(txn_id, self.name)
+        self._added = {(wire.topic, wire.partition): wire for wire in added}
 
     async def partition(
         self, topic: str, partition: int, *, add: bool = True

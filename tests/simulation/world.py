@@ -29,6 +29,7 @@ from tests.simulation.open_wiretap import OpenWiretap
 from tests.simulation.owners.of_world import owners_of
 from tests.simulation.owners.plan import OwnersPlan
 from tests.simulation.owners.seats import AnyServer
+from tests.simulation.poison import Poisoned
 from tests.simulation.protocol_wiretap import ProtocolWiretap
 from tests.simulation.raw_unit import raw_client
 from tests.simulation.release_wiretap import ReleaseWiretap
@@ -256,7 +257,14 @@ class World:
             return made
 
         late_syncs = settings.get("durability") == "os"
-        return ServerNode(self.environment, name, make_one, make.families(), late_syncs=late_syncs)
+        return ServerNode(
+            self.environment,
+            name,
+            make_one,
+            make.families(),
+            late_syncs=late_syncs,
+            stays_powered=late_syncs and not self.script.flags.get("loses_plain"),
+        )
 
     def _seats(self, kind: str) -> list[AnyServer]:
         """The shards of a kind, where they have owners that change."""
@@ -529,6 +537,8 @@ class _ErrorsFail(logging.Handler):
             return
         name = incarnation.name if incarnation is not None else "simulation"
         cause = record.exc_info[1]
+        if isinstance(cause, Poisoned):
+            return
         failure = UnhandledException(f"{name} logged an error: {record.getMessage()} {cause!r}")
         failure.__cause__ = cause
         self._loop.fail(failure)

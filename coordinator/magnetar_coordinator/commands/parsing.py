@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from magnetar_coordinator.metadata.named_sequences import NamedSequence
+from magnetar_coordinator.metadata.participant_counts import counts_in, participants_in
 from magnetar_coordinator.metadata.transaction import Counts, Participant, TxnAction
 from magnetar_coordinator.metadata.transactional_id import InitCall, Pair
 from magnetar_coordinator.transactions.decision import EndTxnRequest
@@ -36,9 +37,7 @@ def partitions_of(wire: Iterable[common.Partition]) -> list[PartitionName]:
         InvalidArgument: a partition has no topic.
     """
     names = [PartitionName.from_wire(one) for one in wire]
-    for name in names:
-        if not name.topic:
-            raise InvalidArgument("a partition has no topic")
+    _check_names(names)
     return names
 
 
@@ -49,10 +48,30 @@ def subscriptions_of(wire: Iterable[common.Subscription]) -> list[SubscriptionNa
         InvalidArgument: a subscription has no topic or no name.
     """
     names = [SubscriptionName.from_wire(one) for one in wire]
-    for name in names:
-        if not name.topic or not name.subscription:
-            raise InvalidArgument("a subscription has no topic or no name")
+    _check_names(names)
     return names
+
+
+def first_participants_of(request: pb.CommandNewTxn) -> tuple[Participant, ...]:
+    """Return the participants that a transaction begins with.
+
+    Raises:
+        InvalidArgument: a name is incomplete.
+    """
+    if not request.partitions and not request.subscriptions:
+        return ()
+    names = participants_in(request)
+    _check_names(names)
+    return tuple(names)
+
+
+def _check_names(names: Iterable[Participant]) -> None:
+    for name in names:
+        if isinstance(name, SubscriptionName):
+            if not name.topic or not name.subscription:
+                raise InvalidArgument("a subscription has no topic or no name")
+        elif not name.topic:
+            raise InvalidArgument("a partition has no topic")
 
 
 def action_of(request: pb.CommandEndTxn) -> TxnAction:
@@ -97,12 +116,9 @@ def end_of(request: pb.CommandEndTxn, txn_id: TxnID | None = None) -> EndTxnRequ
 
 
 def _counts(request: pb.CommandEndTxn) -> Counts:
-    counts: dict[Participant, bytes] = {}
-    for produced in request.partition_counts:
-        counts[PartitionName.from_wire(produced.partition)] = produced.SerializeToString()
-    for acked in request.subscription_counts:
-        counts[SubscriptionName.from_wire(acked.subscription)] = acked.SerializeToString()
-    if len(counts) != len(request.partition_counts) + len(request.subscription_counts):
+    given = counts_in(request)
+    counts = dict(given)
+    if len(counts) != len(given):
         raise InvalidArgument("a participant is counted twice")
     return counts
 

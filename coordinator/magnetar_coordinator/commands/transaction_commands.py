@@ -10,6 +10,7 @@ from typing import Any
 
 from magnetar_coordinator.commands.parsing import (
     end_of,
+    first_participants_of,
     partitions_of,
     subscriptions_of,
     txn_id_of,
@@ -50,13 +51,8 @@ class TransactionCommands:
     def _new_txn(self, request: pb.CommandNewTxn, reply: Reply) -> None:
         """Handle CommandNewTxn (PIP-31)."""
         self._runtime.hear(request.seen_stamp)
-        participants: tuple[Participant, ...] = ()
-        if request.partitions or request.subscriptions:
-            participants = (
-                *partitions_of(request.partitions),
-                *subscriptions_of(request.subscriptions),
-            )
-            self._runtime.brokers.placement.require_placed(participants)
+        participants = first_participants_of(request)
+        self._runtime.brokers.placement.require_placed(participants)
         if request.HasField("identity") or request.HasField("named_sequence"):
             self._transactional_id_commands.new_txn(request, participants, reply)
             return

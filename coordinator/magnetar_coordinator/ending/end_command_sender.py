@@ -12,13 +12,13 @@ from __future__ import annotations
 import asyncio
 import heapq
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
 from random import Random
 from typing import Any
 
 from magnetar_coordinator.config import CoordinatorConfig
-from magnetar_coordinator.ending.end_commands import end_command, participant_of
+from magnetar_coordinator.ending.end_commands import participant_of, put_end_command
 from magnetar_coordinator.ending.end_state import EndEvent, EndState, OnEnded, OnRefused, PendingEnd
 from magnetar_coordinator.ending.transaction_traces import TransactionTraces
 from magnetar_coordinator.metadata.transaction import Participant, Transaction
@@ -29,8 +29,9 @@ from magnetar_core.errors import END_REFUSALS, code_name
 from magnetar_core.link.broker_link import BrokerLink
 from magnetar_core.traces.descriptions import ERROR_TYPE
 from magnetar_core.traces.spans import Span
-from magnetar_core.transport.frames import detached
+from magnetar_core.transport.frames import FRAME_BYTES_SOFT_MAX, detached
 from magnetar_core.wire import common_pb2 as common
+from magnetar_core.wire import packed_pb2 as packed_pb
 from magnetar_core.wire import transaction_pb2 as pb
 
 log = logging.getLogger(__name__)
@@ -83,46 +84,51 @@ class EndCommandSender:
             self._sweep_timer.cancel()
             self._sweep_timer = None
 
-    def begin(
+    def add(
         self,
         transaction: Transaction,
         participants: Sequence[Participant],
-        now_ms: float,
         *,
         on_ended: OnEnded,
         on_refused: OnRefused,
     ) -> PendingEnd:
-        """Send an end command to participants, now or when the link comes back."""
+        """Add an end command, for send_first()."""
         request_id = self._link.next_request_id()
         end = PendingEnd(transaction, participants, request_id, on_ended, on_refused)
-        self._ends[end.request_id] = end
+        self._ends[request_id] = end
         if self._traces is not None:
             span = self._traces.ending(transaction, participants)
             if span is not None:
-                self._spans[end.request_id] = span
-        if self._link.is_up:
-            self._send(end)
-            end.move(EndEvent.FIRST_SENT)
-            end.due_ms = now_ms + self._constants.answer_deadline_ms
-            self._first[end.request_id] = end
-            self._sweep_later()
+                self._spans[request_id] = span
         return end
+
+    def send_first(self, ends: Sequence[PendingEnd], now_ms: float) -> None:
+        """Send new end commands, now or when the link comes back."""
+        if not self._link.is_up:
+            return
+        self._send(ends)
+        due_ms = now_ms + self._constants.answer_deadline_ms
+        for end in ends:
+            end.move(EndEvent.FIRST_SENT)
+            end.due_ms = due_ms
+            self._first[end.request_id] = end
+        self._sweep_later()
 
     def send_again(self, end: PendingEnd, now_ms: float) -> None:
         """Repeat an end command, if the link is up."""
         if not self._link.is_up:
             return
         self._metrics.repeated.inc()
-        self._send(end)
+        self._send((end,))
         due_ms = now_ms + self._constants.answer_deadline_ms + self._delay_ms(end)
         self._due_later(end, EndEvent.SENT_AGAIN, due_ms)
 
     def link_is_up(self) -> None:
         """Send all unanswered end commands again."""
         now_ms = self._clock.monotonic_ms()
+        self._send(self._ends.values())
         for end in self._ends.values():
             end.attempts = 0
-            self._send(end)
             self._due_later(end, EndEvent.SENT_AGAIN, now_ms + self._constants.answer_deadline_ms)
 
     def link_is_down(self) -> None:
@@ -239,14 +245,28 @@ class EndCommandSender:
                 extra={"txn_id": end.transaction.txn_id, "participant": participant},
             )
 
-    def _send(self, end: PendingEnd) -> None:
-        traceparent = b""
-        if self._spans and (span := self._spans.get(end.request_id)) is not None:
-            span.event("sent")
-            traceparent = span.traceparent
-        command = end_command(end.transaction, end.participants)
-        command.incarnation = self._incarnation
-        self._link.send(command, end.request_id, traceparent)
+    def _send(self, ends: Iterable[PendingEnd]) -> None:
+        """Send end commands together, in as few frames as hold them."""
+        frame, byte_count = packed_pb.PackedFrame(), 0
+        for end in ends:
+            place = frame.commands.add()
+            place.request_id = end.request_id
+            if self._spans and (span := self._spans.get(end.request_id)) is not None:
+                span.event("sent")
+                place.traceparent = span.traceparent
+            try:
+                byte_count += put_end_command(
+                    place, end.transaction, end.participants, self._incarnation
+                )
+            except Exception:
+                # The others leave; this one is tried again when it is due.
+                log.exception("an end command of %s failed", end.transaction.txn_id)
+                del frame.commands[-1]
+            if byte_count >= FRAME_BYTES_SOFT_MAX:
+                self._link.send_frame(frame, byte_count)
+                frame, byte_count = packed_pb.PackedFrame(), 0
+        if byte_count:
+            self._link.send_frame(frame, byte_count)
 
     def _due_later(self, end: PendingEnd, event: EndEvent, due_ms: float) -> None:
         self._first.pop(end.request_id, None)

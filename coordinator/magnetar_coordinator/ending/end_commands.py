@@ -6,22 +6,22 @@ Source: PIP-31, CommandEndTxnOnPartition and CommandEndTxnOnSubscription; rules 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Final, TypeAlias
 
+from magnetar_coordinator.metadata.participant_counts import NAMES_MAX
 from magnetar_coordinator.metadata.transaction import Participant, Transaction, TxnAction
-from magnetar_coordinator.metadata.wire import (
-    put_partition,
-    put_subscription,
-    put_txn_id,
-)
+from magnetar_coordinator.metadata.wire import put_txn_id
 from magnetar_core.ids import PartitionName, SubscriptionName
 from magnetar_core.wire import common_pb2 as common
+from magnetar_core.wire import packed_pb2 as packed_pb
 from magnetar_core.wire import transaction_pb2 as pb
 
 # A broker ends the participants of a command without a break, and serves no other client meanwhile.
 PARTICIPANTS_MAX: Final = 64
 # Size of the counts in a command for several participants; those that have more get their own.
 COUNTS_BYTES_MAX: Final = 8 << 10
+_WRITER_ID_BYTES: Final = 8
 
 WIRE_ACTION: Final[dict[TxnAction, common.TxnAction]] = {
     TxnAction.COMMIT: common.COMMIT,
@@ -29,7 +29,9 @@ WIRE_ACTION: Final[dict[TxnAction, common.TxnAction]] = {
 }
 
 EndCommand: TypeAlias = (
-    pb.CommandEndTxnOnPartition | pb.CommandEndTxnOnSubscription | pb.CommandEndTxnOnParticipants
+    pb.CommandEndTxnOnPartition
+    | pb.CommandEndTxnOnSubscription
+    | packed_pb.PackedEndTxnOnParticipants
 )
 
 
@@ -52,62 +54,82 @@ def portions(
         yield portion
 
 
-def end_command(transaction: Transaction, participants: Collection[Participant]) -> EndCommand:
-    """Build the command that tells participants at a broker of the end of a transaction."""
+def put_end_command(
+    place: packed_pb.PackedCommand,
+    transaction: Transaction,
+    participants: Collection[Participant],
+    incarnation: int,
+) -> int:
+    """Write the command that tells participants at a broker of the end of a transaction.
+
+    Args:
+        incarnation: of the coordinator's store.
+    Returns:
+        Its approximate size in bytes.
+    """
     command: EndCommand
     if len(participants) > 1:
-        command = _of_several(transaction, participants)
+        command = place.end_txn_on_participants
+        size = _put_several(command, transaction, participants)
     else:
         (participant,) = participants
-        command = _of_one(transaction, participant)
+        packed = _packed(transaction, participant)
+        size = len(packed)
+        if isinstance(participant, PartitionName):
+            command = place.end_txn_on_partition
+            produced = pb.PartitionCounts.FromString(packed)
+            command.partition.CopyFrom(produced.partition)
+            command.counts.MergeFrom(produced.producers)
+        else:
+            command = place.end_txn_on_subscription
+            acked = pb.SubscriptionCounts.FromString(packed)
+            command.subscription.CopyFrom(acked.subscription)
+            command.counts.MergeFrom(acked.consumers)
     put_txn_id(command.txn_id, transaction.txn_id)
+    command.txn_action = WIRE_ACTION[transaction.action]
     command.stamp = transaction.stamp
+    command.incarnation = incarnation
     if transaction.counts is not None:
         command.counts_given = True
     if transaction.selection is not None:
         command.selection_given = True
         command.selected_writer_ids.extend(transaction.selection)
+        size += _WRITER_ID_BYTES * len(transaction.selection)
     if transaction.loss_accepted:
         command.loss_accepted = True
-    return command
+    return size
 
 
-def _of_one(
-    transaction: Transaction, participant: Participant
-) -> pb.CommandEndTxnOnPartition | pb.CommandEndTxnOnSubscription:
-    # A participant without a count had nothing confirmed: all its writes are surplus.
-    packed = (transaction.counts or {}).get(participant, b"")
-    if isinstance(participant, PartitionName):
-        command = pb.CommandEndTxnOnPartition(txn_action=WIRE_ACTION[transaction.action])
-        put_partition(command.partition, participant)
-        command.counts.MergeFrom(pb.PartitionCounts.FromString(packed).producers)
-        return command
-    acked = pb.CommandEndTxnOnSubscription(txn_action=WIRE_ACTION[transaction.action])
-    put_subscription(acked.subscription, participant)
-    acked.counts.MergeFrom(pb.SubscriptionCounts.FromString(packed).consumers)
-    return acked
-
-
-def _of_several(
-    transaction: Transaction, participants: Collection[Participant]
-) -> pb.CommandEndTxnOnParticipants:
-    command = pb.CommandEndTxnOnParticipants(txn_action=WIRE_ACTION[transaction.action])
-    counts = transaction.counts or {}
+def _put_several(
+    command: packed_pb.PackedEndTxnOnParticipants,
+    transaction: Transaction,
+    participants: Collection[Participant],
+) -> int:
+    size = 0
     for participant in participants:
-        packed = counts.get(participant)
-        if isinstance(participant, PartitionName):
-            produced = command.partitions.add()
-            if packed is None:
-                put_partition(produced.partition, participant)
-            else:
-                produced.MergeFromString(packed)
+        packed = _packed(transaction, participant)
+        size += len(packed)
+        if isinstance(participant, SubscriptionName):
+            command.subscriptions.append(packed)
         else:
-            acked = command.subscriptions.add()
-            if packed is None:
-                put_subscription(acked.subscription, participant)
-            else:
-                acked.MergeFromString(packed)
-    return command
+            command.partitions.append(packed)
+    return size
+
+
+def _packed(transaction: Transaction, participant: Participant) -> bytes:
+    """Return a participant with its counts, as PartitionCounts or SubscriptionCounts.
+
+    A participant without counts had nothing confirmed: all its writes are surplus.
+    """
+    packed = transaction.counts and transaction.counts.get(participant)
+    return packed or _without_counts(participant)
+
+
+@lru_cache(maxsize=NAMES_MAX)
+def _without_counts(participant: Participant) -> bytes:
+    if isinstance(participant, SubscriptionName):
+        return pb.SubscriptionCounts(subscription=participant.to_wire()).SerializeToString()
+    return pb.PartitionCounts(partition=participant.to_wire()).SerializeToString()
 
 
 def participant_of(wire: pb.UnfinishedParticipant) -> Participant:

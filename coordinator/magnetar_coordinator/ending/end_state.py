@@ -20,6 +20,9 @@ from magnetar_core.wire.common_pb2 import ServerError
 class EndState(Enum):
     """States of an end command, each with its meaning."""
 
+    # Enum's own hash is a Python function, and each end command looks up two transitions.
+    __hash__ = object.__hash__
+
     AWAY = "its broker's link is down: it is sent when the link comes back"
     SENT = "sent once; nearly all are answered from here"
     DUE = "it waits for its answer, or after an error, until it is sent again"
@@ -29,6 +32,8 @@ class EndState(Enum):
 @unique
 class EndEvent(Enum):
     """Events that move an end command to another state."""
+
+    __hash__ = object.__hash__
 
     FIRST_SENT = "the link is up when the end begins"
     SENT_AGAIN = "its time came, its link came back, or something has changed at the participant"

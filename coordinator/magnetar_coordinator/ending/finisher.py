@@ -10,6 +10,7 @@ participant.
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from magnetar_coordinator.ending.broker_peer import BrokerPeer
@@ -48,6 +49,13 @@ class _Finishing:
         self.refused = False
 
 
+class _Begun(defaultdict[BrokerPeer, list[PendingEnd]]):
+    """New end commands, by the broker that gets them."""
+
+    def __init__(self) -> None:
+        super().__init__(list)
+
+
 class Finisher:
     """All transactions that are being ended.
 
@@ -69,33 +77,36 @@ class Finisher:
         self._transactions: dict[TxnID, _Finishing] = {}
         self._refused_count = 0
 
-    def finish(self, transaction: Transaction, then: Callable[[TxnID], None]) -> None:
-        """Tell the participants of a transaction whose decision is durable.
+    def finish(self, transactions: Iterable[Transaction], then: Callable[[TxnID], None]) -> None:
+        """Tell the participants of transactions whose decisions are durable.
 
         Partitions are told of a commit before subscriptions: the next owner of a group's partition
         then writes after the committed messages. A broker that has all of them keeps this order
         itself.
 
         Args:
-            then: called when every participant has answered.
+            then: called with each, when every participant has answered.
         Source: PIP-31, TC Startup, the steps of committing; docs/design/0003-groups.md.
         """
         if self._brokers.is_stopped:
             return
-        later: list[Participant] = []
-        commands = self._portions(transaction, transaction.unfinished)
-        if transaction.status is TxnStatus.COMMITTING and len(commands) > 1:
-            first, later = _in_order(transaction.unfinished)
-            commands = self._portions(transaction, first)
         now_ms = self._clock.monotonic_ms()
-        finishing = _Finishing(now_ms, later, then)
-        self._transactions[transaction.txn_id] = finishing
-        if self._traces is not None:
-            self._traces.finishing(transaction)
-        if not commands:
-            self._finished(transaction, finishing)
-            return
-        self._begin(transaction, finishing, commands, now_ms)
+        begun = _Begun()
+        for transaction in transactions:
+            later: list[Participant] = []
+            commands = self._portions(transaction, transaction.unfinished)
+            if transaction.status is TxnStatus.COMMITTING and len(commands) > 1:
+                first, later = _in_order(transaction.unfinished)
+                commands = self._portions(transaction, first)
+            finishing = _Finishing(now_ms, later, then)
+            self._transactions[transaction.txn_id] = finishing
+            if self._traces is not None:
+                self._traces.finishing(transaction)
+            if commands:
+                self._begin(transaction, finishing, commands, begun)
+            else:
+                self._finished(transaction, finishing)
+        self._send(begun, now_ms)
 
     def _portions(
         self, transaction: Transaction, participants: Collection[Participant]
@@ -112,17 +123,19 @@ class Finisher:
         transaction: Transaction,
         finishing: _Finishing,
         commands: Iterable[tuple[BrokerPeer, Sequence[Participant]]],
-        now_ms: float,
+        begun: _Begun,
     ) -> None:
+        """Begin the end commands of a transaction, for _send()."""
         for broker, participants in commands:
-            end = broker.ends.begin(
-                transaction,
-                participants,
-                now_ms,
-                on_ended=self.ended,
-                on_refused=self.refused,
+            end = broker.ends.add(
+                transaction, participants, on_ended=self.ended, on_refused=self.refused
             )
             finishing.ends[end] = broker
+            begun[broker].append(end)
+
+    def _send(self, begun: _Begun, now_ms: float) -> None:
+        for broker, ends in begun.items():
+            broker.ends.send_first(ends, now_ms)
 
     def retry(self, txn_id: TxnID) -> None:
         """Send the end commands of a transaction again at once: a refusal has become unlikely."""
@@ -150,7 +163,9 @@ class Finisher:
         if finishing.later:
             later, finishing.later = finishing.later, []
             commands = self._portions(transaction, later)
-            self._begin(transaction, finishing, commands, self._clock.monotonic_ms())
+            begun = _Begun()
+            self._begin(transaction, finishing, commands, begun)
+            self._send(begun, self._clock.monotonic_ms())
         else:
             self._finished(transaction, finishing)
 

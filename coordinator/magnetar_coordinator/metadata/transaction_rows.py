@@ -11,9 +11,8 @@ from __future__ import annotations
 import struct
 from enum import IntEnum
 from functools import lru_cache
-from typing import Final
 
-from magnetar_coordinator.metadata.participant_counts import participant_of
+from magnetar_coordinator.metadata.participant_counts import NAMES_MAX, participant_of
 from magnetar_coordinator.metadata.records import (
     LossAccepted,
     MetadataRecord,
@@ -31,9 +30,6 @@ from magnetar_coordinator.metadata.transactional_id import Pair
 from magnetar_coordinator.metadata.wire import put_identity
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 from magnetar_core.wire.record_pb2 import RecordDetails
-
-# How many names are kept packed. A coordinator meets the same ones again and again.
-_NAMES_MAX: Final = 1_024
 
 
 class _Kind(IntEnum):
@@ -165,7 +161,7 @@ def decode_outcome(txn_id: TxnID, row: bytes) -> TxnEnded:
     )
 
 
-@lru_cache(maxsize=_NAMES_MAX)
+@lru_cache(maxsize=NAMES_MAX)
 def _packed(participant: Participant) -> bytes:
     topic = participant.topic.encode()
     is_subscription = isinstance(participant, SubscriptionName)

@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
+from google.protobuf.message import Message
+
 from magnetar_core.backoff import delay_ms
 from magnetar_core.errors import UnsupportedVersion
 from magnetar_core.link.link_settings import LinkSettings
@@ -102,6 +104,11 @@ class BrokerLink:
         """
         if self._writer is not None:
             self._writer.send(body, request_id, traceparent=traceparent)
+
+    def send_frame(self, frame: Message, byte_count: int) -> None:
+        """Send many commands, as FrameWriter.send_frame. Does nothing while the link is down."""
+        if self._writer is not None:
+            self._writer.send_frame(frame, byte_count)
 
     async def _run(self) -> None:
         while True:

@@ -158,7 +158,7 @@ class FrameWriter:
         self._write = write
         self._call_soon = call_soon
         # Frames in parts: in a row, serialized frames are a frame with the commands of all.
-        self._frames: list[list[pb.Frame | Spliced]] = []
+        self._frames: list[list[Message | Spliced]] = []
         # Bytes of the last frame, and of all frames.
         self._frame_bytes = 0
         self._gathered_bytes = 0
@@ -200,6 +200,16 @@ class FrameWriter:
             place.traceparent = traceparent
         getattr(place, FIELD_OF_BODY[type(body)]).CopyFrom(body)
 
+    def send_frame(self, frame: Message, byte_count: int) -> None:
+        """Gather the commands of a frame, which the caller does not change any more.
+
+        Args:
+            frame: any message whose serialization is that of a frame; not a Frame itself, to which
+                others would be added.
+            byte_count: its approximate size.
+        """
+        self._parts(byte_count).append(frame)
+
     def flush(self) -> None:
         """Write the gathered commands now."""
         frames, self._frames = self._frames, []
@@ -207,7 +217,7 @@ class FrameWriter:
         for parts in frames:
             self._write(_joined(parts))
 
-    def _parts(self, size: int) -> list[pb.Frame | Spliced]:
+    def _parts(self, size: int) -> list[Message | Spliced]:
         """Return the parts of the frame that a command of this size goes to."""
         if not self._frames:
             call_soon = self._call_soon or asyncio.get_running_loop().call_soon
@@ -220,7 +230,7 @@ class FrameWriter:
         return self._frames[-1]
 
 
-def _joined(parts: Sequence[pb.Frame | Spliced]) -> bytes:
+def _joined(parts: Sequence[Message | Spliced]) -> bytes:
     """Return the serialized frame. The same commands become the same bytes in every run."""
     pieces: list[bytes] = []
     for part in parts:

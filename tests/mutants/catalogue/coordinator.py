@@ -19,9 +19,27 @@ MUTANTS: tuple[Mutant, ...] = (
         "The coordinator answers when it has decided, before that is durable (rule a).",
     ),
     Mutant(
+        "half-applied-goes-on",
+        "magnetar_coordinator.runtime:Runtime.carry_out",
+        LeaveOut("self.fail(error)"),
+        "After a command that failed half-way, memory is not what the rows say, and it goes on.",
+    ),
+    Mutant(
+        "memory-without-rows",
+        "magnetar_coordinator.runtime:Runtime.carry_out",
+        Put("self.shard.apply(record)", "self.fail(error)"),
+        "A command that fails changes memory all the same, and no disk ever hears of that.",
+    ),
+    Mutant(
+        "run-of-answers-before-durable",
+        "magnetar_coordinator.parking:Parking.together",
+        Put("run.leave()", "self._commits.when_durable(...)"),
+        "What a run parks leaves when its last command is handled (rule a).",
+    ),
+    Mutant(
         "markers-before-decision-durable",
         "magnetar_coordinator.runtime:Runtime.carry_out",
-        Put("self.finisher.finish(transaction)", "self.when_durable(...)"),
+        Put("self._finish([transaction])", "self.parking.gather(...)"),
         "Participants hear of a decision that a crash may undo.",
     ),
     Mutant(

@@ -87,6 +87,7 @@ SCENARIOS: dict[str, Scenario] = {
     "acks by hand": acks.by_hand,
     "hand made": tricks.hand_made,
     "lost stores": tricks.lost_stores,
+    tricks.MIXED_RUNS: tricks.mixed_runs,
     "damaged rows": damage.damaged_rows,
     "made anew": made_anew.made_anew,
     "ledgers": ledgers.ledgers,
@@ -102,7 +103,7 @@ SCENARIOS: dict[str, Scenario] = {
     "surveyors": lookers.surveyors,
 }
 # Costly ones are rarer.
-WEIGHTS = {"hand made": 2.0, "transactions": 2.0, "deep chain": 0.2}
+WEIGHTS = {"hand made": 2.0, "transactions": 2.0, "deep chain": 0.2, tricks.MIXED_RUNS: 0.0}
 # Of all histories whose servers have disks: their brokers confirm plain messages before they sync.
 OS_SHARE = 0.12
 
@@ -133,10 +134,13 @@ class Profile:
     probes: float = 0.2
 
 
+# A copy of a run may take effect after it has failed.
+RUN_FAULTS = {"crash": 3.0, "power cut": 4.0, "disk stall": 2.0, "link": 1.0}
 # All that a profile can have.
 PARTS = {**SCENARIOS, **{f"rule {letter}": rule.write for letter, rule in RULES.items()}}
-# What cannot be beside anything: a disk that loses rows, a stack that has no room.
-ALONE = ("damaged rows", "deep chain", "owners that change")
+# What cannot be beside anything: a disk that loses rows, a stack that has no room, a broker that
+# loses what it has confirmed.
+ALONE = ("damaged rows", "deep chain", "owners that change", tricks.MIXED_RUNS)
 # Some of everything beside everything else, for long: 100 transactions on the same topics.
 LONG = Profile(
     parts={
@@ -160,6 +164,9 @@ PROFILES = {
         owners=0.1,
     ),
     **{name: Profile(always=(name,)) for name in SCENARIOS},
+    tricks.MIXED_RUNS: Profile(
+        always=(tricks.MIXED_RUNS,), fault_counts=(1, 2, 4), faults=RUN_FAULTS
+    ),
     "long": LONG,
     **{
         f"rule {letter}": Profile(

@@ -8,9 +8,11 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from random import Random
 from types import FrameType
 from typing import TextIO
 
+from tests.simulation.poison import poison
 from tests.simulation.seeds import Failure
 from tests.simulation.short.catalogue import VERBS, make_script
 from tests.simulation.short.script import Script
@@ -92,7 +94,11 @@ def run_script(
     if started_at is None:
         started_at = time.process_time()
     failure, text = None, ""
-    with constants(script.settings["constants"]), _stack(script.flags.get("stack_frames_max")):
+    with (
+        constants(script.settings["constants"]),
+        poison(Random(f"poison {script.profile} {script.seed}")),
+        _stack(script.flags.get("stack_frames_max")),
+    ):
         world = World(script, VERBS, out=out)
         world.checks_servers = checks_servers
         try:

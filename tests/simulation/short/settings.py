@@ -69,7 +69,10 @@ CONSTANTS: dict[tuple[str, ...], tuple[Any, ...]] = {
     ("magnetar_broker.subscriptions.delivery:PAST_CONSUMERS_MAX",): (1, 2),
     ("magnetar_broker.commands.uncommitted:ROWS_AT_ONCE",): (1, 3),
     ("magnetar_core.transport.frames:COMMANDS_AT_ONCE",): (1, 2, 8),
-    ("magnetar_core.transport.frames:FRAME_BYTES_SOFT_MAX",): (1, 200),
+    (
+        "magnetar_core.transport.frames:FRAME_BYTES_SOFT_MAX",
+        "magnetar_coordinator.ending.end_command_sender:FRAME_BYTES_SOFT_MAX",
+    ): (1, 200),
     ("magnetar.messaging.acknowledging.acks:IN_FLIGHT_ACKS_MAX",): (1, 2),
     ("magnetar.messaging.acknowledging.acks:RANGES_PER_COMMAND_MAX",): (1, 2, 5),
     ("magnetar.messaging.receiving.receive_queue:ASSEMBLED_NOTED_MAX",): (1, 4),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tests.simulation import ack_tricks, end_tricks, other_tricks, settling_tricks
+from tests.simulation import ack_tricks, end_tricks, other_tricks, run_tricks, settling_tricks
 from tests.simulation.servers import broker_names
 from tests.simulation.short.actors import Actor
 from tests.simulation.short.draft import Draft
@@ -39,12 +39,16 @@ ALL = {
         other_tricks.late_reader,
     )
 }
+MIXED_RUNS = "mixed runs"
 UNCOUNTED = "end without counts"
+
+
+ALL_AND_RUNS = {**ALL, MIXED_RUNS: run_tricks.mixed_runs}
 
 
 async def trick(actor: Actor, step: Step, *, name: str) -> None:
     world = actor.world
-    await ALL[name](world, actor.unit(step), actor.random(f"trick/{step.number}"))
+    await ALL_AND_RUNS[name](world, actor.unit(step), actor.random(f"trick/{step.number}"))
 
 
 def hand_made(draft: Draft) -> None:
@@ -64,6 +68,23 @@ def some_tricks(draft: Draft, names: Sequence[str], count: int) -> None:
     for _ in range(count):
         name = random.choice(names)
         draft.step(client, "trick", name=name, pause_s=random.choice((0.0, 0.05)))
+
+
+def mixed_runs(draft: Draft) -> None:
+    """Clients whose commands come in runs, of which some fail."""
+    random = draft.random
+    draft.topic(run_tricks.TOPIC, 1)
+    # No client holds the broker to what it confirms before it is durable.
+    draft.flags["loses_plain"] = True
+    if random.random() < 0.7:
+        draft.settings["broker"] |= {
+            "durability": "os",
+            "sync_interval_ms": random.choice((5, 200)),
+        }
+    for _ in range(random.choice((1, 2))):
+        client = draft.client("hasty")
+        for _ in range(random.randint(3, 6)):
+            draft.step(client, "trick", name=MIXED_RUNS, pause_s=random.choice((0.0, 0.02)))
 
 
 def lost_stores(draft: Draft) -> None:
