@@ -130,10 +130,10 @@ class Watermarks:
     def __init__(self, history: History | None = None) -> None:
         self._history = history
         self._by_tcid: dict[int, Watermark] = {}
-        # The first TxnID that may be running, and the first that is not issued, of each.
-        self._running: dict[int, tuple[TxnID, TxnID]] = {}
         # The last watermarks of former incarnations: what they cover has ended for ever.
         self._former: dict[int, dict[int, Watermark]] = {}
+        # The first TxnID that may be running, and the first that is not issued, of each.
+        self._running: dict[int, tuple[TxnID, TxnID]] = {}
 
     def of(self, tcid: int) -> Watermark:
         """Return a coordinator's watermark; an empty watermark if it is unknown."""
@@ -149,13 +149,13 @@ class Watermarks:
         if self._history is not None and before.coverage != watermark.coverage:
             self._history.note(WatermarkTaken(tcid, *watermark.coverage))
         self._by_tcid[tcid] = watermark
+        if before.incarnation < watermark.incarnation and before.low_watermark:
+            self.keep_former(tcid, before)
         most_bits = tcid << 48 | watermark.incarnation
         self._running[tcid] = (
             TxnID(most_bits, watermark.low_watermark),
             TxnID(most_bits, watermark.next_counter),
         )
-        if before.incarnation < watermark.incarnation and before.low_watermark:
-            self.keep_former(tcid, before)
 
     def keep_former(self, tcid: int, watermark: Watermark) -> None:
         """Keep the last watermark of a former incarnation, and drop the oldest of too many."""
@@ -178,10 +178,10 @@ class Watermarks:
         It may have been an earlier store of that coordinator (rule n).
         """
         most_bits = txn_id[0]
-        watermark = self._by_tcid.get(most_bits >> 48)
-        if watermark is not None and most_bits & INCARNATION_MAX < watermark.incarnation:
-            former = self._former.get(most_bits >> 48, {})
-            watermark = former.get(most_bits & INCARNATION_MAX)
+        tcid, incarnation = most_bits >> 48, most_bits & INCARNATION_MAX
+        watermark = self._by_tcid.get(tcid)
+        if watermark is not None and incarnation < watermark.incarnation:
+            watermark = self._former.get(tcid, {}).get(incarnation)
         return watermark is not None and watermark.covers(txn_id)
 
     def is_running(self, txn_id: TxnID) -> bool:

@@ -31,6 +31,12 @@ MUTANTS: tuple[Mutant, ...] = (
         "Mark-delete passes a PENDING_ACK (rule i).",
     ),
     Mutant(
+        "floor-moved-in-memory-only",
+        "magnetar_broker.dispatch.acknowledgements:Acknowledgements._move_floor_over",
+        LeaveOut("self._mark_dirty(...)"),
+        "What a commit acknowledged in its order comes again after a restart.",
+    ),
+    Mutant(
         "first-awaited-only",
         "magnetar_broker.subscriptions.subscription:Subscription._release",
         Never("self._has_to_wait(...)"),
