@@ -49,7 +49,7 @@ class Item(Generic[ResponseT]):
     deadline_ms = 0.0
 
     def __init__(self) -> None:
-        # What is read for each item is no attribute of its class: Python finds these slowly.
+        # Attributes of a class, as `doubtful`, are for rare cases: Python finds them slowly.
         # Items of a later lane wait until all of the earlier ones are confirmed.
         self.lane = 0
         # The server may park it for long.

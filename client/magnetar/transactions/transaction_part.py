@@ -1,4 +1,4 @@
-"""What a commit counts: the confirmed messages and acks of each writer, by participant.
+"""Counts of a commit: the confirmed messages and acks of each writer, by participant.
 
 Source: docs/protocol/rules.md, g.
 """

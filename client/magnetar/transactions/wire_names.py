@@ -1,6 +1,6 @@
 """The bytes with which commands name transactions and their participants. Pure.
 
-To make them takes longer than all else that such a command needs, so they are made once.
+To make them takes longer than the rest of such a command, so they are made once.
 """
 
 from __future__ import annotations

@@ -115,11 +115,11 @@ class Writer(Protocol):
         ...
 
     def send_soon(self) -> None:
-        """Send what is collected soon, with what is added until then."""
+        """Send the collected messages or acks soon, with those that are added until then."""
         ...
 
     def send_collected(self) -> None:
-        """Send what is collected."""
+        """Send the collected messages or acks."""
         ...
 
     def on_ended(self, committed: bool) -> None:

@@ -133,7 +133,7 @@ def joined(kind: type[MessageT], *pieces: bytes) -> Spliced[MessageT]:
 
 @lru_cache(maxsize=KNOWN_STARTS_MAX)
 def field_start(kind: type[Message], field: str, size: int) -> bytes:
-    """Return what stands before the content of a field with a length.
+    """Return the tag and the length that precede the content of a field.
 
     Args:
         kind: the class of the message.

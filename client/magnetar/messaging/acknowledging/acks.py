@@ -256,7 +256,7 @@ class AckedPartition(Protocol):
     route: TopicRoute
     name: SubscriptionName
     consumer_id: int
-    # The bytes of a CommandAck with what all commands have in common, outside of a transaction.
+    # The bytes of a CommandAck with the common fields of all commands, of any transaction.
     head: bytes
 
     def confirmed(self, acks: TransactionAcks, ranges: Sequence[Range]) -> None:
@@ -337,7 +337,7 @@ class TransactionAcks(Stream[AckCommand, broker_pb2.CommandAckResponse]):
             self.send_soon()
 
     def send_soon(self) -> None:
-        """Send what is collected at the end of this turn."""
+        """Send the collected acks at the end of this turn."""
         if self._open and self._scheduled is None:
             self._scheduled = self._runtime.call_soon(self._died, self.send_collected)
 

@@ -73,7 +73,7 @@ class BatchDelivery(Stream[ClosedBatch, CommandSendResponse]):
         """The delivery of batches that are not closed yet.
 
         Args:
-            head: the bytes of a CommandSend with what all commands have in common.
+            head: the bytes of a CommandSend with the common fields of all commands.
             is_open: whether batches may leave.
         """
         config = producer.config

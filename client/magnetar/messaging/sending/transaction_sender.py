@@ -63,7 +63,7 @@ class TransactionSender(PartitionSender):
         self.open()
 
     def send_soon(self) -> None:
-        """Send what is collected when the producer's linger time is over."""
+        """Send the collected messages when the producer's linger time is over."""
         if self._open.count and self._linger is None:
             self._linger_later()
 
