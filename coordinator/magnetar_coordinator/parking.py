@@ -17,7 +17,7 @@ ItemT = TypeVar("ItemT")
 
 
 class _Run:
-    """What a run parks.
+    """Calls that a run parks.
 
     Attributes:
         calls: each with its arguments, in order.

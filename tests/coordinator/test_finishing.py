@@ -11,9 +11,14 @@ from tests.coordinator.fakes import P0, P1, S0, SILENCE, World, end_command
 from tests.core.envelope import command
 from tests.virtual_time import run
 
+from magnetar_coordinator.ending import end_command_sender
+from magnetar_coordinator.ending.end_commands import put_end_command
+from magnetar_coordinator.metadata.transaction import Transaction
 from magnetar_core.errors import Gone, LogUnavailable, TxnIncomplete
 from magnetar_core.ids import TxnID
+from magnetar_core.server.commands import Conversation
 from magnetar_core.wire import common_pb2 as common
+from magnetar_core.wire import service_pb2
 from magnetar_core.wire import transaction_pb2 as pb
 
 
@@ -495,6 +500,36 @@ def test_commands_of_one_turn_share_a_sync_and_a_frame() -> None:
         assert world.disk.sync_count - syncs <= 3
         assert world.transport.links[-1].frame_count - frames == 1
         assert len(world.broker.ended) == 100
+        await world.close()
+
+    run(scenario())
+
+
+def test_an_end_command_that_fails_takes_no_other_with_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is tried again when it is due."""
+    failing: list[TxnID] = []
+
+    def put(place: Any, transaction: Transaction, *others: Any) -> int:
+        if transaction.txn_id in failing:
+            failing.clear()
+            raise ZeroDivisionError
+        return put_end_command(place, transaction, *others)
+
+    monkeypatch.setattr(end_command_sender, "put_end_command", put)
+
+    async def scenario() -> None:
+        world = await World().start()
+        txn_ids = [await world.client.new(P0, P1) for _ in range(3)]
+        failing.append(txn_ids[1])
+        session = world.coordinator.server.accept(Conversation(write=lambda _: None))
+        ends = [command(end_command(one), number) for number, one in enumerate(txn_ids, 1)]
+        session.on_frame(service_pb2.Frame(commands=ends))
+        await world.settle()
+        assert {txn_id for txn_id, _ in world.broker.ended} == {txn_ids[0], txn_ids[2]}
+        await world.settle(world.config.constants.answer_deadline_ms / 1_000 + 1)
+        assert {txn_id for txn_id, _ in world.broker.ended} == set(txn_ids)
         await world.close()
 
     run(scenario())

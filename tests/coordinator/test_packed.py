@@ -64,7 +64,6 @@ def test_an_end_command_is_read_as_the_command_that_it_stands_for(
         timeout_ms=1,
         start_run_time_ms=0,
         start_time_ms=0,
-        last_modification_time_ms=0,
         participants=dict.fromkeys(participants),
         counts=counts,
         selection=(5, 7),
@@ -82,6 +81,7 @@ def test_an_end_command_is_read_as_the_command_that_it_stands_for(
         "selection_given": True,
         "selected_writer_ids": (5, 7),
         "stamp": 9,
+        "incarnation": 3,
     }
     writers = [pb.WriterCount(writer_id=5, count=1)] if counts_given else []
     if participants == (P0,):

@@ -58,11 +58,9 @@ def first_participants_of(request: pb.CommandNewTxn) -> tuple[Participant, ...]:
     Raises:
         InvalidArgument: a name is incomplete.
     """
-    if not request.partitions and not request.subscriptions:
-        return ()
     names = participants_in(request)
     _check_names(names)
-    return tuple(names)
+    return names
 
 
 def _check_names(names: Iterable[Participant]) -> None:

@@ -5,7 +5,7 @@ Source: PIP-31, CommandEndTxnOnPartition and CommandEndTxnOnSubscription; rules 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 from typing import Final, TypeAlias
 
@@ -36,10 +36,15 @@ EndCommand: TypeAlias = (
 
 
 def portions(
-    transaction: Transaction, participants: Iterable[Participant]
+    transaction: Transaction, participants: Collection[Participant]
 ) -> Iterator[Sequence[Participant]]:
     """Divide participants that a broker keeps into those that share an end command."""
     counts = transaction.counts or {}
+    if 0 < len(participants) <= PARTICIPANTS_MAX and (
+        sum(map(len, counts.values())) <= COUNTS_BYTES_MAX
+    ):
+        yield tuple(participants)
+        return
     portion: list[Participant] = []
     size = 0
     for participant in participants:

@@ -174,7 +174,8 @@ Record: TypeAlias = MetadataRecord | TxnEnded
 
 def metadata_key(txn_id: TxnID, sequence: int) -> bytes:
     """Return the key of a transaction's record."""
-    return _METADATA_KEY.pack(*txn_id, sequence)
+    most_bits, least_bits = txn_id
+    return _METADATA_KEY.pack(most_bits, least_bits, sequence)
 
 
 def txn_id_of_key(key: bytes) -> TxnID:

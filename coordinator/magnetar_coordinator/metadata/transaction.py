@@ -34,6 +34,8 @@ class TxnStatus(IntEnum):
 class TxnAction(IntEnum):
     """Action of CommandEndTxn, with the numbers of the wire."""
 
+    __hash__ = int.__hash__
+
     COMMIT = 0
     ABORT = 1
 

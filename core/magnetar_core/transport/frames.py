@@ -201,7 +201,7 @@ class FrameWriter:
         getattr(place, FIELD_OF_BODY[type(body)]).CopyFrom(body)
 
     def send_frame(self, frame: Message, byte_count: int) -> None:
-        """Gather the commands of a frame, which the caller does not change any more.
+        """Gather the commands of a frame, which the caller no longer changes.
 
         Args:
             frame: any message whose serialization is that of a frame; not a Frame itself, to which
