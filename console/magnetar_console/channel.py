@@ -20,6 +20,8 @@ log = logging.getLogger("magnetar_console")
 # After a look that took a while, the next one waits this many times as long: what a view costs the
 # servers is bounded, however much there is to see.
 PAUSE_FACTOR: Final = 4.0
+# The client gives up on each question earlier. This is for a look that waits for something else.
+LOOK_S_MAX: Final = 60.0
 ERROR_CHARACTERS_MAX: Final = 500
 
 
@@ -58,13 +60,22 @@ class Channel:
 
     Args:
         run: identifies this channel; a viewer of another one begins with the full state.
+        look_s_max: how long a look may take.
     """
 
-    def __init__(self, look: Look, connection: Connection, clock: Clock, run: str) -> None:
+    def __init__(
+        self,
+        look: Look,
+        connection: Connection,
+        clock: Clock,
+        run: str,
+        look_s_max: float = LOOK_S_MAX,
+    ) -> None:
         self._look = look
         self._connection = connection
         self._clock = clock
         self._run = run
+        self._look_s_max = look_s_max
         self._feed = Feed()
         self._tables: Tables = {}
         self._beat = 0
@@ -176,7 +187,8 @@ class Channel:
 
     async def _look_once(self) -> None:
         try:
-            seen = await self._look.look(await self._connection.client())
+            async with asyncio.timeout(self._look_s_max):
+                seen = await self._look.look(await self._connection.client())
             self._feed.replace(seen.tables)
             self._tables = seen.tables
             self._problems, self._error = seen.problems, ""
@@ -185,6 +197,8 @@ class Channel:
             # The rows of the last look stay, with their age.
             self._error = _one_line(error)
             await self._connection.failed(error)
+        except TimeoutError:
+            self._error = f"there was no answer within {self._look_s_max:g} s"
         except Exception as error:
             log.exception("a look failed: this is a fault of the console")
             self._error = f"the console has a fault, its log says more: {_one_line(error)}"

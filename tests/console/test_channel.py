@@ -142,6 +142,46 @@ def test_a_fault_of_ours_is_shown_and_does_not_end_the_view(
     assert "this is a fault of the console" in caplog.text
 
 
+def test_a_look_that_hangs_is_given_up() -> None:
+    class HangingLook(FakeLook):
+        async def look(self, client: Client) -> Seen:
+            self.count += 1
+            if self.count == 1:
+                await asyncio.Event().wait()
+            return Seen({"t": {"a": {"n": self.count}}})
+
+    async def work() -> None:
+        hanging = Channel(HangingLook(), FakeConnection(), SystemClock(), "run", look_s_max=0.01)
+        stream = hanging.events()
+        read = await beats(stream, lambda told: bool(told["error"]))
+        assert "there was no answer within 0.01 s" in read[-1]
+        await beats(stream, lambda told: not told["error"])
+        await stream.aclose()
+
+    run(work())
+
+
+def test_a_viewer_in_this_process_gets_pictures_and_can_ask_for_the_next() -> None:
+    async def work() -> None:
+        look = FakeLook()
+        look.period_s = 3_600.0
+        shared = channel(look)
+        pictures = shared.pictures()
+        first = await anext(pictures)
+        assert first.tables == {"t": {"a": {"n": 1}}}
+        assert first.as_of_ms > 0
+        look.error = LogUnavailable("the broker does not answer")
+        shared.look_soon()
+        second = await anext(pictures)
+        # The rows stay, with their time.
+        assert (second.tables, second.as_of_ms) == (first.tables, first.as_of_ms)
+        assert "the broker does not answer" in second.error
+        await pictures.aclose()
+        assert (shared.viewers, look.closed) == (0, 1)
+
+    run(work())
+
+
 def test_a_viewer_that_comes_back_gets_the_changes_since() -> None:
     async def work() -> None:
         look = FakeLook()

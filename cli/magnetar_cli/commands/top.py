@@ -25,8 +25,8 @@ ALTERNATIVE: Final = "magnetar transactions list"
     "--interval",
     "interval_ms",
     type=Duration(),
-    default=1_000,
-    show_default="1s",
+    default="1s",
+    show_default=True,
     metavar="DURATION",
     help="How often to ask the cluster, such as 5s.",
 )
