@@ -24,8 +24,8 @@ from magnetar_storage.store import WriteBatch
 SEEDS = 20
 
 
-def at_once(parking: Any, callback: Callable[[], None]) -> None:
-    callback()
+def at_once(parking: Any, call: Callable[..., None], *arguments: Any) -> None:
+    call(*arguments)
 
 
 @pytest.mark.sim
