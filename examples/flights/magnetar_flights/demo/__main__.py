@@ -12,6 +12,7 @@ from magnetar import MagnetarError
 from magnetar_cli.errors import explain
 from magnetar_cli.link_options import link_options, note_links
 from magnetar_cli.program import DEFAULT_BROKER
+from magnetar_cli.servers.console_options import require_console
 from magnetar_core.config import InvalidConfig
 from magnetar_core.transport.transport import LinkClosed
 from magnetar_flights.demo.run import Options, run
@@ -46,6 +47,12 @@ INTERRUPTED = 130
     help="Start three brokers with etcd and an object store; killed servers stay dead.",
 )
 @click.option("--seed", type=int, default=7, show_default=True, help="Seed of the kills.")
+@click.option(
+    "--console",
+    "with_console",
+    is_flag=True,
+    help="Also run a console, which shows the transactions in a browser, and print its address.",
+)
 @click.option("--no-spark", is_flag=True, help="Leave Spark's part out.")
 @click.option("--keep-data", is_flag=True, help="Keep the data directory and the logs.")
 @click.option(
@@ -87,6 +94,7 @@ def main(
     brokers: int,
     with_cluster: bool,
     seed: int,
+    with_console: bool,
     no_spark: bool,
     keep_data: bool,
     attach: bool,
@@ -111,6 +119,8 @@ def main(
         raise click.UsageError("--brokers is for the demo's own servers; with --attach none start")
     if replace and not attach:
         raise click.UsageError("--replace belongs to --attach: otherwise all servers are new")
+    if with_console:
+        require_console()
     note_links(links)
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     options = Options(
@@ -121,6 +131,7 @@ def main(
         with_cluster=with_cluster,
         keep_data=keep_data,
         seed=seed,
+        with_console=with_console,
         with_spark=not no_spark,
         attached_to=broker if attach else None,
         replace=replace,

@@ -9,7 +9,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -37,6 +37,7 @@ from magnetar_flights.demo.servers import Cluster, Servers, Standalone
 from magnetar_flights.demo.spark import WINDOWS, SparkPart
 from magnetar_flights.demo.survey import Surveyor, check_cuts
 from magnetar_flights.demo.verify import Check
+from magnetar_flights.demo.watching import running_console
 from magnetar_flights.demo.worker import CANCELLATIONS, DELAYS, INPUT, SUBSCRIPTION, Settings
 from magnetar_flights.flights import Expected, as_messages, expected, expected_windows, read_lines
 
@@ -63,6 +64,7 @@ class Options:
     Attributes:
         brokers: how many the demo starts.
         with_cluster: whether it starts servers whose shards change their owners.
+        with_console: whether a console for browsers runs beside it.
         attached_to: a broker of the cluster to use; None: the demo starts servers.
         replace: whether to delete the topics of an earlier demo first.
         spark_master: where Spark runs; None: on this machine.
@@ -78,6 +80,7 @@ class Options:
     with_spark: bool
     brokers: int = 1
     with_cluster: bool = False
+    with_console: bool = False
     attached_to: str | None = None
     replace: bool = False
     spark_master: str | None = None
@@ -102,9 +105,13 @@ async def run(options: Options) -> bool:
         async with (
             _running_servers(directory, options) as (servers, address),
             await connect(address, transport=new_transport()) as client,
+            AsyncExitStack() as stack,
         ):
             which = f"{servers.title} serve" if servers else "using the cluster"
             display.say(f"{which} at {address}")
+            if options.with_console:
+                shown = await stack.enter_async_context(running_console(directory, address))
+                display.say(f"to see it in a browser: {shown}")
             await _make_topics(client, options.replace)
             return await _Demo(options, display, directory, servers, address, client).run(lines)
 
