@@ -1,4 +1,4 @@
-"""The console beside the demo, for people who want to see its transactions in a browser."""
+"""The console beside the demo: its transactions, live in a browser."""
 
 from __future__ import annotations
 
