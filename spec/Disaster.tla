@@ -43,10 +43,10 @@ Init ==
                       asked |-> {},                        \* the participants that have answered
                       found |-> [t \in Txns |-> "none"]]   \* what they have said
     /\ copy = coordinator
-    \* How a covered transaction has ended is forgotten: the protocol reads `ended` of others only.
+    \* What is forgotten, the protocol does not read: `ended` has it for the invariants.
     /\ participants = [p \in Participants |->
            [incarnation |-> 1, held |-> [t \in Txns |-> FALSE], ended |-> [t \in Txns |-> "no"],
-            covered |-> [t \in Txns |-> FALSE]]]
+            covered |-> [t \in Txns |-> FALSE], forgotten |-> [t \in Txns |-> FALSE]]]
     /\ ids = <<>>
     /\ highest = 1 /\ former = <<>> /\ restores = Restores
 
@@ -125,7 +125,7 @@ Cover(t, p) ==
     /\ ids[t][1] = coordinator.incarnation /\ participants[p].incarnation = coordinator.incarnation
     /\ \A q \in coordinator.enrolled[t] : participants[q].ended[t] # "no"
     /\ ~participants[p].covered[t]
-    /\ participants' = [participants EXCEPT ![p].covered[t] = TRUE]
+    /\ participants' = [participants EXCEPT ![p].covered[t] = TRUE, ![p].forgotten[t] = TRUE]
     /\ UNCHANGED <<coordinator, copy, ids, highest, former, restores>>
 
 -----------------------------------------------------------------------------
@@ -175,7 +175,7 @@ Weight == [none |-> 0, abort |-> 1, forgotten |-> 2, commit |-> 3]
 \* broker/magnetar_broker/coordinators/transaction_commands.py: _describe_ends
 Ask(p) ==
     LET one == participants[p]
-        said(t) == IF ~one.covered[t] THEN one.ended[t]
+        said(t) == IF ~one.covered[t] THEN IF one.forgotten[t] THEN "no" ELSE one.ended[t]
                    ELSE IF Has("forgotten_not_told") THEN "no"
                    ELSE IF Has("forgotten_told_as_abort") THEN "abort" ELSE "forgotten"
         known(t) == coordinator.found[t]

@@ -45,7 +45,7 @@ _MISTAKES = (
     _disaster_mistake("last_answer_counts", "DecisionsAgree", {}),
     _disaster_mistake("former_ends_accepted", "DecisionsAgree", {}),
     _disaster_mistake("asking_does_not_fence", "DecisionsAgree", {}),
-    _disaster_mistake("former_coverage_dropped", "DecisionsAgree", {}),
+    _disaster_mistake("former_coverage_dropped", "DecisionsAgree", {"Restores": 2}),
     _disaster_mistake("forgotten_not_told", "DecisionsAgree", {}),
     _disaster_mistake("forgotten_told_as_abort", "DecisionsAgree", {}),
     _disaster_mistake("abort_counts_over_forgotten", "DecisionsAgree", {}),
