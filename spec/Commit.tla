@@ -424,7 +424,7 @@ EndAt(p, t, outcome, counts) ==
     /\ OnlyParticipants /\ UNCHANGED <<markRows, sent, faults>>
 
 \* Rule a: the coordinator tells participants of durable decisions only.
-\* coordinator/magnetar_coordinator/ending/end_commands.py: end_command
+\* coordinator/magnetar_coordinator/ending/end_commands.py: put_end_command
 EndAtParticipant(p, t) ==
     \/ IsToldToEnd(rows, p, t) /\ EndAt(p, t, rows.outcome[t], rows.counts[t])
     \/ Has("participants_told_early") /\ IsToldToEnd(memory, p, t) /\ EndAt(p, t, memory.outcome[t], memory.counts[t])
@@ -484,7 +484,7 @@ Spec == Init /\ [][Next]_vars
 *)
 Fairness ==
     \* A client repeats its requests until they are answered, and messages arrive at last.
-    \* client/magnetar/link/repeats.py: Repeats
+    \* client/magnetar/link/unanswered.py: Unanswered
     /\ WF_vars(Begin) /\ WF_vars(Enroll) /\ WF_vars(End) /\ WF_vars(AcceptPlainSend)
     \* storage/magnetar_storage/group_commit.py: GroupCommit
     /\ WF_vars(SealGroup) /\ WF_vars(CommitGroup)
