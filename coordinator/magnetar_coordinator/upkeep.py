@@ -104,6 +104,8 @@ class Upkeep:
         """Continue to end transactions. PIP-31, TC Transaction Expiration, steps 2 and 3."""
         ending = frozenset({TxnStatus.COMMITTING, TxnStatus.ABORTING})
         transactions = list(self._runtime.shard.select(ending))
+        for transaction in transactions:
+            transaction.is_loss_durable = transaction.loss_accepted
         self._finisher.finish(transactions, self._runtime.on_finished)
 
     def expire(self) -> None:

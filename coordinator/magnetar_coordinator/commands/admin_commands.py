@@ -17,7 +17,7 @@ from magnetar_coordinator.metadata.transaction import Participant
 from magnetar_coordinator.metadata.wire import put_txn_id
 from magnetar_coordinator.runtime import Runtime
 from magnetar_core.errors import from_wire
-from magnetar_core.ids import SubscriptionName
+from magnetar_core.ids import SubscriptionName, TxnID
 from magnetar_core.server.commands import Handler, Reply, each_of
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import transaction_pb2 as pb
@@ -59,8 +59,15 @@ class AdminCommands:
         runtime = self._runtime
         txn_id = txn_id_of(request)
         runtime.carry_out(runtime.shard.accept_loss(txn_id, time_ms=runtime.time_ms()))
-        runtime.when_durable(partial(runtime.finisher.retry, txn_id))
+        runtime.when_durable(self._tell_loss, txn_id)
         runtime.answer(reply, pb.CommandAcceptTxnLossResponse(txn_id=request.txn_id))
+
+    def _tell_loss(self, txn_id: TxnID) -> None:
+        """Tell participants of a durable acceptance of loss, if they have not all ended."""
+        transaction = self._runtime.shard.live.get(txn_id)
+        if transaction is not None:
+            transaction.is_loss_durable = True
+            self._runtime.finisher.retry(txn_id)
 
     def _abort_hanging_txn(self, request: pb.CommandAbortHangingTxn, reply: Reply) -> None:
         """Abort a transaction that a broker holds open and this coordinator does not (KIP-664).

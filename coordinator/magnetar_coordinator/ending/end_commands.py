@@ -100,7 +100,7 @@ def put_end_command(
         command.selection_given = True
         command.selected_writer_ids.extend(transaction.selection)
         size += _WRITER_ID_BYTES * len(transaction.selection)
-    if transaction.loss_accepted:
+    if transaction.is_loss_durable:
         command.loss_accepted = True
     return size
 

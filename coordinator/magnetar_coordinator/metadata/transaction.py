@@ -159,6 +159,8 @@ class Transaction:
     selection: tuple[int, ...] | None = None
     unfinished: dict[Participant, common.ServerError | None] = field(default_factory=dict)
     loss_accepted: bool = False
+    # Whether that is durable, so that participants may be told (rule a).
+    is_loss_durable: bool = False
     txn_owner: TxnOwner | None = None
     principal: str = ""
     stamp: int = NO_STAMP
