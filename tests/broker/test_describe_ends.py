@@ -234,6 +234,24 @@ def test_a_former_process_ends_nothing_once_its_coordinator_has_asked() -> None:
     run(scenario)
 
 
+def test_a_commit_that_waits_is_not_carried_out_once_its_coordinator_has_asked() -> None:
+    """It waited for another transaction, and was carried out after it was told as not ended."""
+
+    async def scenario(world: World) -> None:
+        await world.client.ask(send(b"x", in_txn=txn(0)))
+        await world.client.ask(send(b"y", in_txn=txn(1), producer=2, follows=txn(0)))
+        waiting = world.client.begin(end(txn(1), counts={2: 1}))
+        await world.settle()
+        assert not waiting.done()
+        await restore(world)
+        answer: Any = await world.client.ask(describe_ends(txn(0), txn(1), incarnation=2))
+        assert not answer.ends
+        await world.client.ask(end(txn(0), common.ABORT))
+        await world.client.ask(end(txn(1), common.ABORT))
+
+    run(scenario)
+
+
 def test_a_stranger_makes_no_incarnation_known() -> None:
     async def scenario(world: World) -> None:
         await world.client.ask(send(b"x", in_txn=txn(0)))

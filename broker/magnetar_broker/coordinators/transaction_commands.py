@@ -242,8 +242,14 @@ class TransactionCommands:
         return known
 
     def _take(self, tcid: int, watermark: Watermark) -> None:
-        """Set a watermark, and store what changes in the watermarks of former incarnations."""
+        """Set a watermark. That of a new incarnation ends what former stores may do (rule n)."""
         watermarks, batch = self._environment.watermarks, self._environment.commits.batch
+        known = watermarks.of(tcid).incarnation
+        if known == watermark.incarnation:
+            watermarks.set(tcid, watermark)
+            return
+        for partition in self._topics.partitions():
+            partition.refuse_waiting_ends(tcid, superseded(tcid, known))
         before = watermarks.former(tcid)
         watermarks.set(tcid, watermark)
         after = watermarks.former(tcid)

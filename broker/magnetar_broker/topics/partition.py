@@ -31,7 +31,7 @@ from magnetar_broker.transactions.transaction_index import (
 )
 from magnetar_broker.transactions.waiting_ends import AskedEnd, WaitingEnds
 from magnetar_core.access.grants import Rights
-from magnetar_core.errors import Gone, QuotaExceeded, ResourceInUse
+from magnetar_core.errors import Gone, MagnetarError, QuotaExceeded, ResourceInUse
 from magnetar_core.history.events import (
     MarkerWritten,
     ParticipantCreated,
@@ -264,6 +264,11 @@ class Partition:
                 self.end(asked)
             except Exception as error:
                 asked.failed(error)
+
+    def refuse_waiting_ends(self, tcid: int, error: MagnetarError) -> None:
+        """Refuse the waiting commits of a coordinator: its newest store may decide otherwise."""
+        for asked in self.waiting_ends.take_all(tcid):
+            asked.failed(error)
 
     def _marker(self, end: End, writers: Sequence[KeptWriter]) -> MarkerEntry | None:
         """Build the log's next entry: the marker of the messages that a commit keeps, if any."""

@@ -46,10 +46,10 @@ class WaitingEnds:
         """Remove and return the requests to end this transaction; none, if all were taken."""
         return self._asked.pop(txn_id, [])
 
-    def take_all(self) -> list[AskedEnd]:
-        """Remove and return all requests."""
-        asked, self._asked = self._asked, {}
-        return [one for some in asked.values() for one in some]
+    def take_all(self, tcid: int | None = None) -> list[AskedEnd]:
+        """Remove and return all requests, or those for the transactions of a coordinator."""
+        ids = [one for one in self._asked if tcid is None or one.tcid == tcid]
+        return [asked for txn_id in ids for asked in self.take(txn_id)]
 
 
 def _is_superseded(earlier: AskedEnd, asked: AskedEnd) -> bool:
