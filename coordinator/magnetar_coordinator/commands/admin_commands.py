@@ -42,17 +42,10 @@ class AdminCommands:
         runtime = self._runtime
         txn_id = txn_id_of(request)
         found = runtime.shard.find(txn_id)
-        run_time_ms = runtime.run_time_ms()
         if isinstance(found, TxnEnded):
-            description = describe_ended(
-                found,
-                runtime.shard.ended_details,
-                run_time_ms=run_time_ms,
-                started_time_ms=runtime.started_time_ms,
-            )
+            description = describe_ended(runtime, found)
         else:
-            named = runtime.named_sequences.of_txn(txn_id)
-            description = describe(found, named, run_time_ms=run_time_ms)
+            description = describe(runtime, found)
         runtime.answer(reply, pb.CommandDescribeTxnResponse(transaction=description))
 
     def _accept_txn_loss(self, request: pb.CommandAcceptTxnLoss, reply: Reply) -> None:

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from magnetar_coordinator.metadata.named_sequences import NamedSequence
 from magnetar_coordinator.metadata.participant_counts import writer_counts
 from magnetar_coordinator.metadata.records import WIRE_CAUSE, WIRE_STATUS, TxnEnded
 from magnetar_coordinator.metadata.transaction import Participant, Transaction
 from magnetar_coordinator.metadata.wire import put_identity, put_named_sequence
-from magnetar_coordinator.transactions.ended_details import EndedDetails
+from magnetar_coordinator.runtime import Runtime
 from magnetar_core.ids import PartitionName
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import transaction_pb2 as pb
 
 
-def describe(
-    transaction: Transaction, named: NamedSequence | None, *, run_time_ms: int
-) -> pb.TransactionDescription:
+def describe(runtime: Runtime, transaction: Transaction) -> pb.TransactionDescription:
     """Describe a live transaction."""
+    named = runtime.named_sequences.of_txn(transaction.txn_id)
     description = pb.TransactionDescription(
         txn_id=transaction.txn_id.to_wire(),
         status=WIRE_STATUS[transaction.status],
-        age_ms=max(0, run_time_ms - transaction.start_run_time_ms),
+        age_ms=max(0, runtime.run_time_ms() - transaction.start_run_time_ms),
         opened_at_ms=transaction.start_time_ms,
         principal=transaction.principal,
         stamp=transaction.stamp,
@@ -37,12 +35,12 @@ def describe(
     return description
 
 
-def describe_outcome(outcome: TxnEnded, *, run_time_ms: int) -> pb.TransactionDescription:
+def describe_outcome(runtime: Runtime, outcome: TxnEnded) -> pb.TransactionDescription:
     """Describe an ended transaction by its outcome."""
     description = pb.TransactionDescription(
         txn_id=outcome.txn_id.to_wire(),
         status=WIRE_STATUS[outcome.status],
-        age_ms=max(0, run_time_ms - outcome.end_run_time_ms),
+        age_ms=max(0, runtime.run_time_ms() - outcome.end_run_time_ms),
         opened_at_ms=outcome.start_time_ms,
         ended_at_ms=outcome.end_time_ms,
         principal=outcome.principal,
@@ -53,22 +51,17 @@ def describe_outcome(outcome: TxnEnded, *, run_time_ms: int) -> pb.TransactionDe
     return description
 
 
-def describe_ended(
-    outcome: TxnEnded, details: EndedDetails, *, run_time_ms: int, started_time_ms: int
-) -> pb.TransactionDescription:
-    """Describe an ended transaction: by its outcome, and its details if they are kept.
-
-    Args:
-        started_time_ms: when the coordinator was started, by the wall clock.
-    """
-    description = describe_outcome(outcome, run_time_ms=run_time_ms)
+def describe_ended(runtime: Runtime, outcome: TxnEnded) -> pb.TransactionDescription:
+    """Describe an ended transaction: by its outcome, and its details if they are kept."""
+    description = describe_outcome(runtime, outcome)
+    details = runtime.shard.ended_details
     found = details.find(outcome.txn_id)
     if found is not None:
         _put_details(description, found)
         earlier = {one for _, participants in found.ended_earlier or () for one in participants}
         last = [one for one in found.participants if one not in earlier]
         _put_ends(description, last, outcome.end_time_ms)
-    elif details.was_dropped(outcome, started_time_ms=started_time_ms):
+    elif details.was_dropped(outcome, started_time_ms=runtime.started_time_ms):
         description.details_missing = pb.MANY_ENDED_SINCE
     else:
         description.details_missing = pb.ENDED_BEFORE_START

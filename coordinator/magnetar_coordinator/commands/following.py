@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from magnetar_coordinator.commands.descriptions import describe, describe_outcome
-from magnetar_coordinator.metadata.transaction import Transaction
 from magnetar_coordinator.runtime import Runtime
 from magnetar_core.ids import TxnID
 from magnetar_core.list_limits import rows_of
@@ -17,7 +16,7 @@ from magnetar_core.wire import transaction_pb2 as pb
 
 
 class TxnFollowing:
-    """Answers to those who follow a coordinator's transactions."""
+    """Answers to clients that follow a coordinator's transactions."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -53,7 +52,7 @@ class TxnFollowing:
                 response.truncated = True
                 response.place.listed_to.CopyFrom(response.transactions[-1].txn_id)
                 return
-            self._add(response, transaction)
+            response.transactions.append(describe(self._runtime, transaction))
         # Some of those that were told first may have changed since.
         response.truncated = self._runtime.changes.version > response.place.version
 
@@ -63,7 +62,6 @@ class TxnFollowing:
         """Add transactions that have changed after a version."""
         runtime = self._runtime
         response.place.version = version
-        run_time_ms = runtime.run_time_ms()
         for count, change in enumerate(runtime.changes.since(version)):
             if count == limit:
                 response.truncated = True
@@ -71,13 +69,6 @@ class TxnFollowing:
             response.place.version = change.version
             transaction = runtime.shard.live.get(change.txn_id)
             if transaction is not None:
-                self._add(response, transaction)
+                response.transactions.append(describe(runtime, transaction))
             elif change.outcome is not None:
-                response.ended.append(describe_outcome(change.outcome, run_time_ms=run_time_ms))
-
-    def _add(self, response: pb.CommandListTxnChangesResponse, transaction: Transaction) -> None:
-        runtime = self._runtime
-        named = runtime.named_sequences.of_txn(transaction.txn_id)
-        response.transactions.append(
-            describe(transaction, named, run_time_ms=runtime.run_time_ms())
-        )
+                response.ended.append(describe_outcome(runtime, change.outcome))

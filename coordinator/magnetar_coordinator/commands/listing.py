@@ -63,8 +63,7 @@ class TxnListing:
             if len(response.transactions) == limit:
                 response.truncated = True
                 break
-            named = runtime.named_sequences.of_txn(transaction.txn_id)
-            response.transactions.append(describe(transaction, named, run_time_ms=run_time_ms))
+            response.transactions.append(describe(runtime, transaction))
 
     async def _add_ended(
         self,
@@ -113,14 +112,7 @@ class TxnListing:
         newest_first = sorted(found.values(), key=lambda one: one.txn_id, reverse=True)
         response.truncated |= len(newest_first) > room
         for outcome in newest_first[:room]:
-            response.transactions.append(
-                describe_ended(
-                    outcome,
-                    runtime.shard.ended_details,
-                    run_time_ms=run_time_ms,
-                    started_time_ms=runtime.started_time_ms,
-                )
-            )
+            response.transactions.append(describe_ended(runtime, outcome))
         return response
 
 
