@@ -51,6 +51,23 @@ def test_changes_make_up_the_list(monkeypatch: pytest.MonkeyPatch, rows_at_once:
     run(scenario)
 
 
+def test_commits_that_are_told_are_in_the_next_cut() -> None:
+    """As those of a list are: their stamps are seen."""
+
+    async def scenario(cluster: Cluster, client: Client) -> None:
+        other = await cluster.connect()
+        seen = await other.admin.transactions.changes()
+        txn = await client.begin_transaction()
+        await txn.commit(wait_finished=True)
+        stamp = (await client.admin.transactions.describe(txn.txn_id)).stamp
+        assert other._runtime.seen_stamp < stamp
+        await other.admin.transactions.changes(seen)
+        assert other._runtime.seen_stamp >= stamp
+        await other.close()
+
+    run(scenario)
+
+
 def test_a_coordinator_that_is_away_goes_on_where_it_was() -> None:
     async def scenario(cluster: Cluster, client: Client) -> None:
         hasty = await cluster.connect(HASTY)

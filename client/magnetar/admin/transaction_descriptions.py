@@ -194,7 +194,7 @@ class TransactionDescription:
 
     @property
     def expires_in_ms(self) -> int | None:
-        """Time until an open one expires; below 0: it is about to. None: it does not expire."""
+        """Time until an open transaction expires; below 0: it is about to. None: it does not."""
         if self.status is not TransactionStatus.OPEN or self.two_phase_commit:
             return None
         return self.timeout_ms - self.age_ms

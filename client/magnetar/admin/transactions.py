@@ -148,9 +148,12 @@ class TransactionAdmin:
 
         told = await self._of_coordinators(follow, None, on_unanswered)
         places |= {tcid: one.place for tcid, one in told.items() if one.place is not None}
+        live = tuple(found for one in told.values() for found in one.live.values())
+        ended = tuple(found for one in told.values() for found in one.ended)
+        self._cluster.runtime.saw(max((one.stamp for one in (*live, *ended)), default=0))
         return TransactionChanges(
-            tuple(found for one in told.values() for found in one.live.values()),
-            tuple(found for one in told.values() for found in one.ended),
+            live,
+            ended,
             frozenset(tcid for tcid, one in told.items() if one.is_anew),
             places,
         )
