@@ -23,6 +23,7 @@ pytest.importorskip("playwright", reason="Playwright is not installed")
 from playwright.sync_api import Browser, Error, Page, expect
 from tests.console.browsing import CHROMIUM, axe_source, browsing, watched
 from tests.console.running import running_console
+from tests.console.shop import Shop
 
 pytestmark = [
     pytest.mark.chaos,
@@ -40,7 +41,7 @@ PATIENCE_MS = 30_000
 expect.set_options(timeout=PATIENCE_MS)
 
 
-class Scene:
+class Scene(Shop):
     """Servers, a console, and transactions that are open."""
 
     def __init__(self, directory: Path) -> None:
@@ -63,25 +64,11 @@ class Scene:
         self.client = self._stack.enter_context(
             blocking.connect(self.servers.address, config=config)
         )
-        client = self.client
-        for topic in ("orders", "invoices", "kept.in.a.database"):
-            client.admin.topics.create(topic, partitions=2)
-        orders = client.create_producer("orders")
+        self.make_topics()
+        orders = self.client.create_producer("orders")
         orders.send(b'{"order": 1}', key=b"customer-7", partition=0)
         orders.send(MARKUP.encode(), key=MARKUP.encode(), partition=0)
-        with client.transaction() as committed:
-            committed.send("invoices", b"seen by all", partition=0)
-        self.committed = str(committed.txn_id)
-        prepared = client.transactional_producer("shop-1", two_phase_commit=True)
-        prepared.init()
-        prepared.begin()
-        prepared.send("kept.in.a.database", b"a row", partition=0)
-        self.prepared_state = str(prepared.prepare())
-        self.consumer = client.subscribe("orders", "bill", initial_position="earliest")
-        self.open = client.begin_transaction(timeout_s=600)
-        self.open.send("invoices", b"not seen yet", partition=0)
-        self.open.ack(self.consumer.receive())
-        self.group = client.consumer_group("billing", "orders", initial_position="earliest")
+        self.trade(open_partition=0)
         return self
 
     def __exit__(self, *_: object) -> None:

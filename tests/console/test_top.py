@@ -14,6 +14,7 @@ from tests.waiting import until
 
 pytest.importorskip("textual", reason="Textual is not installed")
 
+from tests.console.shop import Shop
 from tests.console.terminal import line_with, sees, shown
 from textual.pilot import Pilot
 
@@ -30,7 +31,7 @@ MARKUP = "[bold red]shop[/] \x1b[31m"
 SHOWN_MARKUP = r"[bold red]shop[/] \x1b[31m"
 
 
-class Scene:
+class Scene(Shop):
     """Servers, and transactions that are open."""
 
     def __init__(self, directory: Path) -> None:
@@ -44,23 +45,9 @@ class Scene:
     def __enter__(self) -> Scene:
         self._stack.enter_context(self.servers.running())
         self.client = self.connect("shop-api")
-        client = self.client
-        for topic in ("orders", "invoices", "kept.in.a.database"):
-            client.admin.topics.create(topic, partitions=2)
-        client.create_producer("orders").send(b"order 1", partition=0)
-        with client.transaction() as committed:
-            committed.send("invoices", b"seen by all", partition=0)
-        self.committed = str(committed.txn_id)
-        prepared = self.client.transactional_producer("shop-1", two_phase_commit=True)
-        prepared.init()
-        prepared.begin()
-        prepared.send("kept.in.a.database", b"a row", partition=0)
-        self.prepared_state = str(prepared.prepare())
-        self.consumer = client.subscribe("orders", "bill", initial_position="earliest")
-        self.open = client.begin_transaction(timeout_s=600)
-        self.open.send("invoices", b"not seen yet", partition=1)
-        self.open.ack(self.consumer.receive())
-        self.group = client.consumer_group("billing", "orders", initial_position="earliest")
+        self.make_topics()
+        self.client.create_producer("orders").send(b"order 1", partition=0)
+        self.trade(open_partition=1)
         return self
 
     def __exit__(self, *_: object) -> None:
