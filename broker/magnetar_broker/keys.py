@@ -76,7 +76,7 @@ IN_PARTITION_BYTES = _PARTITION_AND_U64.size
 _SUBSCRIPTION_CHUNK = struct.Struct(">QIQQ")
 _ORDINAL_AND_INDEX = struct.Struct(">IQ")
 _ORDINAL = struct.Struct(">I")
-# A TxnID and both; a TxnID and a participant.
+# A TxnID with an ordinal and an index; a TxnID with a topic id, partition and subscription id.
 _IN_TXN = struct.Struct(">QQIQ")
 _TXN_AT = struct.Struct(">QQQIQ")
 

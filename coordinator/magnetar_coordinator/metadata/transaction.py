@@ -138,6 +138,8 @@ class Transaction:
         selection: writers whose writes count, sorted; None: all writers.
         unfinished: participants that have not ended it yet, with the last error or ""; empty while
             OPEN.
+        loss_accepted: whether the commit goes on without the writes that its participants lost.
+        is_loss_durable: whether that is durable, so that participants may be told (rule a).
         principal: the client that began it; empty: a client that did not authenticate.
         stamp: of the commit; 0 while it is not committed.
         record_count: rows of its metadata in the store.
@@ -159,7 +161,6 @@ class Transaction:
     selection: tuple[int, ...] | None = None
     unfinished: dict[Participant, common.ServerError | None] = field(default_factory=dict)
     loss_accepted: bool = False
-    # Whether that is durable, so that participants may be told (rule a).
     is_loss_durable: bool = False
     txn_owner: TxnOwner | None = None
     principal: str = ""

@@ -7,7 +7,7 @@ in place it is neither, at a third of the cost. Pure.
 from __future__ import annotations
 
 from magnetar_coordinator.metadata.named_sequences import NamedSequence, NamedSequenceState
-from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
+from magnetar_core.ids import TxnID
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import record_pb2 as records
 from magnetar_core.wire import transaction_pb2 as pb
@@ -16,16 +16,6 @@ from magnetar_core.wire import transaction_pb2 as pb
 def put_txn_id(wire: common.TxnId, txn_id: TxnID) -> None:
     """Write a TxnID."""
     wire.most_bits, wire.least_bits = txn_id
-
-
-def put_partition(wire: common.Partition, name: PartitionName) -> None:
-    """Write a partition's name."""
-    wire.topic, wire.partition, wire.topic_id = name
-
-
-def put_subscription(wire: common.Subscription, name: SubscriptionName) -> None:
-    """Write a subscription's name."""
-    wire.topic, wire.partition, wire.topic_id, wire.subscription = name
 
 
 def put_identity(
