@@ -167,7 +167,9 @@ class Channel:
         if task is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-            await self._look.close()
+            # Another viewer may have come meanwhile, and looks.
+            if self._looking is None:
+                await self._look.close()
 
     async def _keep_looking(self) -> None:
         while True:

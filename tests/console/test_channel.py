@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import Any, cast
 
 import pytest
-from tests.waiting import until
+from tests.waiting import turns, until
 
 from magnetar import AuthenticationFailed, Client, LogUnavailable
 from magnetar_console.channel import Channel
@@ -86,6 +86,25 @@ def test_any_number_of_viewers_costs_one_look() -> None:
         for one in streams:
             await one.aclose()
         assert (shared.viewers, look.closed) == (0, 1)
+
+    run(work())
+
+
+def test_a_viewer_who_comes_while_the_last_one_leaves_keeps_the_look() -> None:
+    """The look gave up what it held in the middle of the new viewer's first look."""
+
+    async def work() -> None:
+        look = FakeLook()
+        shared = channel(look)
+        first, second = shared.events(), shared.events()
+        await beats(first, anything)
+        leaving = asyncio.create_task(first.aclose())
+        await turns()
+        assert shared.viewers == 0
+        await asyncio.gather(leaving, beats(second, anything))
+        assert (shared.viewers, look.closed) == (1, 0)
+        await second.aclose()
+        assert look.closed == 1
 
     run(work())
 
