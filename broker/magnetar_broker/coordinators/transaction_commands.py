@@ -242,7 +242,7 @@ class TransactionCommands:
         return known
 
     def _take(self, tcid: int, watermark: Watermark) -> None:
-        """Set a watermark. With a new incarnation, former stores end nothing any longer (rule n)."""
+        """Set a watermark. With a new incarnation, former stores end nothing more (rule n)."""
         watermarks, batch = self._environment.watermarks, self._environment.commits.batch
         known = watermarks.of(tcid).incarnation
         if known == watermark.incarnation:

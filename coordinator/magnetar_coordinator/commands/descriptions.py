@@ -1,4 +1,4 @@
-"""Descriptions of transactions for administrators. Pure."""
+"""Descriptions of transactions for administrators."""
 
 from __future__ import annotations
 
