@@ -39,7 +39,7 @@ allow = ["WRITE", "TWO_PHASE_COMMIT"]
 
 [[roles.manager]]
 topic = "*"
-allow = ["CREATE", "DELETE"]
+allow = ["CREATE", "ALTER", "DELETE"]
 [[roles.manager]]
 group = "*"
 allow = ["DELETE"]
@@ -71,7 +71,7 @@ allow = ["BACKUP"]
 # Right, and beside what is asked for.
 [[roles.neighbour]]
 topic = ["topic", "topic-", "topic-aa", "b*"]
-allow = ["READ", "WRITE", "CREATE", "DELETE"]
+allow = ["READ", "WRITE", "CREATE", "ALTER", "DELETE"]
 [[roles.neighbour]]
 group = ["group-", "g"]
 allow = ["READ", "DELETE"]
@@ -164,6 +164,7 @@ TABLE: list[tuple[str, Any, Set[str]]] = [
     ),
     (BROKER, group.CommandDeleteGroup(group="group"), {"admin", "manager"}),
     (BROKER, topic_pb2.CommandCreateTopic(topic="topic-a"), {"admin", "manager", "broker"}),
+    (BROKER, topic_pb2.CommandAlterTopic(topic="topic-a"), {"admin", "manager", "broker"}),
     (BROKER, topic_pb2.CommandListTopics(), EVERYBODY),
     (BROKER, topic_pb2.CommandDescribeTopic(topic="topic-a"), DESCRIBING),
     (BROKER, topic_pb2.CommandLookup(topic="topic-a"), DESCRIBING),

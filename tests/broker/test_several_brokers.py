@@ -320,7 +320,7 @@ def test_what_was_opened_in_between_is_aborted_with_the_partition() -> None:
 
         keeper: Any = cluster.broker(0).topic_directory
         cluster.broker(0).topics.delete(topic)
-        keeper._directory.deleted(topic_id)
+        keeper._directory.topic_changed(topic_id)
         await cluster.create(0, "u")
         await cluster.until(lambda: cluster.names(1) == ["u"])
         for future in (waiting_commit, parked_send):
@@ -635,7 +635,7 @@ def test_a_name_that_is_used_again_is_the_new_topic_everywhere() -> None:
         cluster.network.partition("b-0", "b-1", 30.0)
         keeper: Any = cluster.broker(0).topic_directory
         cluster.broker(0).topics.delete(cluster.broker(0).topics.get("t"))
-        keeper._directory.deleted(first)
+        keeper._directory.topic_changed(first)
         second = await cluster.create(0, "t")
         await cluster.until(lambda: cluster.broker(1).topics.get("t").topic_id == second)
         assert await read(cluster, 1, cluster.partition_at(1, "t", second)) == 0

@@ -57,11 +57,11 @@ class First:
         made = record(self.next_serial, topic, created_at_ms=100 * self.lives + self.next_serial)
         self.next_serial += 1
         self.topics[made.topic_id] = made
-        self.directory.created(made)
+        self.directory.topic_changed(made.topic_id)
 
     def delete(self, topic_id: int) -> None:
         del self.topics[topic_id]
-        self.directory.deleted(topic_id)
+        self.directory.topic_changed(topic_id)
 
     def tell(self, life: int, revision: int) -> wire.CommandFollowDirectoryResponse:
         contents = Contents(

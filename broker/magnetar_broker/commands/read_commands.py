@@ -27,6 +27,7 @@ from magnetar_core.ids import TxnID
 from magnetar_core.server.commands import AnswerSizes, Handler, Reply, each_of
 from magnetar_core.transport.spliced import Body, with_messages
 from magnetar_core.wire import broker_pb2 as wire
+from magnetar_core.wire.topic_pb2 import TopicRecord
 from magnetar_storage.store import Store
 
 READ_MESSAGES_DEFAULT = 1_000
@@ -148,12 +149,17 @@ class ReadCommands:
             self._topics.partition(command.topic, number, topic.topic_id)
             for number in command.partitions or topic.hosted
         ]
-        self._replies.answer_later(reply, self._offsets_of(topic.topic_id, partitions, command))
+        self._replies.answer_later(reply, self._offsets_of(topic.record, partitions, command))
 
     async def _offsets_of(
-        self, topic_id: int, partitions: Sequence[Partition], command: wire.CommandListOffsets
+        self,
+        record: TopicRecord,
+        partitions: Sequence[Partition],
+        command: wire.CommandListOffsets,
     ) -> wire.CommandListOffsetsResponse:
-        response = wire.CommandListOffsetsResponse(topic_id=topic_id)
+        response = wire.CommandListOffsetsResponse(
+            topic_id=record.topic_id, partition_count=max(record.partitions, record.growing_to)
+        )
         for partition in partitions:
             # The found offset lies before the end offset of the same answer.
             time_offset = 0

@@ -46,6 +46,7 @@ from magnetar_storage.backup_source import BackupSource
 # Commands with a call_token.
 TAKING_EFFECT_ONCE = (
     "create_topic",
+    "alter_topic",
     "delete_topic",
     "subscribe",
     "seek",

@@ -88,6 +88,7 @@ class SubscriptionCommands:
                 ledger_id=partition.ledger_id,
                 active=subscription.delivery.is_active(command.consumer_id),
                 waiting=subscription.delivery.waiting,
+                partition_count=self._partition_count(name),
             ),
         )
 
@@ -173,7 +174,11 @@ class SubscriptionCommands:
     def _unsubscribe(self, command: wire.CommandUnsubscribe, reply: Reply) -> None:
         name = command.subscription
         self._topics.named(name).subscriptions.delete(name.subscription)
-        self._replies.answer(reply, wire.CommandUnsubscribeResponse())
+        response = wire.CommandUnsubscribeResponse(partition_count=self._partition_count(name))
+        self._replies.answer(reply, response)
+
+    def _partition_count(self, name: common.Subscription) -> int:
+        return self._topics.get(name.topic).record.partitions
 
 
 def _ranges_of(command: wire.CommandAck) -> list[Range]:

@@ -60,6 +60,7 @@ def describe_topic(topic: Topic, broker_name: str) -> topic_wire.CommandDescribe
                         ],
                         consumers=subscription.delivery.consumer_names,
                         unacked_count=subscription.dispatcher.held_count,
+                        is_of_group=subscription.group_ownership is not None,
                     )
                     for subscription in sorted(
                         partition.subscriptions, key=lambda one: one.name.subscription
@@ -69,6 +70,7 @@ def describe_topic(topic: Topic, broker_name: str) -> topic_wire.CommandDescribe
             for partition in topic.partitions
         ],
         partition_count=record.partitions,
+        growing_to=record.growing_to,
     )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 
 from magnetar_broker import keys
@@ -212,6 +212,7 @@ class Groups:
         Raises:
             GroupNotFound: no group has the name.
             ResourceInUse: it has members, or pending acks.
+            LogUnavailable: as Subscriptions.refuse_sealed.
         """
         group = self.get(name)
         if group.members:
@@ -220,7 +221,8 @@ class Groups:
                 members=len(group.members),
             )
         cursors = list(self.subscriptions(group))
-        for _, subscription in cursors:
+        for partition, subscription in cursors:
+            partition.subscriptions.refuse_sealed()
             subscription.refuse_deletion()
         for partition, _ in cursors:
             partition.subscriptions.delete(name)
@@ -231,8 +233,25 @@ class Groups:
 
     # Topics and time
 
+    def carry(self, partitions: Iterable[Partition]) -> None:
+        """Give cursors on new partitions to the groups that had some on their topic before.
+
+        They begin at the beginning: a group misses nothing, whether it has members now or not.
+        """
+        for partition in partitions:
+            for name in self._topics.get(partition.name.topic).record.groups:
+                group = self._groups.get(name)
+                if group is None:
+                    # Its members were gone before this broker kept any of their partitions.
+                    group = Group(name, past_members=self._deleted.past_members(name))
+                    self._groups[name] = group
+                    self._deleted.made(name)
+                    self._write(group)
+                partition.subscriptions.create(name, partition.log.first_offset)
+                partition.subscriptions.claim(name, GroupOwnership(group, partition.name))
+
     def topic_changed(self, topic: str) -> None:
-        """Assign again: a topic was created or deleted."""
+        """Assign again: a topic was created, altered or deleted."""
         for group in self.all():
             if any(_wants(member, topic) for member in group.members.values()):
                 change = group.topics_changed(self._fresh_interest(group), self._now_ms())

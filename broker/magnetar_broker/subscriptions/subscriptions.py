@@ -20,7 +20,13 @@ from magnetar_broker.subscriptions.group_ownership import GroupOwnership
 from magnetar_broker.subscriptions.subscription import Subscription
 from magnetar_broker.transactions import index_rows
 from magnetar_broker.transactions.transaction_index import End, TransactionIndex
-from magnetar_core.errors import Gone, InvalidArgument, QuotaExceeded, SubscriptionNotFound
+from magnetar_core.errors import (
+    Gone,
+    InvalidArgument,
+    LogUnavailable,
+    QuotaExceeded,
+    SubscriptionNotFound,
+)
 from magnetar_core.history.events import ParticipantCreated, ParticipantDeleted
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 from magnetar_core.wire import record_pb2 as records
@@ -69,6 +75,8 @@ class Subscriptions:
         # Deliveries of deleted subscriptions, so that late copies of their consumers are
         # recognised.
         self._deleted: dict[str, Delivery] = {}
+        # Why there may be no new subscription now, and none may be deleted; empty: they may.
+        self.sealed = ""
 
     def __iter__(self) -> Iterator[Subscription]:
         return iter(self._existing.values())
@@ -100,6 +108,7 @@ class Subscriptions:
         Raises:
             InvalidArgument: the name is not allowed.
             QuotaExceeded: too many subscriptions.
+            LogUnavailable: as refuse_sealed.
         """
         if not is_subscription_name(name):
             raise InvalidArgument(
@@ -134,7 +143,9 @@ class Subscriptions:
 
         Raises:
             QuotaExceeded: too many subscriptions.
+            LogUnavailable: as refuse_sealed.
         """
+        self.refuse_sealed()
         limit = self._environment.config.subscriptions_max
         if len(self._existing) >= limit:
             raise QuotaExceeded(
@@ -142,6 +153,16 @@ class Subscriptions:
                 " subscriptions_max",
                 subscriptions_max=limit,
             )
+
+    def refuse_sealed(self) -> None:
+        """Check that subscriptions may come and go.
+
+        Raises:
+            LogUnavailable: the topic is being given partitions, which get the subscriptions that it
+                has.
+        """
+        if self.sealed:
+            raise LogUnavailable(self.sealed)
 
     def restore(
         self,
@@ -182,7 +203,9 @@ class Subscriptions:
         Raises:
             SubscriptionNotFound: it does not exist.
             ResourceInUse: acks are pending, or its group has members.
+            LogUnavailable: as refuse_sealed.
         """
+        self.refuse_sealed()
         doomed = self.get(name)
         if doomed.group_ownership is not None:
             doomed.group_ownership.refuse_deletion()

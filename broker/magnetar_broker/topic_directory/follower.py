@@ -271,13 +271,14 @@ class TopicDirectoryFollower:
         taken = copy.take(told, topics.by_id, topics.next_serial)
         if taken is None:
             return
-        names = topics.take(taken, next_serial=told.next_serial, may_have_rows=copy.losses > 0)
+        followed = topics.take(taken, next_serial=told.next_serial, may_have_rows=copy.losses > 0)
         self._change_row(
             directory_losses=copy.directory_losses,
             own_losses=copy.own_losses,
             directory_life=copy.followed_life,
         )
-        for name in names:
+        self._groups.carry(followed.begun)
+        for name in followed.topics:
             self._groups.topic_changed(name)
         self._stores = {store.tcid: store for store in told.coordinator_stores}
         if not self.is_current:
@@ -346,6 +347,7 @@ class _PassedOn:
         self.handlers: Mapping[str, Handler] = each_of(
             {
                 "create_topic": self._pass_on,
+                "alter_topic": self._pass_on,
                 "delete_topic": self._pass_on,
                 "take_incarnation": self._pass_on,
                 "follow_directory": self._refuse_follower,

@@ -20,15 +20,18 @@ from magnetar_broker.coordinators.store_tokens import works_with_another
 from magnetar_broker.environment import Environment
 from magnetar_broker.groups.groups import Groups
 from magnetar_broker.replies import Replies
+from magnetar_broker.topic_directory.growths import Survey, Told, not_told
 from magnetar_broker.topic_directory.guards import EmptyStoreGuard
 from magnetar_broker.topic_directory.peer import BrokerPeer
 from magnetar_broker.topic_directory.rows import BrokerStores, PastCalls
+from magnetar_broker.topics.alterations import announced, grown, retracted
 from magnetar_broker.topics.topic_directory import Contents, TopicDirectory, begin_life
 from magnetar_broker.topics.topics import Topic, Topics
 from magnetar_core.errors import (
     InvalidArgument,
     LogUnavailable,
     MagnetarError,
+    QuotaExceeded,
     ResourceInUse,
     TopicNotFound,
     from_wire,
@@ -122,10 +125,13 @@ class TopicDirectoryKeeper:
         self._followers = {one.name: _Follower(self._look_at_waits) for _, one in others}
         self._peers = {shard: BrokerPeer(one, config, transport, random) for shard, one in others}
         self._waits: dict[_Wait, None] = {}
+        # Of topics that grow, by their ids.
+        self._surveys: dict[int, Survey] = {}
         self._past_calls = PastCalls(environment)
         self.handlers: Mapping[str, Handler] = each_of(
             {
                 "create_topic": self._create_topic,
+                "alter_topic": self._alter_topic,
                 "delete_topic": self._delete_topic,
                 "take_incarnation": self._take_incarnation,
                 "follow_directory": self._follow_directory,
@@ -143,6 +149,9 @@ class TopicDirectoryKeeper:
         is_new = not self._topics.by_id and self._topics.next_serial == 1
         self.guard.recovered(is_empty=is_new and not losses)
         self._losses = losses
+        for topic in self._topics.all():
+            if topic.record.growing_to:
+                self._topics.alter(retracted(topic.record))
         if not self._followers:
             return
         await self._past_calls.recover()
@@ -163,6 +172,8 @@ class TopicDirectoryKeeper:
 
     def stop(self) -> None:
         """Break all links at once."""
+        for survey in self._surveys.values():
+            survey.cancel()
         for peer in self._peers.values():
             peer.stop()
 
@@ -170,6 +181,8 @@ class TopicDirectoryKeeper:
         """End all waits, and close the links."""
         for wait in list(self._waits):
             self._end(wait)
+        for survey in self._surveys.values():
+            survey.cancel()
         for peer in self._peers.values():
             await peer.close()
 
@@ -177,7 +190,7 @@ class TopicDirectoryKeeper:
         """Return the handlers unchanged: a topic that this broker does not know does not exist."""
         return dict(handlers)
 
-    # Creations, deletions, incarnations
+    # Creations
 
     def _create_topic(self, command: wire.CommandCreateTopic, reply: Reply) -> None:
         known = self._past_calls.topic_of(command.call_token)
@@ -188,18 +201,129 @@ class TopicDirectoryKeeper:
         if topic is None:
             topic = self._topics.create(command)
             self._groups.topic_changed(topic.name)
-            self._directory.created(topic.record)
+            self._directory.topic_changed(topic.topic_id)
         self._note_call(command.call_token, topic)
         answer = wire.CommandCreateTopicResponse(topic_id=topic.topic_id)
         self._answer_when_followed(reply, answer)
+
+    # Alterations
+
+    def _alter_topic(self, command: wire.CommandAlterTopic, reply: Reply) -> None:
+        known = self._past_calls.topic_of(command.call_token)
+        if known is not None:
+            self._replies.answer(reply, wire.CommandAlterTopicResponse(topic_id=known))
+            return
+        topic = self._topics.of_id(command.topic, command.topic_id)
+        wanted = self._topics.altered(topic, command)
+        if command.dry_run:
+            answer = wire.CommandAlterTopicResponse(topic_id=topic.topic_id)
+            self._replies.answer(reply, answer)
+        elif wanted.partitions == topic.record.partitions:
+            self._alter(wanted, command.call_token, reply)
+        else:
+            self._grow(topic, wanted, command.call_token, reply)
+
+    def _alter(self, record: wire.TopicRecord, call_token: int, reply: Reply) -> None:
+        topic = self._topics.get(record.topic)
+        if record != topic.record:
+            self._put(record)
+        self._note_call(call_token, topic)
+        answer = wire.CommandAlterTopicResponse(topic_id=topic.topic_id)
+        self._answer_when_followed(reply, answer)
+
+    def _put(self, record: wire.TopicRecord) -> None:
+        self._groups.carry(self._topics.alter(record))
+        self._groups.topic_changed(record.topic)
+        self._directory.topic_changed(record.topic_id)
+
+    def _grow(self, topic: Topic, wanted: wire.TopicRecord, call_token: int, reply: Reply) -> None:
+        """Give a topic partitions when the brokers of its present ones know that it grows."""
+        peers = {peer.name: peer for peer in self._peers_of(topic)}
+        if not peers:
+            self._finish_growth(topic.record, wanted, {}, call_token, reply)
+            return
+        growing = announced(topic.record, wanted.partitions)
+        self._put(growing)
+        self._tell_followers()
+        revision = self._directory.revision
+
+        def on_told(told: Told | MagnetarError) -> None:
+            self._surveys.pop(topic.topic_id, None)
+            if isinstance(told, MagnetarError):
+                self._retract(growing)
+                self._replies.refuse(told, reply)
+                return
+            try:
+                self._finish_growth(growing, wanted, told, call_token, reply)
+            except Exception as error:
+                self._retract(growing)
+                self._replies.fail(error, reply)
+
+        def on_followed() -> None:
+            for name in peers:
+                follower = self._followers[name]
+                if not follower.is_linked or follower.revision < revision:
+                    on_told(not_told(growing, name, "it is away"))
+                    return
+            self._surveys[topic.topic_id] = Survey(growing, peers, on_told)
+
+        self._when_followed(on_followed)
+
+    def _finish_growth(
+        self,
+        before: wire.TopicRecord,
+        wanted: wire.TopicRecord,
+        told: Told,
+        call_token: int,
+        reply: Reply,
+    ) -> None:
+        """Give a topic partitions, with the subscriptions of those that it has.
+
+        Args:
+            before: the topic's record; it may be deleted since.
+            told: the subscriptions of the partitions at other brokers.
+        """
+        topic = self._topics.of_id(before.topic, before.topic_id)
+        kinds = dict(told)
+        for partition in topic.partitions:
+            kinds[partition.name.partition] = {
+                one.name.subscription: one.group_ownership is not None
+                for one in partition.subscriptions
+            }
+        missing = [one for one in range(before.partitions) if one not in kinds]
+        if missing:
+            raise LogUnavailable(f"no broker has told of partition {missing[0]}: ask again")
+        result = grown(wanted, kinds.values())
+        limit = self._environment.config.subscriptions_max
+        count = len(result.subscriptions) + len(result.groups)
+        if count > limit:
+            raise QuotaExceeded(
+                f"the new partitions of {before.topic!r} would have {count} subscriptions: delete"
+                " some, or raise subscriptions_max",
+                subscriptions_max=limit,
+            )
+        self._alter(result, call_token, reply)
+
+    def _retract(self, growing: wire.TopicRecord) -> None:
+        """Take an announcement back, if the topic still has it."""
+        topic = self._topics.lookup(growing.topic)
+        if topic is not None and topic.record == growing:
+            self._put(retracted(growing))
+            self._tell_followers()
+
+    def _peers_of(self, topic: Topic) -> list[BrokerPeer]:
+        """Return the other brokers that keep partitions of a topic."""
+        shards = {shard_of(topic.topic_id, number) for number in range(topic.record.partitions)}
+        return [peer for shard, peer in self._peers.items() if shard in shards]
+
+    # Deletions, incarnations
 
     def _delete_topic(self, command: wire.CommandDeleteTopic, reply: Reply) -> None:
         if self._past_calls.topic_of(command.call_token) is not None:
             self._replies.answer(reply, wire.CommandDeleteTopicResponse())
             return
         topic = self._topics.to_delete(command.topic, command.topic_id)
-        shards = {shard_of(topic.topic_id, number) for number in range(topic.record.partitions)}
-        asked = [peer for shard, peer in self._peers.items() if shard in shards]
+        asked = self._peers_of(topic)
         if not asked:
             self._delete(topic, command.call_token, reply)
             return
@@ -234,7 +358,7 @@ class TopicDirectoryKeeper:
         self._topics.delete(topic)
         self._note_call(call_token, topic)
         self._groups.topic_changed(topic.name)
-        self._directory.deleted(topic.topic_id)
+        self._directory.topic_changed(topic.topic_id)
         self._answer_when_followed(reply, wire.CommandDeleteTopicResponse())
 
     def _note_call(self, call_token: int, topic: Topic) -> None:
@@ -318,7 +442,11 @@ class TopicDirectoryKeeper:
     def _answer_when_followed(self, reply: Reply, answer: Any) -> None:
         """Tell the followers what is new, and answer when those that are linked have it."""
         self._tell_followers()
-        wait = _Wait(self._directory.revision, partial(self._replies.answer, reply, answer))
+        self._when_followed(partial(self._replies.answer, reply, answer))
+
+    def _when_followed(self, done: Done) -> None:
+        """Call when the linked followers have what is there now, or a second has passed."""
+        wait = _Wait(self._directory.revision, done)
         self._waits[wait] = None
         if not self._is_over(wait):
             loop = asyncio.get_running_loop()

@@ -60,23 +60,19 @@ class TopicDirectory:
     def __init__(self, life: int, *, changes_max: int = CHANGES_MAX) -> None:
         self.life = life
         self.revision = 1
-        # A created topic, or the id of a deleted one; None: another change. The last one made the
-        # present revision.
-        self._changes: deque[wire.TopicRecord | int | None] = deque(maxlen=changes_max)
+        # The id of a topic that was created, altered or deleted; None: another change. The last one
+        # made the present revision.
+        self._changes: deque[int | None] = deque(maxlen=changes_max)
 
-    def created(self, record: wire.TopicRecord) -> None:
-        """Note that a topic was created."""
-        self._note(record)
-
-    def deleted(self, topic_id: int) -> None:
-        """Note that a topic was deleted."""
+    def topic_changed(self, topic_id: int) -> None:
+        """Note that a topic was created, altered or deleted."""
         self._note(topic_id)
 
     def changed(self) -> None:
         """Note that something else changed."""
         self._note(None)
 
-    def _note(self, change: wire.TopicRecord | int | None) -> None:
+    def _note(self, change: int | None) -> None:
         self.revision += 1
         self._changes.append(change)
 
@@ -101,12 +97,17 @@ class TopicDirectory:
             told.lives.extend(contents.lives)
             told.topics.extend(contents.topics.values())
             return told
-        for place in range(len(self._changes) - behind, len(self._changes)):
-            change = self._changes[place]
-            if isinstance(change, int):
-                told.deleted_topic_ids.append(change)
-            elif change is not None and change.topic_id in contents.topics:
-                told.topics.append(change)
+        changed = [
+            self._changes[place] for place in range(len(self._changes) - behind, len(self._changes))
+        ]
+        for topic_id in dict.fromkeys(changed):
+            if topic_id is None:
+                continue
+            record = contents.topics.get(topic_id)
+            if record is None:
+                told.deleted_topic_ids.append(topic_id)
+            else:
+                told.topics.append(record)
         return told
 
 
@@ -116,10 +117,11 @@ class TopicDirectoryDistrusted(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """Steps of a follower: it deletes these topics, and then creates those."""
+    """Steps of a follower: it deletes these topics, creates those, and alters others."""
 
     deleted: list[int] = field(default_factory=list)
     created: list[wire.TopicRecord] = field(default_factory=list)
+    altered: list[wire.TopicRecord] = field(default_factory=list)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -173,13 +175,13 @@ class TopicDirectoryCopy:
         else:
             deleted = [one for one in dict.fromkeys(told.deleted_topic_ids) if one in known]
         created = [one for one in told.topics if one.topic_id not in known]
-        others = [
-            one
-            for one in told.topics
-            if one.topic_id in known and _differ(one, known[one.topic_id])
+        changed = [
+            one for one in told.topics if one.topic_id in known and one != known[one.topic_id]
         ]
+        others = [one for one in changed if _differ(one, known[one.topic_id])]
+        shrunk = [one for one in changed if one.partitions < known[one.topic_id].partitions]
         returned = [one for one in created if serial_of(one.topic_id) < next_serial]
-        reason = self._distrust(told, next_serial, deleted, others + returned)
+        reason = self._distrust(told, next_serial, deleted, others + returned, shrunk)
         # After an accepted loss, this store no longer knows better than the first broker.
         if reason and self.losses <= self.own_losses:
             self.distrusted = True
@@ -188,7 +190,11 @@ class TopicDirectoryCopy:
         self.followed_life = told.directory_life
         self.directory_losses, self.own_losses = told.accepted_losses, self.losses
         self.distrusted = False
-        return Taken(deleted=deleted + [one.topic_id for one in others], created=created + others)
+        return Taken(
+            deleted=deleted + [one.topic_id for one in others],
+            created=created + others,
+            altered=[one for one in changed if not _differ(one, known[one.topic_id])],
+        )
 
     def _distrust(
         self,
@@ -196,6 +202,7 @@ class TopicDirectoryCopy:
         next_serial: int,
         deleted: list[int],
         strange: list[wire.TopicRecord],
+        shrunk: list[wire.TopicRecord],
     ) -> str:
         if told.next_serial < next_serial:
             return (
@@ -204,6 +211,8 @@ class TopicDirectoryCopy:
             )
         if strange:
             return f"it has a topic {strange[0].topic!r} under an id that another topic has or had"
+        if shrunk:
+            return f"its topic {shrunk[0].topic!r} has fewer partitions than here"
         if not told.all or not deleted:
             return ""
         lacking = f"it lacks {len(deleted)} topics that are known here"
@@ -232,8 +241,4 @@ def begin_life(
 
 def _differ(one: wire.TopicRecord, other: wire.TopicRecord) -> bool:
     """Return whether two records with the same id are of different topics."""
-    return (one.topic, one.partitions, one.created_at_ms) != (
-        other.topic,
-        other.partitions,
-        other.created_at_ms,
-    )
+    return (one.topic, one.created_at_ms) != (other.topic, other.created_at_ms)

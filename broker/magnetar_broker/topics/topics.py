@@ -7,12 +7,14 @@ Source: docs/design/0008-cluster.md.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from magnetar_broker import keys
 from magnetar_broker.environment import Environment
+from magnetar_broker.topics.alterations import altered, being_grown
 from magnetar_broker.topics.partition import Partition
 from magnetar_broker.topics.topic_directory import Taken, Unheard, UnheardName
 from magnetar_core.errors import (
@@ -67,6 +69,13 @@ class Topic:
     def name(self) -> str:
         """The topic's name."""
         return self.record.topic
+
+
+class Followed(NamedTuple):
+    """Result of following the directory: the topics concerned, and the partitions that are new."""
+
+    topics: tuple[str, ...]
+    begun: tuple[Partition, ...]
 
 
 def wanted_partitions(command: wire.CommandCreateTopic) -> int:
@@ -164,11 +173,19 @@ class Topics:
         found = topic.hosted.get(number)
         if found is not None:
             return found
-        if number >= topic.record.partitions:
-            raise TopicNotFound(
+        full_name = PartitionName(name, number, topic.topic_id)
+        if number < topic.record.partitions:
+            raise self._moved(full_name)
+        if not self._are_complete:
+            # It may be new: its own broker knows.
+            self._check_shard(full_name)
+        kind = Unheard if topic_id else UnheardName
+        raise self.unless_complete(
+            kind(f"this broker does not know {full_name}, which may be new: ask again"),
+            TopicNotFound(
                 f"topic {name!r} has partitions 0 to {topic.record.partitions - 1}, not {number}"
-            )
-        raise self._moved(PartitionName(name, number, topic.topic_id))
+            ),
+        )
 
     def _unknown(self, name: str) -> MagnetarError:
         unheard = UnheardName(f"this broker does not know topic {name!r}: ask again")
@@ -281,14 +298,7 @@ class Topics:
             raise InvalidArgument(f"a topic has at most {config.partitions_max} partitions")
         if len(self._topics) >= config.topics_max:
             raise QuotaExceeded(f"this broker has its {config.topics_max} topics")
-        partition_count = sum(one.partitions for one in self._records.values())
-        limit = config.broker_partitions_max * config.shard_count
-        if partition_count + partitions > limit:
-            raise QuotaExceeded(
-                f"the topics of this cluster have {partition_count} partitions: delete some, or"
-                " raise broker_partitions_max",
-                broker_partitions_max=config.broker_partitions_max,
-            )
+        self._check_partitions_left(partitions)
         if self.next_serial > SERIAL_MAX:
             raise QuotaExceeded("this cluster has given out all ids of topics")
         record = wire.TopicRecord(
@@ -310,24 +320,121 @@ class Topics:
             partition.write_new_rows()
         return topic
 
-    def restore(self, record: wire.TopicRecord, rows: dict[int, records.PartitionRow]) -> Topic:
-        """Restore a topic from its rows."""
-        hosted = {
-            number: Partition(
+    def _check_partitions_left(self, partitions: int) -> None:
+        """Check that the topics of the cluster may have so many more partitions.
+
+        Raises:
+            QuotaExceeded: they may not.
+        """
+        config = self._environment.config
+        partition_count = sum(one.partitions for one in self._records.values())
+        if partition_count + partitions > config.broker_partitions_max * config.shard_count:
+            raise QuotaExceeded(
+                f"the topics of this cluster have {partition_count} partitions: delete some, or"
+                " raise broker_partitions_max",
+                broker_partitions_max=config.broker_partitions_max,
+            )
+
+    def altered(self, topic: Topic, command: wire.CommandAlterTopic) -> wire.TopicRecord:
+        """Return the record of a topic as a command wants it; an equal one if nothing changes.
+
+        Raises:
+            InvalidArgument: as alterations.altered.
+            LogUnavailable: as alterations.altered.
+            QuotaExceeded: too many partitions of all topics.
+            DiskFull: the disk's reserve is reached.
+        """
+        partitions_max = self._environment.config.partitions_max
+        wanted = altered(topic.record, command, partitions_max=partitions_max)
+        if wanted.partitions > topic.record.partitions:
+            self._environment.disk_reserve.check()
+            self._check_partitions_left(wanted.partitions - topic.record.partitions)
+        return wanted
+
+    def alter(
+        self, record: wire.TopicRecord, *, may_have_rows: bool = False
+    ) -> tuple[Partition, ...]:
+        """Let a topic have another record, and the partitions of that; return those that are new.
+
+        They begin with the subscriptions that the record names. Groups get their cursors by
+        `Groups.carry`.
+
+        Args:
+            may_have_rows: rows of partitions may be left whose topics' rows were lost.
+        """
+        before = self._topics[record.topic]
+        hosted = dict(before.hosted)
+        batch = self._environment.commits.batch
+        batch.put(keys.TOPICS, keys.topic(record.topic_id), record.SerializeToString())
+        for number in [one for one in hosted if one >= record.partitions]:
+            # The first broker lost them, and a person accepted that here.
+            lost = hosted.pop(number)
+            del self.hosted[lost.name]
+            lost.delete()
+        added = self._partitions_of(record, {}, range(before.record.partitions, record.partitions))
+        self._put(record, {**hosted, **added})
+        self._begin(record, added.values(), may_have_rows=may_have_rows)
+        return tuple(added.values())
+
+    def _begin(
+        self, record: wire.TopicRecord, partitions: Iterable[Partition], *, may_have_rows: bool
+    ) -> None:
+        """Write the rows of new partitions, and let the topic's subscriptions begin there."""
+        for partition in partitions:
+            if may_have_rows:
+                partition.delete_rows()
+            partition.write_new_rows()
+            for name in record.subscriptions:
+                partition.subscriptions.create(name, partition.log.first_offset)
+
+    def _partitions_of(
+        self,
+        record: wire.TopicRecord,
+        rows: Mapping[int, records.PartitionRow],
+        numbers: Iterable[int],
+    ) -> dict[int, Partition]:
+        """Return those of a topic's partitions that this broker keeps, by number."""
+        names = (PartitionName(record.topic, number, record.topic_id) for number in numbers)
+        return {
+            name.partition: Partition(
                 self._environment,
-                PartitionName(record.topic, number, record.topic_id),
-                rows.get(number, records.PartitionRow()),
+                name,
+                rows.get(name.partition, records.PartitionRow()),
                 self._take_subscription_id,
                 ledger_id=max(record.ledger_id, self.ledger_id),
             )
-            for number in range(record.partitions)
-            if self.hosts(PartitionName(record.topic, number, record.topic_id))
+            for name in names
+            if self.hosts(name)
         }
+
+    def _put(self, record: wire.TopicRecord, hosted: dict[int, Partition]) -> Topic:
+        """Let a topic have a record and partitions. While it grows, its subscriptions stay."""
         topic = Topic(record, hosted)
         self._topics[record.topic] = topic
         self._records[record.topic_id] = record
+        reason = str(being_grown(record)) if record.growing_to else ""
         for partition in topic.partitions:
             self.hosted[partition.name] = partition
+            partition.subscriptions.sealed = reason
+        return topic
+
+    def restore(self, record: wire.TopicRecord, rows: dict[int, records.PartitionRow]) -> Topic:
+        """Restore a topic from its rows."""
+        hosted = self._partitions_of(record, rows, range(record.partitions))
+        return self._put(record, hosted)
+
+    def of_id(self, name: str, topic_id: int) -> Topic:
+        """Return a topic.
+
+        Args:
+            topic_id: only this topic; 0: the topic that has the name.
+        Raises:
+            TopicNotFound: no such topic.
+            Gone: the name belongs to another topic now.
+        """
+        topic = self.get(name)
+        if topic_id not in (0, topic.topic_id):
+            raise Gone(f"topic {name!r} with id {topic_id} was deleted; it has id {topic.topic_id}")
         return topic
 
     def to_delete(self, name: str, topic_id: int = 0) -> Topic:
@@ -340,9 +447,7 @@ class Topics:
             Gone: the name belongs to another topic now.
             ResourceInUse: transactions are open or acks are pending there.
         """
-        topic = self.get(name)
-        if topic_id not in (0, topic.topic_id):
-            raise Gone(f"topic {name!r} with id {topic_id} was deleted; it has id {topic.topic_id}")
+        topic = self.of_id(name, topic_id)
         for partition in topic.partitions:
             partition.refuse_deletion()
         return topic
@@ -358,29 +463,32 @@ class Topics:
             partition.delete()
         self._environment.commits.batch.delete(keys.TOPICS, keys.topic(topic.topic_id))
 
-    def take(self, taken: Taken, *, next_serial: int, may_have_rows: bool) -> list[str]:
-        """Follow the first broker's directory; return the names of the topics concerned.
+    def take(self, taken: Taken, *, next_serial: int, may_have_rows: bool) -> Followed:
+        """Follow the first broker's directory.
 
         Args:
             may_have_rows: rows of partitions may be left whose topics' rows were lost.
         """
         batch = self._environment.commits.batch
         names = []
+        begun: list[Partition] = []
         for topic_id in taken.deleted:
             topic = self._topics[self._records[topic_id].topic]
             self.delete(topic)
             names.append(topic.name)
         for record in taken.created:
             batch.put(keys.TOPICS, keys.topic(record.topic_id), record.SerializeToString())
-            for partition in self.restore(record, {}).partitions:
-                if may_have_rows:
-                    partition.delete_rows()
-                partition.write_new_rows()
+            created = self.restore(record, {}).partitions
+            self._begin(record, created, may_have_rows=may_have_rows)
+            names.append(record.topic)
+            begun += created
+        for record in taken.altered:
+            begun += self.alter(record, may_have_rows=may_have_rows)
             names.append(record.topic)
         if next_serial != self.next_serial:
             self.next_serial = next_serial
             batch.put(keys.META, keys.META_NEXT_TOPIC_ID, keys.u64(next_serial))
-        return names
+        return Followed(tuple(names), tuple(begun))
 
     def check(self) -> None:
         """Check the invariants."""

@@ -89,6 +89,7 @@ OPERATIONS_OF: dict[Kind, frozenset[Operation]] = {
             Operation.READ,
             Operation.WRITE,
             Operation.CREATE,
+            Operation.ALTER,
             Operation.DELETE,
             Operation.DESCRIBE,
         }

@@ -53,7 +53,7 @@ def _servers(*parts: str) -> tuple[Grant, ...]:
 _PASSED_ON = Grant(
     Kind.TOPIC,
     _EVERYTHING,
-    frozenset({Operation.CREATE, Operation.DELETE}),
+    frozenset({Operation.CREATE, Operation.ALTER, Operation.DELETE}),
 )
 
 # Only servers get CLUSTER_ACTION, and administrators do not: what it allows is part of a protocol

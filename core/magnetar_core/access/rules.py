@@ -209,6 +209,7 @@ RULES: dict[str, Rule] = {
     "delete_group": Rule(_of_group(Operation.DELETE), administrative=True),
     # Topics.
     "create_topic": Rule(_of_topic(Operation.CREATE), administrative=True),
+    "alter_topic": Rule(_of_topic(Operation.ALTER), administrative=True),
     "delete_topic": Rule(_of_topic(Operation.DELETE), administrative=True),
     "list_topics": Rule(_nothing),
     "describe_topic": Rule(_of_topic(Operation.DESCRIBE)),

@@ -197,12 +197,14 @@ class CommandListOffsets(_requests.Request[CommandListOffsetsResponse]):
     def __init__(self, topic: _Optional[str] = ..., topic_id: _Optional[int] = ..., partitions: _Optional[_Iterable[int]] = ..., append_time_ms: _Optional[int] = ...) -> None: ...
 
 class CommandListOffsetsResponse(_message.Message):
-    __slots__ = ("topic_id", "partitions")
+    __slots__ = ("topic_id", "partitions", "partition_count")
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_COUNT_FIELD_NUMBER: _ClassVar[int]
     topic_id: int
     partitions: _containers.RepeatedCompositeFieldContainer[PartitionOffsets]
-    def __init__(self, topic_id: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[PartitionOffsets, _Mapping]]] = ...) -> None: ...
+    partition_count: int
+    def __init__(self, topic_id: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[PartitionOffsets, _Mapping]]] = ..., partition_count: _Optional[int] = ...) -> None: ...
 
 class PartitionOffsets(_message.Message):
     __slots__ = ("partition", "ledger_id", "first_offset", "end_offset", "time_offset", "highest_stamp")
@@ -363,14 +365,16 @@ class CommandSubscribe(_requests.Request[CommandSubscribeResponse]):
     def __init__(self, subscription: _Optional[_Union[_common_pb2.Subscription, _Mapping]] = ..., consumer_id: _Optional[int] = ..., type: _Optional[_Union[SubscriptionType, str]] = ..., initial_position: _Optional[_Union[InitialPosition, str]] = ..., consumer_name: _Optional[str] = ..., attach_epoch: _Optional[int] = ..., member: _Optional[_Union[_common_pb2.GroupMember, _Mapping]] = ..., after_txn_ids: _Optional[_Iterable[_Union[_common_pb2.TxnId, _Mapping]]] = ..., call_token: _Optional[int] = ...) -> None: ...
 
 class CommandSubscribeResponse(_message.Message):
-    __slots__ = ("ledger_id", "active", "waiting")
+    __slots__ = ("ledger_id", "active", "waiting", "partition_count")
     LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
     ACTIVE_FIELD_NUMBER: _ClassVar[int]
     WAITING_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_COUNT_FIELD_NUMBER: _ClassVar[int]
     ledger_id: int
     active: bool
     waiting: bool
-    def __init__(self, ledger_id: _Optional[int] = ..., active: _Optional[bool] = ..., waiting: _Optional[bool] = ...) -> None: ...
+    partition_count: int
+    def __init__(self, ledger_id: _Optional[int] = ..., active: _Optional[bool] = ..., waiting: _Optional[bool] = ..., partition_count: _Optional[int] = ...) -> None: ...
 
 class CommandFlow(_message.Message):
     __slots__ = ("subscription", "consumer_id", "permits", "permit_bytes")
@@ -521,5 +525,7 @@ class CommandUnsubscribe(_requests.Request[CommandUnsubscribeResponse]):
     def __init__(self, subscription: _Optional[_Union[_common_pb2.Subscription, _Mapping]] = ..., call_token: _Optional[int] = ...) -> None: ...
 
 class CommandUnsubscribeResponse(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("partition_count",)
+    PARTITION_COUNT_FIELD_NUMBER: _ClassVar[int]
+    partition_count: int
+    def __init__(self, partition_count: _Optional[int] = ...) -> None: ...

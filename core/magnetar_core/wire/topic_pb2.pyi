@@ -40,6 +40,34 @@ class CommandCreateTopicResponse(_message.Message):
     topic_id: int
     def __init__(self, topic_id: _Optional[int] = ...) -> None: ...
 
+class CommandAlterTopic(_requests.Request[CommandAlterTopicResponse]):
+    __slots__ = ("topic", "topic_id", "partitions", "keys_move", "retention_ms", "retention_bytes", "retain_unconsumed", "dry_run", "call_token")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    KEYS_MOVE_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_MS_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_BYTES_FIELD_NUMBER: _ClassVar[int]
+    RETAIN_UNCONSUMED_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    CALL_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    topic_id: int
+    partitions: int
+    keys_move: bool
+    retention_ms: int
+    retention_bytes: int
+    retain_unconsumed: RetainUnconsumed
+    dry_run: bool
+    call_token: int
+    def __init__(self, topic: _Optional[str] = ..., topic_id: _Optional[int] = ..., partitions: _Optional[int] = ..., keys_move: _Optional[bool] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., retain_unconsumed: _Optional[_Union[RetainUnconsumed, str]] = ..., dry_run: _Optional[bool] = ..., call_token: _Optional[int] = ...) -> None: ...
+
+class CommandAlterTopicResponse(_message.Message):
+    __slots__ = ("topic_id",)
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    topic_id: int
+    def __init__(self, topic_id: _Optional[int] = ...) -> None: ...
+
 class CommandListTopics(_requests.Request[CommandListTopicsResponse]):
     __slots__ = ()
     def __init__(self) -> None: ...
@@ -67,7 +95,7 @@ class CommandDescribeTopic(_requests.Request[CommandDescribeTopicResponse]):
     def __init__(self, topic: _Optional[str] = ...) -> None: ...
 
 class CommandDescribeTopicResponse(_message.Message):
-    __slots__ = ("topic", "topic_id", "retention_ms", "retention_bytes", "retain_unconsumed", "partitions", "partition_count")
+    __slots__ = ("topic", "topic_id", "retention_ms", "retention_bytes", "retain_unconsumed", "partitions", "partition_count", "growing_to")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     RETENTION_MS_FIELD_NUMBER: _ClassVar[int]
@@ -75,6 +103,7 @@ class CommandDescribeTopicResponse(_message.Message):
     RETAIN_UNCONSUMED_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     PARTITION_COUNT_FIELD_NUMBER: _ClassVar[int]
+    GROWING_TO_FIELD_NUMBER: _ClassVar[int]
     topic: str
     topic_id: int
     retention_ms: int
@@ -82,7 +111,8 @@ class CommandDescribeTopicResponse(_message.Message):
     retain_unconsumed: RetainUnconsumed
     partitions: _containers.RepeatedCompositeFieldContainer[PartitionDescription]
     partition_count: int
-    def __init__(self, topic: _Optional[str] = ..., topic_id: _Optional[int] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., retain_unconsumed: _Optional[_Union[RetainUnconsumed, str]] = ..., partitions: _Optional[_Iterable[_Union[PartitionDescription, _Mapping]]] = ..., partition_count: _Optional[int] = ...) -> None: ...
+    growing_to: int
+    def __init__(self, topic: _Optional[str] = ..., topic_id: _Optional[int] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., retain_unconsumed: _Optional[_Union[RetainUnconsumed, str]] = ..., partitions: _Optional[_Iterable[_Union[PartitionDescription, _Mapping]]] = ..., partition_count: _Optional[int] = ..., growing_to: _Optional[int] = ...) -> None: ...
 
 class PartitionDescription(_message.Message):
     __slots__ = ("partition", "broker_name", "ledger_id", "first_offset", "end_offset", "has_txnlog", "open_txns", "subscriptions", "open_txn_count")
@@ -107,7 +137,7 @@ class PartitionDescription(_message.Message):
     def __init__(self, partition: _Optional[int] = ..., broker_name: _Optional[str] = ..., ledger_id: _Optional[int] = ..., first_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., has_txnlog: _Optional[bool] = ..., open_txns: _Optional[_Iterable[_Union[_common_pb2.TxnId, _Mapping]]] = ..., subscriptions: _Optional[_Iterable[_Union[SubscriptionDescription, _Mapping]]] = ..., open_txn_count: _Optional[int] = ...) -> None: ...
 
 class SubscriptionDescription(_message.Message):
-    __slots__ = ("subscription", "mark_delete_offset", "backlog", "pending_ack_count", "pending_txns", "consumers", "unacked_count", "pending_txn_count")
+    __slots__ = ("subscription", "mark_delete_offset", "backlog", "pending_ack_count", "pending_txns", "consumers", "unacked_count", "pending_txn_count", "is_of_group")
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     MARK_DELETE_OFFSET_FIELD_NUMBER: _ClassVar[int]
     BACKLOG_FIELD_NUMBER: _ClassVar[int]
@@ -116,6 +146,7 @@ class SubscriptionDescription(_message.Message):
     CONSUMERS_FIELD_NUMBER: _ClassVar[int]
     UNACKED_COUNT_FIELD_NUMBER: _ClassVar[int]
     PENDING_TXN_COUNT_FIELD_NUMBER: _ClassVar[int]
+    IS_OF_GROUP_FIELD_NUMBER: _ClassVar[int]
     subscription: str
     mark_delete_offset: int
     backlog: int
@@ -124,7 +155,8 @@ class SubscriptionDescription(_message.Message):
     consumers: _containers.RepeatedScalarFieldContainer[str]
     unacked_count: int
     pending_txn_count: int
-    def __init__(self, subscription: _Optional[str] = ..., mark_delete_offset: _Optional[int] = ..., backlog: _Optional[int] = ..., pending_ack_count: _Optional[int] = ..., pending_txns: _Optional[_Iterable[_Union[_common_pb2.TxnId, _Mapping]]] = ..., consumers: _Optional[_Iterable[str]] = ..., unacked_count: _Optional[int] = ..., pending_txn_count: _Optional[int] = ...) -> None: ...
+    is_of_group: bool
+    def __init__(self, subscription: _Optional[str] = ..., mark_delete_offset: _Optional[int] = ..., backlog: _Optional[int] = ..., pending_ack_count: _Optional[int] = ..., pending_txns: _Optional[_Iterable[_Union[_common_pb2.TxnId, _Mapping]]] = ..., consumers: _Optional[_Iterable[str]] = ..., unacked_count: _Optional[int] = ..., pending_txn_count: _Optional[int] = ..., is_of_group: _Optional[bool] = ...) -> None: ...
 
 class CommandDeleteTopic(_requests.Request[CommandDeleteTopicResponse]):
     __slots__ = ("topic", "topic_id", "call_token")
@@ -213,7 +245,7 @@ class DirectoryLife(_message.Message):
     def __init__(self, life: _Optional[int] = ..., next_serial: _Optional[int] = ...) -> None: ...
 
 class TopicRecord(_message.Message):
-    __slots__ = ("topic_id", "topic", "partitions", "retention_ms", "retention_bytes", "retain_unconsumed", "ledger_id", "created_at_ms")
+    __slots__ = ("topic_id", "topic", "partitions", "retention_ms", "retention_bytes", "retain_unconsumed", "ledger_id", "created_at_ms", "growing_to", "subscriptions", "groups")
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
@@ -222,6 +254,9 @@ class TopicRecord(_message.Message):
     RETAIN_UNCONSUMED_FIELD_NUMBER: _ClassVar[int]
     LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
     CREATED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    GROWING_TO_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTIONS_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
     topic_id: int
     topic: str
     partitions: int
@@ -230,7 +265,10 @@ class TopicRecord(_message.Message):
     retain_unconsumed: RetainUnconsumed
     ledger_id: int
     created_at_ms: int
-    def __init__(self, topic_id: _Optional[int] = ..., topic: _Optional[str] = ..., partitions: _Optional[int] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., retain_unconsumed: _Optional[_Union[RetainUnconsumed, str]] = ..., ledger_id: _Optional[int] = ..., created_at_ms: _Optional[int] = ...) -> None: ...
+    growing_to: int
+    subscriptions: _containers.RepeatedScalarFieldContainer[str]
+    groups: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, topic_id: _Optional[int] = ..., topic: _Optional[str] = ..., partitions: _Optional[int] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., retain_unconsumed: _Optional[_Union[RetainUnconsumed, str]] = ..., ledger_id: _Optional[int] = ..., created_at_ms: _Optional[int] = ..., growing_to: _Optional[int] = ..., subscriptions: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class CommandGetClusterInfo(_requests.Request[CommandGetClusterInfoResponse]):
     __slots__ = ("reached_at",)
