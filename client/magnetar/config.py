@@ -50,6 +50,9 @@ class ClientConfig:
             which the client then aborts.
         broker_patience_ms: how long a broker may take to answer what every broker knows, before
             the client asks the next one as well. It has no effect while one broker is known.
+        topic_refresh_ms: after how long a topic is looked up again that producers, consumers or
+            readers use. With a short time they use new partitions soon; with a long time, brokers
+            have fewer questions to answer.
         send_timeout_ms: how long sending a batch may take, all repeats included.
         commit_timeout_ms: how long commit() asks for the outcome; call it again to ask longer.
         abort_timeout_ms: how long abort() asks. The coordinator ends the transaction in any case
@@ -75,6 +78,7 @@ class ClientConfig:
     operation_timeout_ms: float = 30_000
     coordinator_patience_ms: float = 250
     broker_patience_ms: float = 1_000
+    topic_refresh_ms: float = 30_000
     send_timeout_ms: float = 120_000
     commit_timeout_ms: float = 60_000
     abort_timeout_ms: float = 10_000

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
 from magnetar.arguments import checked
-from magnetar.cuts.cut import Cut, range_of
+from magnetar.cuts.cut import Cut, cut_of, range_of
 from magnetar.cuts.taking import CutTaker
 from magnetar.errors import ClientClosed
 from magnetar.link.cluster import Cluster
@@ -92,26 +92,36 @@ class Readings:
         """Do the same as read, without an object for each message: for bulk work."""
         self._require_open()
         route = await self._cluster.route(topic)
-        if partition is None and route.partition_count > 1:
-            if start or end is not None:
+        count = route.partition_count
+        if at is not None:
+            # As many as the topic had then; a broker may not know all of them yet.
+            in_cut = cut_of(at).topic(topic)
+            count = len(in_cut.partitions)
+            _require_id(route, in_cut.topic_id)
+            await route.reach(count)
+        follows = follow_period_s is not None
+        if partition is None and (count > 1 or (follows and end is None)):
+            if count > 1 and (start or end is not None):
                 raise InvalidArgument(
-                    f"{topic} has {route.partition_count} partitions, each with its own offsets:"
+                    f"{topic} has {count} partitions, each with its own offsets:"
                     " name the partition that start and end are meant for"
                 )
-            readings = [
-                self.read_columns(
+
+            def reading_of(number: int) -> AsyncGenerator[MessageColumns, None]:
+                return self.read_columns(
                     topic,
                     number,
+                    start if number == 0 else 0,
                     follow_period_s=follow_period_s,
                     messages_max=messages_max,
                     bytes_max=bytes_max,
                     at=at,
                     since=since,
                 )
-                for number in range(route.partition_count)
-            ]
-            join = in_turn if follow_period_s is None else side_by_side
-            async with aclosing(join(readings)) as pieces:
+
+            each = map(reading_of, range(count))
+            readings = side_by_side(route, reading_of) if follows else in_turn(each)
+            async with aclosing(readings) as pieces:
                 async for columns in pieces:
                     yield columns
             return
@@ -163,6 +173,9 @@ class Readings:
         self._require_open()
         route = await self._cluster.route(topic)
         _require_id(route, topic_id)
+        if topic_id:
+            # Whoever names the id has seen the partition; a broker may not know it yet.
+            await route.reach(partition + 1)
         async with aclosing(read_ahead(route, partition, start, end, cut=cut)) as pieces:
             async for columns in pieces:
                 yield columns

@@ -125,7 +125,13 @@ class GroupAdmin:
                 f" {pending[0].topic}-partition-{pending[0].partition}: end their transactions"
                 " first"
             )
-        await ask_all_brokers(self._cluster, lambda: group_pb2.CommandDeleteGroup(group=group))
+        while not found.summary.members:
+            await ask_all_brokers(self._cluster, lambda: group_pb2.CommandDeleteGroup(group=group))
+            try:
+                # A topic that got partitions meanwhile has given the group cursors there.
+                found = await self.describe(group)
+            except GroupNotFound:
+                break
 
     @checked
     async def reset_offsets(

@@ -7,6 +7,7 @@ from magnetar.arguments import checked, enum_member
 from magnetar.enums import InitialPosition, SubscriptionType
 from magnetar.link.cluster import Cluster
 from magnetar.messaging.consuming.seeking import seek_command
+from magnetar_core.errors import SubscriptionNotFound
 from magnetar_core.wire import broker_pb2
 
 
@@ -41,14 +42,18 @@ class SubscriptionAdmin:
         """
         beginning = enum_member("initial_position", InitialPosition, initial_position)
         route = await self._cluster.route(topic)
-        for partition in range(route.partition_count):
-            await route.connection(partition).request(
+        partition = 0
+        while partition < route.partition_count:
+            reply = await route.connection(partition).request(
                 broker_pb2.CommandSubscribe(
                     subscription=route.subscription_name(partition, subscription).to_wire(),
                     type=int(type),  # type: ignore[arg-type]
                     initial_position=int(beginning),  # type: ignore[arg-type]
                 )
             )
+            # If the topic has got partitions since it was looked up.
+            await route.reach(reply.partition_count)
+            partition += 1
 
     @checked
     async def delete(self, topic: str, subscription: str, *, force: bool = False) -> None:
@@ -66,18 +71,27 @@ class SubscriptionAdmin:
                 commit. Other partitions may have deleted it already.
         """
         route = await self._cluster.route(topic)
-        for partition in range(route.partition_count):
+        known, partition = route.partition_count, 0
+        while partition < route.partition_count:
             command = broker_pb2.CommandUnsubscribe(
                 subscription=route.subscription_name(partition, subscription).to_wire()
             )
             connection = route.connection(partition)
-            await self._forced.unless_in_use(
-                lambda connection=connection, command=command: connection.request(command),  # type: ignore[misc]
-                topic,
-                subscription,
-                force=force,
-                partitions=(partition,),
-            )
+            try:
+                reply = await self._forced.unless_in_use(
+                    lambda connection=connection, command=command: connection.request(command),  # type: ignore[misc]
+                    topic,
+                    subscription,
+                    force=force,
+                    partitions=(partition,),
+                )
+            except SubscriptionNotFound:
+                if partition < known:
+                    raise
+            else:
+                # Partitions that the topic gets meanwhile have the subscription, too.
+                await route.reach(reply.partition_count)
+            partition += 1
 
     @checked
     async def seek(

@@ -1,4 +1,4 @@
-"""Administration of topics: create, list, describe, delete topics, inspect their partitions."""
+"""Administration of topics: create, alter, list, describe, delete them, inspect partitions."""
 
 from __future__ import annotations
 
@@ -77,6 +77,61 @@ class TopicAdmin:
             )
         )
         return reply.topic_id
+
+    @checked
+    async def alter(
+        self,
+        topic: str,
+        *,
+        partitions: int | None = None,
+        keys_move: bool = False,
+        retention_ms: int | None = None,
+        retention_bytes: int | None = None,
+        retain_unconsumed: bool | None = None,
+        dry_run: bool = False,
+        topic_id: int = 0,
+    ) -> int:
+        """Change a topic: give it more partitions, or other settings. What is None stays.
+
+        Subscriptions and groups that the topic has begin at the beginning of its new partitions.
+        Producers and consumers use them when they next look the topic up, after
+        `topic_refresh_ms` at most.
+
+        Args:
+            topic: the topic's name.
+            partitions: how many partitions the topic is to have: as many as it has, or more.
+            keys_move: confirms that most keys lie in another partition from then on; it is needed
+                with more partitions.
+            retention_ms: as for create.
+            retention_bytes: as for create.
+            retain_unconsumed: as for create.
+            dry_run: only check whether the call would succeed.
+            topic_id: change the topic only if it has this id; 0: whatever its id is.
+        Returns:
+            The topic's id.
+        Raises:
+            TopicNotFound: no topic has this name.
+            Gone: the topic of this name has another id. No effect.
+            InvalidArgument: the topic would have fewer partitions, or too many, or keys_move is
+                missing. No effect.
+            QuotaExceeded: the topics of the cluster have too many partitions. No effect.
+            LogUnavailable: a broker of the topic's partitions does not answer, and they can only
+                get more when all of them do. No effect.
+        """
+        if partitions is not None and partitions < 1:
+            raise refusal("partitions", partitions, "an int from 1")
+        command = topic_pb2.CommandAlterTopic(
+            topic=topic,
+            topic_id=topic_id,
+            partitions=partitions or 0,
+            keys_move=keys_move,
+            retention_ms=retention_ms,
+            retention_bytes=retention_bytes,
+            dry_run=dry_run,
+        )
+        if retain_unconsumed is not None:
+            command.retain_unconsumed = topic_pb2.YES if retain_unconsumed else topic_pb2.NO
+        return (await self._cluster.any_broker.request(command)).topic_id
 
     async def list(self) -> TopicSummaries:
         """List all topics, with their ids and their numbers of partitions."""

@@ -75,7 +75,7 @@ def range_of(
         if since is not None:
             raise InvalidArgument("since names an earlier cut: name the later one with at")
         return None
-    later = _cut_of(at)
+    later = cut_of(at)
     if later.cluster_id and cluster_id and later.cluster_id != cluster_id:
         raise InvalidArgument(
             f"the cut is of the cluster {later.cluster_id!r}, and this is {cluster_id!r}"
@@ -83,9 +83,17 @@ def range_of(
     if since is None:
         found = cuts.range_at(later, topic, partition)
     else:
-        found = cuts.range_between(_cut_of(since), later, topic, partition)
+        found = cuts.range_between(cut_of(since), later, topic, partition)
     return found, later.topic(topic).topic_id
 
 
-def _cut_of(cut: Cut | str) -> cuts.Cut:
+def cut_of(cut: Cut | str) -> cuts.Cut:
+    """Return what a cut consists of.
+
+    Args:
+        cut: or its token.
+    Raises:
+        InvalidArgument: the token is damaged.
+        UnsupportedVersion: a later version has made it.
+    """
     return cut_token.parse(cut) if isinstance(cut, str) else cut.taken

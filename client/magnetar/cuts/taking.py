@@ -97,7 +97,7 @@ class CutTaker:
         for topic, (topic_id, before) in begun.items():
             end_id, after = ends[topic]
             if topic_id != end_id or _ledgers(before) != _ledgers(after):
-                log.info("%s was restored while a cut was taken", topic)
+                log.info("%s was restored, or got partitions, while a cut was taken", topic)
                 return None
             topics[topic] = TopicCut(
                 topic_id,

@@ -117,8 +117,10 @@ class AssignedReceivers:
         route = self._routes.get(name.topic_id)
         if route is None or name.partition >= route.partition_count:
             route = await self._cluster.route(name.topic)
-            if route.topic_id != name.topic_id or name.partition >= route.partition_count:
+            if route.topic_id != name.topic_id:
                 raise TopicNotFound(f"{name} is of another incarnation of the topic")
+            # Its broker has assigned it, so it is there.
+            await route.reach(name.partition + 1)
             self._routes[name.topic_id] = route
         return route
 

@@ -53,9 +53,10 @@ class OpenConsumers:
         """Attach a consumer: see Client.subscribe."""
         route = await self._cluster.route(topic)
         # Each one once, or its receivers would take the partition from each other.
-        named = range(route.partition_count) if partitions is None else partitions
-        wanted = tuple(dict.fromkeys(named))
-        if not wanted or not all(0 <= one < route.partition_count for one in wanted):
+        wanted = None if partitions is None else tuple(dict.fromkeys(partitions))
+        if wanted is not None and (
+            not wanted or not all(0 <= one < route.partition_count for one in wanted)
+        ):
             raise InvalidArgument(f"{topic} has no partitions {list(wanted)}")
         work = SubscriptionWork(
             self._runtime,

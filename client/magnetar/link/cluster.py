@@ -18,6 +18,7 @@ from magnetar.link.runtime import Runtime, awaited
 from magnetar.link.servers import Servers
 from magnetar.link.shard_connection import ShardConnection
 from magnetar.link.topic_route import TopicRoute
+from magnetar.link.topic_watch import TopicWatch
 from magnetar_core.errors import (
     InvalidArgument,
     LogUnavailable,
@@ -48,6 +49,7 @@ class Cluster:
         self.any_broker = AnyBroker(
             runtime, map(self.broker_at, addresses), self.refresh_members_soon
         )
+        self.topic_watch = TopicWatch(runtime, self.look_up)
         self._brokers: tuple[Member, ...] = ()
         self._coordinators: tuple[Member, ...] = ()
         # How many questions for the members are under way.

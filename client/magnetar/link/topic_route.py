@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from magnetar.link.connection import Connection
 from magnetar.link.members import Lookup
 from magnetar.link.runtime import Runtime
 from magnetar.link.shard_connection import ShardConnection
-from magnetar_core.errors import MagnetarError, TopicNotFound
+from magnetar.link.topic_watch import TopicWatch
+from magnetar_core.errors import Gone, LogUnavailable, MagnetarError, TopicNotFound
 from magnetar_core.ids import PartitionName, SubscriptionName
 
 
@@ -18,6 +19,7 @@ class Brokers(Protocol):
     """The brokers of a cluster, as a route needs them."""
 
     runtime: Runtime
+    topic_watch: TopicWatch
 
     def broker_at(self, address: str) -> Connection:
         """Return the connection to the broker at an address."""
@@ -41,18 +43,24 @@ class Brokers(Protocol):
 
 
 class TopicRoute:
-    """A topic, and the brokers that have its partitions."""
+    """A topic, and the brokers that have its partitions. It may get more of them."""
 
     def __init__(
         self, brokers: Brokers, topic: str, topic_id: int, addresses: tuple[str, ...]
     ) -> None:
         self.topic = topic
         self.topic_id = topic_id
-        self.partition_count = len(addresses)
         self._brokers = brokers
         self._addresses = addresses
         self._connections: dict[int, ShardConnection] = {}
         self._refreshing: asyncio.Task[None] | None = None
+        # Called when the topic has more partitions.
+        self._on_grown: dict[object, Callable[[], None]] = {}
+
+    @property
+    def partition_count(self) -> int:
+        """How many partitions the topic has, as far as is known here."""
+        return len(self._addresses)
 
     @property
     def runtime(self) -> Runtime:
@@ -119,13 +127,66 @@ class TopicRoute:
 
     async def _refresh(self) -> None:
         try:
-            topic_id, addresses = await self._brokers.look_up(self.topic)
-            if topic_id == self.topic_id and len(addresses) == self.partition_count:
-                self._addresses = addresses
-                for partition, connection in self._connections.items():
-                    if self._brokers.shard_at(addresses[partition]) is not connection:
-                        connection.move(self._brokers.broker_at(addresses[partition]))
+            self.learn(await self._brokers.look_up(self.topic))
         except MagnetarError:
             pass  # A call that needs the partition is refused again, and comes back here.
         finally:
             self._refreshing = None
+
+    def learn(self, found: Lookup) -> None:
+        """Take what a broker says of the topic, unless it knows less, or another topic."""
+        topic_id, addresses = found
+        before = self.partition_count
+        if topic_id != self.topic_id or len(addresses) < before:
+            return
+        self._addresses = addresses
+        for partition, connection in self._connections.items():
+            if self._brokers.shard_at(addresses[partition]) is not connection:
+                connection.move(self._brokers.broker_at(addresses[partition]))
+        if len(addresses) > before:
+            for callback in list(self._on_grown.values()):
+                callback()
+
+    def when_grown(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call back whenever the topic has more partitions, until the returned function is called.
+
+        The topic is looked up again as long as this is wanted.
+        """
+        key = object()
+        self._on_grown[key] = callback
+        self._brokers.topic_watch.add(self)
+
+        def stop() -> None:
+            self._on_grown.pop(key, None)
+            if not self._on_grown:
+                self._brokers.topic_watch.remove(self)
+
+        return stop
+
+    async def reach(self, partition_count: int) -> None:
+        """Wait until the topic has so many partitions here: a broker has told of them.
+
+        Raises:
+            LogUnavailable: no other broker tells of them in time.
+            Gone: the topic of this name has another id.
+        """
+        runtime = self.runtime
+        deadline_ms = runtime.now_ms() + runtime.config.operation_timeout_ms
+        backoff = runtime.backoff()
+        while self.partition_count < partition_count:
+            found = await self._brokers.look_up(self.topic)
+            if found.topic_id != self.topic_id:
+                raise Gone(
+                    f"topic {self.topic!r} with id {self.topic_id} was deleted; it has id"
+                    f" {found.topic_id}"
+                )
+            self.learn(found)
+            if self.partition_count >= partition_count:
+                return
+            delay_ms = backoff.next_ms()
+            if runtime.now_ms() + delay_ms >= deadline_ms:
+                raise LogUnavailable(
+                    f"a broker knows {partition_count} partitions of {self.topic!r}, and another"
+                    f" one {self.partition_count}: ask again"
+                )
+            await asyncio.sleep(delay_ms / 1000)

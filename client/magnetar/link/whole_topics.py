@@ -27,6 +27,10 @@ T = TypeVar("T")
 NAMED_MAX = 20
 
 
+class _Growing(LogUnavailable):
+    """The topic has more partitions than it had when it was looked up, or gets them now."""
+
+
 async def ask_partitions(
     cluster: Cluster,
     topic: str,
@@ -60,11 +64,14 @@ async def ask_partitions(
             route.require(one)
         error: MagnetarError
         try:
-            return await _ask_once(
-                cluster, route, wanted or range(route.partition_count), command, deadline_ms
-            )
-        except (PartitionMoved, Gone, TopicNotFound) as refusal:
-            # Since the look-up, a partition moved, or the topic was deleted and perhaps made anew.
+            numbers = wanted or range(route.partition_count)
+            replies, answers = await _ask_once(cluster, route, numbers, command, deadline_ms)
+            if not wanted:
+                _require_all(route, replies)
+            return replies[0], answers
+        except (PartitionMoved, Gone, TopicNotFound, _Growing) as refusal:
+            # Since the look-up, a partition moved or came, or the topic was deleted and perhaps made
+            # anew.
             error = refusal
         delay_ms = backoff.next_ms()
         if runtime.now_ms() + delay_ms >= deadline_ms:
@@ -78,7 +85,7 @@ async def _ask_once(
     wanted: Iterable[int],
     command: Callable[[Sequence[int]], Request[Any]],
     deadline_ms: float,
-) -> tuple[Any, list[Any]]:
+) -> tuple[list[Any], list[Any]]:
     async def ask(address: str, numbers: list[int]) -> Any:
         timeout_ms = max(1.0, deadline_ms - cluster.runtime.now_ms())
         try:
@@ -106,7 +113,24 @@ async def _ask_once(
                 f"{cluster.broker_title(address)} does not have {_listed(route.topic, missing)}"
             )
         found.update((number, told[number]) for number in numbers)
-    return replies[0], [found[one] for one in sorted(found)]
+    return replies, [found[one] for one in sorted(found)]
+
+
+def _require_all(route: TopicRoute, replies: Iterable[Any]) -> None:
+    """Check that no broker knows of more partitions than were asked for.
+
+    Before anything is stored in a new partition, the brokers of all others know that the topic may
+    have it. So what was stored before the question is in one of the partitions that they name.
+
+    Raises:
+        _Growing: one knows of more.
+    """
+    known = max(max(one.partition_count, getattr(one, "growing_to", 0)) for one in replies)
+    if known > route.partition_count:
+        raise _Growing(
+            f"topic {route.topic!r} is being given {known} partitions, in place of"
+            f" {route.partition_count}: ask again"
+        )
 
 
 async def all_of(runtime: Runtime, work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:

@@ -117,12 +117,17 @@ def range_at(cut: Cut, topic: str, partition: int) -> CutRange:
 def range_between(earlier: Cut, later: Cut, topic: str, partition: int) -> CutRange:
     """Return the range of a partition that the later cut has, and the earlier one did not have.
 
+    All of a partition that came between the cuts is in the range, from its first message on.
+
     Raises:
         TopicNotFound: one of the cuts was taken without the topic.
         InvalidArgument: the topic had no such partition, or the earlier cut is not earlier, or is
             of another cluster or another life of the topic.
     """
-    before, after = earlier.partition(topic, partition), later.partition(topic, partition)
+    after = later.partition(topic, partition)
+    known = earlier.topic(topic).partitions
+    is_new = partition >= len(known)
+    before = PartitionCut(after.ledger_id, 0, 0, 0) if is_new else known[partition]
     # A cluster without an id may get one.
     if earlier.cluster_id and later.cluster_id and earlier.cluster_id != later.cluster_id:
         raise InvalidArgument("the cuts are of different clusters")

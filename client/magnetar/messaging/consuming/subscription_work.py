@@ -1,9 +1,10 @@
-"""The work of a Consumer, which has fixed partitions of a topic."""
+"""The work of a Consumer, which has partitions of a topic, or all of them."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from magnetar.config import ConsumerConfig
 from magnetar.enums import InitialPosition, SubscriptionType
@@ -30,7 +31,7 @@ class SubscriptionWork(ConsumerWork):
         runtime: Runtime,
         route: TopicRoute,
         subscription: str,
-        partitions: Sequence[int],
+        partitions: Sequence[int] | None,
         subscription_type: SubscriptionType,
         initial_position: InitialPosition,
         consumer_name: str,
@@ -39,27 +40,42 @@ class SubscriptionWork(ConsumerWork):
         on_close: Callable[[SubscriptionWork], None],
         dead_letters: DeadLetters | None = None,
     ) -> None:
+        """Attach to partitions.
+
+        Args:
+            partitions: their numbers; None: all that the topic has, and those that it gets.
+        """
         super().__init__(runtime, subscription, subscription_type, dead_letters)
         self.topic = route.topic
+        self._route = route
         self._on_close = on_close
+        self._make = partial(
+            PartitionReceiver,
+            runtime,
+            route,
+            subscription=subscription,
+            consumer_id=self.consumer_id,
+            consumer_name=consumer_name or f"consumer-{self.consumer_id:016x}",
+            subscription_type=subscription_type,
+            config=config,
+            prefetch=prefetch,
+            on_change=self._note_change,
+            received_by=self.consumer_id,
+        )
         self.receivers: dict[int, PartitionReceiver] = {
-            partition: PartitionReceiver(
-                runtime,
-                route,
-                partition,
-                subscription,
-                self.consumer_id,
-                consumer_name or f"consumer-{self.consumer_id:016x}",
-                subscription_type,
-                initial_position,
-                config,
-                prefetch,
-                self._note_change,
-                received_by=self.consumer_id,
-            )
-            for partition in partitions
+            partition: self._make(partition, initial_position=initial_position)
+            for partition in (range(route.partition_count) if partitions is None else partitions)
         }
         self._order = list(self.receivers.values())
+        self._stop_watching = _nothing if partitions else route.when_grown(self._grow)
+
+    def _grow(self) -> None:
+        """Receive from the partitions that the topic has got, from their first message on."""
+        for partition in range(len(self.receivers), self._route.partition_count):
+            receiver = self._make(partition, initial_position=InitialPosition.EARLIEST)
+            self.receivers[partition] = receiver
+            self._order.append(receiver)
+        self._note_change()
 
     async def started(self) -> None:
         """Wait until every partition is attached.
@@ -95,6 +111,7 @@ class SubscriptionWork(ConsumerWork):
         if self._closed:
             return
         self._closed = True
+        self._stop_watching()
         # At once: a close that is cancelled does not reach its end.
         self._note_change()
         self._on_close(self)
@@ -110,3 +127,7 @@ class SubscriptionWork(ConsumerWork):
         if receiver is None:
             raise InvalidArgument(f"this consumer does not have partition {partition}")
         return receiver
+
+
+def _nothing() -> None:
+    return

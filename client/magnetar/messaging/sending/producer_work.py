@@ -31,7 +31,6 @@ class ProducerWork:
     Attributes:
         producer_id: the producer's number at brokers.
         topic: the topic's name.
-        partition_count: how many partitions the topic has.
         runtime: the client's.
         config: the producer's settings.
         budget: of the messages that all producers of the client may have pending.
@@ -57,7 +56,7 @@ class ProducerWork:
         """
         self.producer_id = runtime.new_id()
         self.topic = route.topic
-        self.partition_count = route.partition_count
+        self._route = route
         self.runtime = runtime
         self.config = config
         self.budget = budget
@@ -69,9 +68,18 @@ class ProducerWork:
         ]
         # By the transaction's number and the partition.
         self._transactional: dict[tuple[int, int], TransactionSender] = {}
+        # How many partitions count for the keys of transactions in which this producer had sent
+        # before the topic got more: by the transaction's number. A key stays where it is in them.
+        self._counts_before: dict[int, int] = {}
+        self._stop_watching = route.when_grown(self._grow)
         self.sticky_partition = runtime.random.randrange(route.partition_count)
         self._first_failure: MagnetarError | None = None
         self._failed_count = 0
+
+    @property
+    def partition_count(self) -> int:
+        """How many partitions the topic has, as far as this producer knows."""
+        return len(self.plain_senders)
 
     async def send(
         self, message: Checked, partition: int | None, txn: Transaction | None
@@ -115,10 +123,10 @@ class ProducerWork:
             self.runtime.require_loop()
             raise ClientClosed("the producer is closed")
         if partition is None:
-            if key is None or self.partition_count == 1:
+            if key is None or len(self.plain_senders) == 1:
                 partition = self.sticky_partition
             else:
-                partition = partition_of_key(key, self.partition_count)
+                partition = partition_of_key(key, self._count_for(txn))
         if txn is None:
             return self.plain_senders[partition]
         work = txn.work
@@ -139,7 +147,7 @@ class ProducerWork:
             if self.budget.full:
                 await self.budget.room()
             some = values[start : start + step]
-            if keys is None or self.partition_count == 1 or partition is not None:
+            if keys is None or len(self.plain_senders) == 1 or partition is not None:
                 sender = self.sender(None, partition, txn)
                 sender.add_many(some, None if keys is None else keys[start : start + step])
             else:
@@ -182,6 +190,7 @@ class ProducerWork:
     def abandon(self) -> None:
         """Take nothing more: the event loop has ended."""
         self.is_closed = True
+        self._stop_watching()
 
     @property
     def unstored_count(self) -> int:
@@ -194,6 +203,7 @@ class ProducerWork:
         if self.is_closed:
             return
         self.is_closed = True
+        self._stop_watching()
         try:
             async with asyncio.timeout(self.runtime.config.close_timeout_ms / 1000):
                 await self.flush()
@@ -209,6 +219,23 @@ class ProducerWork:
         """Fail everything that is not confirmed, and refuse what comes, since the client failed."""
         self.runtime.fail_each([sender.give_up for sender in self.plain_senders], error)
 
+    def _count_for(self, txn: Transaction | None) -> int:
+        """Return the number of partitions that says where the keys of a transaction lie."""
+        count = len(self.plain_senders)
+        if txn is None or not self._counts_before:
+            return count
+        return self._counts_before.get(txn.work.number, count)
+
+    def _grow(self) -> None:
+        """Use the partitions that the topic has got."""
+        before = len(self.plain_senders)
+        for number, _ in self._transactional:
+            self._counts_before.setdefault(number, before)
+        self.plain_senders += [
+            PlainSender(self, self._route, partition)
+            for partition in range(before, self._route.partition_count)
+        ]
+
     def _enroll(self, txn: TransactionWork, partition: int) -> TransactionSender:
         txn.require_client(self.runtime)
         sender = TransactionSender(self, txn, self.plain_senders[partition], self._forget)
@@ -219,7 +246,7 @@ class ProducerWork:
     def _add_by_key(
         self, values: Sequence[bytes], keys: Sequence[bytes], txn: Transaction | None
     ) -> None:
-        count = self.partition_count
+        count = self._count_for(txn)
         by_partition: dict[int, tuple[list[bytes], list[bytes]]] = {}
         for value, key in zip(values, keys, strict=True):
             partition = partition_of_key(key, count)
@@ -248,6 +275,7 @@ class ProducerWork:
     def _forget(self, sender: TransactionSender) -> None:
         """Note that the transaction of a sender has ended."""
         self._transactional.pop((sender.txn.number, sender.name.partition), None)
+        self._counts_before.pop(sender.txn.number, None)
 
     def _raise_failure(self) -> None:
         error, self._first_failure = self._first_failure, None

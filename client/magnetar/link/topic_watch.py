@@ -1,0 +1,54 @@
+"""Looks topics up again, from time to time, to see whether they have more partitions.
+
+A producer, a consumer of a whole topic and a reader that follows it use new partitions when the
+client hears of them. Nothing is lost until then: a subscription begins at the beginning of them.
+Source: docs/design/0025-topics-that-change.md, Clients.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from magnetar.link.members import Lookup
+from magnetar.link.runtime import Runtime
+from magnetar_core.errors import MagnetarError
+
+if TYPE_CHECKING:
+    from magnetar.link.topic_route import TopicRoute
+
+
+class TopicWatch:
+    """The topics that a client uses, each of which is looked up once in `topic_refresh_ms`."""
+
+    def __init__(self, runtime: Runtime, look_up: Callable[[str], Awaitable[Lookup]]) -> None:
+        self._runtime = runtime
+        self._look_up = look_up
+        self._routes: dict[TopicRoute, None] = {}
+        self._watching: asyncio.Task[None] | None = None
+
+    def add(self, route: TopicRoute) -> None:
+        """Let a route hear what its topic's look-ups say."""
+        self._routes[route] = None
+        if self._watching is None:
+            runtime = self._runtime
+            self._watching = runtime.spawn(self._watch(), "look topics up again", runtime.fail)
+
+    def remove(self, route: TopicRoute) -> None:
+        """Let a route hear nothing more."""
+        self._routes.pop(route, None)
+
+    async def _watch(self) -> None:
+        while self._routes:
+            # Clients that began together do not ask together.
+            period_s = self._runtime.config.topic_refresh_ms / 1000
+            await asyncio.sleep(period_s * self._runtime.random.uniform(0.75, 1.25))
+            for topic in dict.fromkeys(route.topic for route in self._routes):
+                try:
+                    found = await self._look_up(topic)
+                except MagnetarError:
+                    continue  # What needs the topic is refused, or waits; this comes again.
+                for route in [one for one in self._routes if one.topic == topic]:
+                    route.learn(found)
+        self._watching = None
