@@ -76,6 +76,58 @@ class TopicAdmin(Facade[AsyncTopicAdmin]):
             )
         )
 
+    def alter(
+        self,
+        topic: str,
+        *,
+        partitions: int | None = None,
+        keys_move: bool = False,
+        retention_ms: int | None = None,
+        retention_bytes: int | None = None,
+        retain_unconsumed: bool | None = None,
+        dry_run: bool = False,
+        topic_id: int = 0,
+    ) -> int:
+        """Change a topic: give it more partitions, or other settings. What is None stays.
+
+        Subscriptions and groups that the topic has begin at the beginning of its new partitions.
+        Producers and consumers use them when they next look the topic up, after
+        `topic_refresh_ms` at most.
+
+        Args:
+            topic: the topic's name.
+            partitions: how many partitions the topic is to have: as many as it has, or more.
+            keys_move: confirms that most keys lie in another partition from then on; it is needed
+                with more partitions.
+            retention_ms: as for create.
+            retention_bytes: as for create.
+            retain_unconsumed: as for create.
+            dry_run: only check whether the call would succeed.
+            topic_id: change the topic only if it has this id; 0: whatever its id is.
+        Returns:
+            The topic's id.
+        Raises:
+            TopicNotFound: no topic has this name.
+            Gone: the topic of this name has another id. No effect.
+            InvalidArgument: the topic would have fewer partitions, or too many, or keys_move is
+                missing. No effect.
+            QuotaExceeded: the topics of the cluster have too many partitions. No effect.
+            LogUnavailable: a broker of the topic's partitions does not answer, and they can only
+                get more when all of them do. No effect.
+        """
+        return self._loop.wait(
+            self.inner.alter(
+                topic,
+                partitions=partitions,
+                keys_move=keys_move,
+                retention_ms=retention_ms,
+                retention_bytes=retention_bytes,
+                retain_unconsumed=retain_unconsumed,
+                dry_run=dry_run,
+                topic_id=topic_id,
+            )
+        )
+
     def list(self) -> TopicSummaries:
         """List all topics, with their ids and their numbers of partitions."""
         return self._loop.wait(self.inner.list())

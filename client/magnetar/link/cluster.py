@@ -287,6 +287,7 @@ class Cluster:
 
     def close(self) -> None:
         """Close all connections."""
+        self.topic_watch.stop()
         self._servers.close()
 
     def fail(self, error: MagnetarError) -> None:

@@ -39,6 +39,11 @@ class TopicWatch:
         """Let a route hear nothing more."""
         self._routes.pop(route, None)
 
+    def stop(self) -> None:
+        """Look nothing up again: the client ends."""
+        if self._watching is not None:
+            self._watching.cancel()
+
     async def _watch(self) -> None:
         while self._routes:
             # Clients that began together do not ask together.
