@@ -87,9 +87,17 @@ def test_topics(standalone: Standalone) -> None:
     assert standalone.lines(*again, "--retention", "7d")[0].startswith("flights exists: 2 ")
     done = standalone.run(*again, status=13)
     assert b"'flights' exists with retention_ms 604800000, not 0" in done.stderr
+    done = standalone.run("topics", "alter", "flights", "--partitions", "3", status=1)
+    assert b"--keys-move" in done.stderr
+    standalone.run("topics", "alter", "flights", status=2)
+    growth = ("topics", "alter", "flights", "--partitions", "3", "--keys-move")
+    assert standalone.lines(*growth, "--dry-run") == ["flights can be altered so"]
+    assert standalone.lines(*growth)[0] == "altered flights"
+    kept = standalone.json("topics", "alter", "flights", "--drop-unconsumed")
+    assert (len(kept["partitions"]), kept["retain_unconsumed"]) == (3, False)
     described = standalone.json("topics", "describe", "flights")
     assert described["retention_ms"] == 7 * 24 * 60 * 60 * 1000
-    assert [one["partition"] for one in described["partitions"]] == [0, 1]
+    assert [one["partition"] for one in described["partitions"]] == [0, 1, 2]
     assert "flights" in {one["topic"] for one in standalone.json("topics", "list")}
     assert any(line.startswith("flights ") for line in standalone.lines("topics", "list"))
     standalone.run("topics", "delete", "flights")

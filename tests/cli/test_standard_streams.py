@@ -51,6 +51,7 @@ RUNS = {
     "cluster rebalance": Run("--etcd {unreachable}", ASK_AGAIN),
     "cluster shards": Run(""),
     "health": Run(""),
+    "topics alter": Run("{topic} --retention 7d"),
     "topics create": Run("{new}"),
     "topics delete": Run("{new}", NOT_FOUND),
     "topics describe": Run("{topic}"),

@@ -77,6 +77,12 @@ NEEDED: dict[str, tuple[str, ...]] = {
         "sent to their brokers",
         "beside a broker that is away",
     ),
+    "growing topics": (
+        "topics grown",
+        "transactions over a growth",
+        "cuts of a growing topic",
+        "subscriptions of a grown topic",
+    ),
 }
 
 

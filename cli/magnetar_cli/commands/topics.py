@@ -1,4 +1,4 @@
-"""`magnetar topics`: create, list, describe, delete, offsets, skip-damaged."""
+"""`magnetar topics`: create, alter, list, describe, delete, offsets, skip-damaged."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def topics() -> None:
-    """Create, list, describe and delete topics."""
+    """Create, alter, list, describe and delete topics."""
 
 
 @topics.command()
@@ -69,6 +69,78 @@ def create(
     topic_id = with_client(work)
     outcome = f"{topic} exists" if exist_ok else f"created {topic}"
     print(f"{outcome}: {partitions} partition{'s' * (partitions > 1)}, id {topic_id}")
+
+
+@topics.command()
+@click.argument("topic", type=TopicName())
+@click.option(
+    "--partitions",
+    type=click.IntRange(1),
+    help="How many partitions TOPIC is to have, as many as it has or more; with --keys-move.",
+)
+@click.option(
+    "--keys-move",
+    is_flag=True,
+    help="Confirm that most keys lie in another partition from then on.",
+)
+@click.option(
+    "--retention",
+    type=Duration(),
+    help="How long to keep messages, such as 7d; 0s: for ever.",
+)
+@click.option(
+    "--retention-bytes",
+    type=Size(),
+    help="How much to keep in each partition, such as 10GiB; 0: without limit.",
+)
+@click.option(
+    "--drop-unconsumed/--keep-unconsumed",
+    default=None,
+    help="Whether retention removes messages that are not acknowledged.",
+)
+@click.option("--dry-run", is_flag=True, help="Only check whether it would succeed.")
+@json_option
+def alter(
+    topic: str,
+    partitions: int | None,
+    keys_move: bool,
+    retention: int | None,
+    retention_bytes: int | None,
+    drop_unconsumed: bool | None,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Give TOPIC more partitions, or another retention; what is not named stays.
+
+    Subscriptions and groups begin at the beginning of the new partitions. Most keys lie in another
+    partition from then on, which --keys-move confirms. A topic cannot get fewer partitions.
+    """
+    from magnetar_cli.output import print_json
+    from magnetar_cli.with_client import with_client
+
+    settings = (partitions, retention, retention_bytes, drop_unconsumed)
+    if all(one is None for one in settings):
+        raise click.UsageError("say what changes: --partitions, --retention, ...")
+
+    async def work(client: Client) -> TopicDescription:
+        await client.admin.topics.alter(
+            topic,
+            partitions=partitions,
+            keys_move=keys_move,
+            retention_ms=retention,
+            retention_bytes=retention_bytes,
+            retain_unconsumed=None if drop_unconsumed is None else not drop_unconsumed,
+            dry_run=dry_run,
+        )
+        return await client.admin.topics.describe(topic)
+
+    found = with_client(work)
+    if as_json:
+        print_json(found)
+        return
+    print(f"{topic} can be altered so" if dry_run else f"altered {topic}")
+    if not dry_run:
+        _show(found)
 
 
 @topics.command(name="list")

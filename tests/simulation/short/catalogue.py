@@ -14,6 +14,7 @@ from tests.simulation.short import (
     crews,
     damage,
     derived,
+    growing,
     hand_members,
     hasty,
     jobs,
@@ -59,6 +60,7 @@ VERBS: dict[str, Verb] = {
     **workers.VERBS,
     **jobs.VERBS,
     **lookers.VERBS,
+    **growing.VERBS,
 }
 SCENARIOS: dict[str, Scenario] = {
     "transactions": producers.transactions,
@@ -101,9 +103,16 @@ SCENARIOS: dict[str, Scenario] = {
     "terminations": jobs.terminations,
     "lookers": lookers.lookers,
     "surveyors": lookers.surveyors,
+    "growing topics": growing.growing_topics,
 }
 # Costly ones are rarer.
-WEIGHTS = {"hand made": 2.0, "transactions": 2.0, "deep chain": 0.2, tricks.MIXED_RUNS: 0.0}
+WEIGHTS = {
+    "hand made": 2.0,
+    "transactions": 2.0,
+    "deep chain": 0.2,
+    tricks.MIXED_RUNS: 0.0,
+    "growing topics": 0.0,
+}
 # Of all histories whose servers have disks: their brokers confirm plain messages before they sync.
 OS_SHARE = 0.12
 
@@ -139,8 +148,14 @@ RUN_FAULTS = {"crash": 3.0, "power cut": 4.0, "disk stall": 2.0, "link": 1.0}
 # All that a profile can have.
 PARTS = {**SCENARIOS, **{f"rule {letter}": rule.write for letter, rule in RULES.items()}}
 # What cannot be beside anything: a disk that loses rows, a stack that has no room, a broker that
-# loses what it has confirmed.
-ALONE = ("damaged rows", "deep chain", "owners that change", tricks.MIXED_RUNS)
+# loses what it has confirmed. Topics that grow have a profile of their own.
+ALONE = (
+    "damaged rows",
+    "deep chain",
+    "owners that change",
+    "growing topics",
+    tricks.MIXED_RUNS,
+)
 # Some of everything beside everything else, for long: 100 transactions on the same topics.
 LONG = Profile(
     parts={
@@ -164,6 +179,7 @@ PROFILES = {
         owners=0.1,
     ),
     **{name: Profile(always=(name,)) for name in SCENARIOS},
+    "growing topics": Profile(always=("growing topics",), owners=0.25),
     tricks.MIXED_RUNS: Profile(
         always=(tricks.MIXED_RUNS,), fault_counts=(1, 2, 4), faults=RUN_FAULTS
     ),
