@@ -76,6 +76,18 @@ def test_create_topic() -> None:
     run(scenario)
 
 
+def test_alter_topic() -> None:
+    async def scenario(world: World) -> None:
+        ask = world.client.ask
+        shorter = topic_wire.CommandAlterTopic(topic="t", retention_ms=5, call_token=1)
+        made = await ask(shorter)
+        await ask(topic_wire.CommandAlterTopic(topic="t", retention_ms=9, call_token=2))
+        assert await Client(world).ask(shorter) == made
+        assert (await ask(named("t"))).retention_ms == 9
+
+    run(scenario)
+
+
 def test_delete_topic() -> None:
     async def scenario(world: World) -> None:
         ask = world.client.ask

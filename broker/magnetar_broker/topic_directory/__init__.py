@@ -24,8 +24,9 @@ coordinators. A broker that is alone has a keeper without followers.
       |<- answer -------|  handles the command again: now it has     |
       |                 |  t, or t does not exist (Topics.complete)  |
 
-`keeper.py`     creates and deletes topics, gives out incarnations, and tells followers. A deletion
-                asks the brokers of the topic's partitions first.
+`keeper.py`     creates, alters and deletes topics, gives out incarnations, and tells followers. A
+                deletion asks the brokers of the topic's partitions first.
+`growths.py`    asks them for its subscriptions, before it gets partitions.
 `follower.py`   asks, writes the copy, passes commands on, and lets commands wait for news. It takes
                 no directory that lacks what the copy has (`topics/topic_directory.py` decides).
 `guards.py`     refuse all commands while the broker's own store may be the wrong one: empty at the

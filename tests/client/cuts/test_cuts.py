@@ -121,6 +121,32 @@ def test_what_comes_later_is_left_out_and_read_between_the_cuts() -> None:
     run(scenario)
 
 
+def test_a_cut_has_the_partitions_of_its_moment() -> None:
+    async def scenario(cluster: Cluster, client: Client) -> None:
+        places = await at_each_broker(client, "t")
+        producer = await client.create_producer("t")
+        await commit(client, producer, places, b"1")
+        before = await client.cut("t")
+        await client.admin.topics.alter("t", partitions=10, keys_move=True)
+        grown = await client.create_producer("t")
+        await commit(client, grown, (places[0], 8, 9), b"2")
+        await grown.send(b"plain", partition=9)
+        after = await client.cut("t")
+        assert (before.partition_count("t"), after.partition_count("t")) == (8, 10)
+
+        async def all_of(at: Cut, **how: Any) -> list[bytes]:
+            return sorted([one.value async for one in client.read("t", at=at, **how)])
+
+        assert await all_of(before) == [b"1", b"1"]
+        assert await all_of(after) == [b"1", b"1", b"2", b"2", b"2", b"plain"]
+        assert await all_of(after, since=before) == [b"2", b"2", b"2", b"plain"]
+        assert await read(client, 9, at=after, since=before) == [b"2", b"plain"]
+        with pytest.raises(InvalidArgument, match="no partition 9 in the cut"):
+            await read(client, 9, at=before)
+
+    run(scenario)
+
+
 def test_a_commit_while_the_cut_is_taken_is_left_out_everywhere(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -7,6 +7,30 @@ from tests.mutants.operations import Always, Compare, LeaveOut, Put, ReturnEarly
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
+        "key-moves-in-a-transaction",
+        "magnetar.messaging.sending.producer_work:ProducerWork._grow",
+        LeaveOut("self._counts_before.setdefault(...)"),
+        "Messages of a key in one transaction lie in two partitions.",
+    ),
+    Mutant(
+        "new-partitions-not-asked",
+        "magnetar.link.whole_topics:ask_partitions",
+        LeaveOut("_require_all(...)"),
+        "A cut lacks a partition to which a transaction has written that it has.",
+    ),
+    Mutant(
+        "new-partition-was-in-the-earlier-cut",
+        "magnetar_core.cuts.cuts:range_between",
+        Put("after", "PartitionCut(...)"),
+        "What a topic's new partition has is in no difference of cuts.",
+    ),
+    Mutant(
+        "subscription-on-known-partitions-only",
+        "magnetar.admin.subscriptions:SubscriptionAdmin.create",
+        LeaveOut("await route.reach(...)"),
+        "A subscription that was created is missing in partitions that came just before.",
+    ),
+    Mutant(
         "silent-brokers-look-empty",
         "magnetar.admin.transaction_history:history_of.part_of",
         LeaveOut("refusal = found"),
