@@ -6,9 +6,10 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests import virtual_time
 from tests.broker.cluster import Client, Cluster, run
-from tests.broker.harness import take_incarnations, txn, watermark
-from tests.broker.test_several_brokers import COUNTER_BOUND, end, send
+from tests.broker.harness import COUNTER_BOUND, take_incarnations, txn, watermark
+from tests.broker.test_several_brokers import end, send
 from tests.virtual_time import time_passes
 
 from magnetar_broker.topic_directory import growths
@@ -17,6 +18,7 @@ from magnetar_core.ids import PartitionName
 from magnetar_core.membership.placement import shard_of
 from magnetar_core.wire import broker_pb2 as wire
 from magnetar_core.wire import common_pb2 as common
+from magnetar_core.wire import group_pb2 as group_wire
 from magnetar_core.wire import topic_pb2 as topic_wire
 
 TOPIC = "t"
@@ -330,3 +332,52 @@ def test_a_first_broker_that_lost_partitions_is_not_followed(
         assert counts(cluster) == [3, 6, 6]
 
     run(scenario)
+
+
+def test_a_group_without_members_has_new_partitions_at_every_broker() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.create(0, TOPIC, 1)
+        for number in range(3):
+            client = await cluster.client(number)
+            await client.ask(group_wire.CommandJoinGroup(group="g", member_id="a", topics=[TOPIC]))
+            await client.ask(group_wire.CommandLeaveGroup(group="g", member_id="a"))
+        await cluster.ask(0, alter(6))
+        for restarted in (None, 0, 1, 2):
+            if restarted is not None:
+                await cluster.restart(restarted)
+            for number in range(3):
+                described = await cluster.ask(number, group_wire.CommandDescribeGroup(group="g"))
+                assert described.summary.partitions == 2
+            assert all(cursors(cluster, number) == {"g": 0} for number in range(1, 6))
+        await cluster.ask(holder(cluster, 5), group_wire.CommandDeleteGroup(group="g"))
+        assert cursors(cluster, 5) == {}
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("growing_to", "topic_id", "is_told"),
+    [(5, 7, True), (0, 7, False), (4, 7, False), (5, 8, False)],
+)
+def test_what_is_told_before_the_announcement_does_not_count(
+    growing_to: int, topic_id: int, is_told: bool
+) -> None:
+    """A broker that was told may have restarted with what it knew before."""
+
+    class Peer:
+        def ask(self, body: Any, on_answer: Any) -> int:
+            answer = topic_wire.CommandDescribeTopicResponse(
+                topic_id=topic_id, growing_to=growing_to
+            )
+            answer.partitions.add(partition=1).subscriptions.add(subscription="s")
+            on_answer("describe_topic_response", answer)
+            return 1
+
+    async def survey() -> None:
+        told: list[Any] = []
+        record = topic_wire.TopicRecord(topic=TOPIC, topic_id=7, partitions=2, growing_to=5)
+        growths.Survey(record, {"b-1": Peer()}, told.append)  # type: ignore[dict-item]
+        assert (told == [{1: {"s": False}}]) == is_told
+        assert isinstance(told[0], LogUnavailable) != is_told
+
+    virtual_time.run(survey())

@@ -125,10 +125,9 @@ def test_consumers_of_a_whole_topic_get_new_partitions_from_their_first_message(
         assert consumer.partitions == tuple(range(7))
         assert fixed.partitions == (0,)
         found = await client.admin.topics.describe("t")
-        for one in found.partitions:
-            names = [each.subscription for each in one.subscriptions]
-            # A subscription of one partition is none of the topic, unless it had no other.
-            assert names == ["fixed", "s"]
+        for described in found.partitions:
+            # A topic of a single partition has no subscription of some partitions only.
+            assert [each.subscription for each in described.subscriptions] == ["fixed", "s"]
         await consumer.close()
         await fixed.close()
 
@@ -248,7 +247,7 @@ def test_all_partitions_are_asked_though_the_look_up_is_outdated() -> None:
                 else:
                     hear(name, kept)
 
-            follower._on_told = late  # type: ignore[method-assign, union-attr, assignment]
+            follower._on_told = late  # type: ignore[method-assign, union-attr]
             follower._follow()  # type: ignore[union-attr]
             await grow(client, 4)
             assert announced

@@ -16,6 +16,7 @@ import pytest
 from tests.histories import check_history, settings_in
 from tests.system.processes import Servers
 from tests.system.programs import run
+from tests.waiting import until
 
 import magnetar
 from magnetar import Client, ClientConfig
@@ -69,7 +70,6 @@ async def produce(client: Client, load: _Load, name: str) -> None:
         except MagnetarError:
             pass  # The same, as a whole.
         load.rounds += 1
-        await asyncio.sleep(0.005)
 
 
 async def consume(client: Client, got: Counter[bytes]) -> None:
@@ -96,7 +96,6 @@ async def cut(client: Client, load: _Load) -> int:
         assert known <= seen, "a cut lacks what was confirmed before"
         assert not load.is_torn(seen), "a cut tears a transaction"
         taken += 1
-        await asyncio.sleep(0.1)
     return taken
 
 
@@ -143,8 +142,7 @@ def test_a_topic_grows_under_load_and_loses_nothing(three_brokers: Servers) -> N
                     message = await later.receive()
                     await later.ack(message)
                     missed.pop(message.value, None)
-                while set(got) < set(values):
-                    await asyncio.sleep(0.1)
+                await until(lambda: set(values) <= set(got), PATIENCE_S)
                 for one in members:
                     one.cancel()
                 await asyncio.gather(*members, return_exceptions=True)
@@ -154,8 +152,7 @@ def test_a_topic_grows_under_load_and_loses_nothing(three_brokers: Servers) -> N
 
 async def reach(load: _Load, rounds: int) -> None:
     """Wait until so many transactions were tried."""
-    while load.rounds < rounds:
-        await asyncio.sleep(0.02)
+    await until(lambda: load.rounds >= rounds, PATIENCE_S)
 
 
 def spawn(work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:

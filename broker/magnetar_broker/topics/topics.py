@@ -176,15 +176,18 @@ class Topics:
         full_name = PartitionName(name, number, topic.topic_id)
         if number < topic.record.partitions:
             raise self._moved(full_name)
-        if not self._are_complete:
+        raise self._unknown_partition(topic, full_name, Unheard if topic_id else UnheardName)
+
+    def _unknown_partition(
+        self, topic: Topic, name: PartitionName, kind: type[Unheard]
+    ) -> MagnetarError:
+        if not self._are_complete and not self.hosts(name):
             # It may be new: its own broker knows.
-            self._check_shard(full_name)
-        kind = Unheard if topic_id else UnheardName
-        raise self.unless_complete(
-            kind(f"this broker does not know {full_name}, which may be new: ask again"),
-            TopicNotFound(
-                f"topic {name!r} has partitions 0 to {topic.record.partitions - 1}, not {number}"
-            ),
+            return self._moved(name)
+        last = topic.record.partitions - 1
+        return self.unless_complete(
+            kind(f"this broker does not know {name}, which may be new: ask again"),
+            TopicNotFound(f"topic {topic.name!r} has partitions 0 to {last}, not {name.partition}"),
         )
 
     def _unknown(self, name: str) -> MagnetarError:

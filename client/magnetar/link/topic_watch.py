@@ -9,14 +9,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from magnetar.link.members import Lookup
 from magnetar.link.runtime import Runtime
 from magnetar_core.errors import MagnetarError
 
-if TYPE_CHECKING:
-    from magnetar.link.topic_route import TopicRoute
+
+class Watching(Protocol):
+    """What wants to know about a topic."""
+
+    @property
+    def topic(self) -> str:
+        """The topic's name."""
+        ...
+
+    def learn(self, found: Lookup) -> None:
+        """Take what a broker says of the topic."""
+        ...
 
 
 class TopicWatch:
@@ -25,17 +35,17 @@ class TopicWatch:
     def __init__(self, runtime: Runtime, look_up: Callable[[str], Awaitable[Lookup]]) -> None:
         self._runtime = runtime
         self._look_up = look_up
-        self._routes: dict[TopicRoute, None] = {}
+        self._routes: dict[Watching, None] = {}
         self._watching: asyncio.Task[None] | None = None
 
-    def add(self, route: TopicRoute) -> None:
+    def add(self, route: Watching) -> None:
         """Let a route hear what its topic's look-ups say."""
         self._routes[route] = None
         if self._watching is None:
             runtime = self._runtime
             self._watching = runtime.spawn(self._watch(), "look topics up again", runtime.fail)
 
-    def remove(self, route: TopicRoute) -> None:
+    def remove(self, route: Watching) -> None:
         """Let a route hear nothing more."""
         self._routes.pop(route, None)
 

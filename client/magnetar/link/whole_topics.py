@@ -70,8 +70,8 @@ async def ask_partitions(
                 _require_all(route, replies)
             return replies[0], answers
         except (PartitionMoved, Gone, TopicNotFound, _Growing) as refusal:
-            # Since the look-up, a partition moved or came, or the topic was deleted and perhaps made
-            # anew.
+            # Since the look-up, a partition moved or came, or the topic was deleted, and perhaps
+            # made anew.
             error = refusal
         delay_ms = backoff.next_ms()
         if runtime.now_ms() + delay_ms >= deadline_ms:

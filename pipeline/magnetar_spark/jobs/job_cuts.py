@@ -62,8 +62,10 @@ def _check_there(client: blocking.Client, cut: Cut, topic: str) -> None:
         found = client.admin.topics.list_offsets(topic, topic_id=taken.topic_id)
     except Gone as error:
         raise JobError(f"--at: {topic!r} was deleted since: take another cut") from error
-    for one in found.partitions:
-        place = taken.partitions[one.partition]
+    if len(found.partitions) < len(taken.partitions):
+        raise JobError(f"--at: {topic} was restored since the cut was taken: take another one")
+    # The topic may have got more partitions since.
+    for one, place in zip(found.partitions, taken.partitions, strict=False):
         if one.ledger_id != place.ledger_id or one.end_offset < place.end_offset:
             raise JobError(
                 f"--at: {topic} partition {one.partition} was restored, or has lost messages, since"
