@@ -174,7 +174,7 @@ class Readings:
         route = await self._cluster.route(topic)
         _require_id(route, topic_id)
         if topic_id:
-            # Whoever names the id has seen the partition; a broker may not know it yet.
+            # The caller, who names the id, has seen the partition; a broker may not know it yet.
             await route.reach(partition + 1)
         async with aclosing(read_ahead(route, partition, start, end, cut=cut)) as pieces:
             async for columns in pieces:

@@ -75,7 +75,7 @@ class Subscriptions:
         # Deliveries of deleted subscriptions, so that late copies of their consumers are
         # recognised.
         self._deleted: dict[str, Delivery] = {}
-        # Why there may be no new subscription now, and none may be deleted; empty: they may.
+        # Why subscriptions may not come and go now; empty: they may.
         self.sealed = ""
 
     def __iter__(self) -> Iterator[Subscription]:

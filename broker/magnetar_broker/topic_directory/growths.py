@@ -29,7 +29,7 @@ OnTold = Callable[[Told | MagnetarError], None]
 class Survey:
     """Asks the brokers of a topic's partitions for its subscriptions, once they are sealed there.
 
-    It calls back once: with what all of them told, or with the error of one that did not.
+    It calls back once: with the subscriptions, or with the error of a broker that did not tell.
     """
 
     def __init__(

@@ -21,7 +21,7 @@ SubscriptionKinds = Mapping[str, bool]
 def altered(
     topic: wire.TopicRecord, command: wire.CommandAlterTopic, *, partitions_max: int
 ) -> wire.TopicRecord:
-    """Return the record of a topic as a command wants it; an equal one if nothing changes.
+    """Return the record of a topic as a command asks for it; an equal one if nothing changes.
 
     Args:
         partitions_max: how many partitions a topic may have.

@@ -339,7 +339,7 @@ class Topics:
             )
 
     def altered(self, topic: Topic, command: wire.CommandAlterTopic) -> wire.TopicRecord:
-        """Return the record of a topic as a command wants it; an equal one if nothing changes.
+        """Return the record of a topic as a command asks for it; an equal one if nothing changes.
 
         Raises:
             InvalidArgument: as alterations.altered.

@@ -88,7 +88,7 @@ def range_of(
 
 
 def cut_of(cut: Cut | str) -> cuts.Cut:
-    """Return what a cut consists of.
+    """Return the parts of a cut.
 
     Args:
         cut: or its token.

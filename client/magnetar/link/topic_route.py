@@ -59,7 +59,7 @@ class TopicRoute:
 
     @property
     def partition_count(self) -> int:
-        """How many partitions the topic has, as far as is known here."""
+        """The number of the topic's partitions, as far as is known here."""
         return len(self._addresses)
 
     @property
@@ -134,7 +134,7 @@ class TopicRoute:
             self._refreshing = None
 
     def learn(self, found: Lookup) -> None:
-        """Take what a broker says of the topic, unless it knows less, or another topic."""
+        """Take a broker's answer, unless it knows fewer partitions, or another topic."""
         topic_id, addresses = found
         before = self.partition_count
         if topic_id != self.topic_id or len(addresses) < before:
@@ -150,7 +150,7 @@ class TopicRoute:
     def when_grown(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call back whenever the topic has more partitions, until the returned function is called.
 
-        The topic is looked up again as long as this is wanted.
+        Until then the topic is looked up again from time to time.
         """
         key = object()
         self._on_grown[key] = callback

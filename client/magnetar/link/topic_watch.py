@@ -1,7 +1,7 @@
 """Looks topics up again, from time to time, to see whether they have more partitions.
 
 A producer, a consumer of a whole topic and a reader that follows it use new partitions when the
-client hears of them. Nothing is lost until then: a subscription begins at the beginning of them.
+client learns of them. Nothing is lost until then: a subscription begins at the beginning of them.
 Source: docs/design/0025-topics-that-change.md, Clients.
 """
 
@@ -17,7 +17,7 @@ from magnetar_core.errors import MagnetarError
 
 
 class Watching(Protocol):
-    """What wants to know about a topic."""
+    """A user of a topic, who learns of its partitions."""
 
     @property
     def topic(self) -> str:
@@ -25,7 +25,7 @@ class Watching(Protocol):
         ...
 
     def learn(self, found: Lookup) -> None:
-        """Take what a broker says of the topic."""
+        """Take the answer of a broker to a look-up."""
         ...
 
 
@@ -39,14 +39,14 @@ class TopicWatch:
         self._watching: asyncio.Task[None] | None = None
 
     def add(self, route: Watching) -> None:
-        """Let a route hear what its topic's look-ups say."""
+        """Let a route learn of its topic from now on."""
         self._routes[route] = None
         if self._watching is None:
             runtime = self._runtime
             self._watching = runtime.spawn(self._watch(), "look topics up again", runtime.fail)
 
     def remove(self, route: Watching) -> None:
-        """Let a route hear nothing more."""
+        """Let a route learn nothing further."""
         self._routes.pop(route, None)
 
     def stop(self) -> None:

@@ -78,7 +78,7 @@ class ProducerWork:
 
     @property
     def partition_count(self) -> int:
-        """How many partitions the topic has, as far as this producer knows."""
+        """The number of the topic's partitions, as far as this producer knows."""
         return len(self.plain_senders)
 
     async def send(
