@@ -19,7 +19,7 @@ _going_on: set[asyncio.Task[Any]] = set()
 
 
 async def result_of(value: T | Awaitable[T]) -> T:
-    """Return what a call has returned, or what it returns when it is awaited."""
+    """Return the result of a call, which may have to be awaited."""
     if inspect.isawaitable(value):
         return await value
     return value
@@ -50,4 +50,4 @@ async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
 
 def _log_failure(task: asyncio.Task[Any]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
-        log.warning("what a cancelled call had begun has failed: %r", error)
+        log.warning("the rest of a cancelled call has failed: %r", error)

@@ -65,7 +65,7 @@ class Members(Generic[StoreT, ProducerT]):
             producer_of: returns a producer for a transactional id.
             on_step: called before each step of each writer.
         Raises:
-            InvalidArgument: the name is no text, or too long.
+            InvalidArgument: the name is not a text, or is too long.
         """
         if not isinstance(name, str) or not 0 < len(name) <= NAME_LETTERS_MAX:
             raise InvalidArgument(
@@ -115,7 +115,7 @@ class Members(Generic[StoreT, ProducerT]):
             await self._take_back(member)
 
     async def settle(self) -> int:
-        """Finish what processes that have died left undecided; return how many ids they held."""
+        """Settle the units of processes that have died; return how many ids they held."""
         settled = 0
         while not self._is_closed:
             member = await self._held(lambda known: [name for name in known if known[name]])

@@ -80,7 +80,7 @@ class DualWriterPool(Generic[Store]):
         self._settling: threading.Thread | None = None
 
     def start(self) -> None:
-        """Finish what processes that have died left undecided, and go on doing so.
+        """Settle the units of processes that have died, now and from time to time.
 
         Raises:
             TransactionalIdAuthorizationFailed: the coordinator does not allow two-phase commit.
@@ -95,7 +95,7 @@ class DualWriterPool(Generic[Store]):
         self._settling.start()
 
     def settle(self) -> int:
-        """Finish what processes that have died left undecided, now; return how many ids they held.
+        """Settle the units of processes that have died, now; return how many ids they held.
 
         Raises:
             Exception: what the database raised.
@@ -108,8 +108,8 @@ class DualWriterPool(Generic[Store]):
 
         Raises:
             ClientClosed: the pool is closed.
-            Exception: what the block or the database raised; see DualWriter.unit. What could not
-                be settled at once is settled by the next writer that gets this id.
+            Exception: what the block or the database raised; see DualWriter.unit. A unit that
+                could not be settled at once is settled by the next writer that gets this id.
         """
         with self._permits:
             member = here(self._members.take())
@@ -188,7 +188,7 @@ class AsyncDualWriterPool(Generic[AsyncStore]):
         self._settling: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Finish what processes that have died left undecided, and go on doing so.
+        """Settle the units of processes that have died, now and from time to time.
 
         Raises:
             Exception: as DualWriterPool.start.
@@ -197,7 +197,7 @@ class AsyncDualWriterPool(Generic[AsyncStore]):
         self._settling = asyncio.create_task(self._settle_again())
 
     async def settle(self) -> int:
-        """Finish what processes that have died left undecided, now; return how many ids they held.
+        """Settle the units of processes that have died, now; return how many ids they held.
 
         Raises:
             Exception: what the database raised.

@@ -19,7 +19,7 @@ _NAMESPACE = "magnetar_transaction_state/"
 
 
 class Statements(Protocol):
-    """What runs statements on the connection: a driver."""
+    """A driver, which runs statements on the connection."""
 
     def fetch(
         self, statement: str, *parameters: str
@@ -69,7 +69,7 @@ async def session_locks(statements: Statements) -> SessionLocks:
 
 
 async def _answer(statements: Statements, question: str) -> str:
-    """Return what a database says; an empty text if it does not know the function."""
+    """Return the answer of a database; an empty text if it does not know the function."""
     try:
         rows = await result_of(statements.fetch(question))
     except Exception:

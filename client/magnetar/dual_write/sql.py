@@ -16,7 +16,7 @@ PLACEHOLDERS = {"qmark": "?", "format": "%s", "pyformat": "%s"}
 
 
 def placeholder(paramstyle: str) -> str:
-    """Return what marks a parameter in a statement.
+    """Return the mark of a parameter in a statement.
 
     Raises:
         InvalidArgument: another paramstyle.

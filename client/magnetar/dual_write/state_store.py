@@ -1,4 +1,4 @@
-"""What a database does for the recipe, in either style."""
+"""Databases as the recipe uses them, blocking and of asyncio."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class Driver(Protocol):
 
 
 class StateTable:
-    """What stores do with their table."""
+    """The table, as stores use it."""
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
