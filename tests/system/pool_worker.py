@@ -2,8 +2,8 @@
 
     python -m tests.system.pool_worker ADDRESS KIND DATABASE TOPIC FIRST COUNT [STEP]
 
-Writes COUNT numbers from FIRST on, up to 4 units at once. With a STEP the process dies right before
-that step of its third unit.
+Writes COUNT numbers from FIRST on, up to 4 units at once, and prints those whose units have failed.
+With a STEP the process dies right before that step of its third unit.
 """
 
 from __future__ import annotations
@@ -44,9 +44,12 @@ def in_threads(
     address: str, kind: str, database: str, topic: str, numbers: range, death: Death
 ) -> None:
     def write(number: int) -> None:
-        with pool.unit() as unit:
-            unit.send(topic, b"%d" % number)
-            insert(unit.store, kind, number)
+        try:
+            with pool.unit() as unit:
+                unit.send(topic, b"%d" % number)
+                insert(unit.store, kind, number)
+        except Exception as error:
+            print(number, repr(error), flush=True)
 
     with (
         blocking.connect(address) as client,
@@ -66,9 +69,12 @@ async def in_tasks(
     address: str, kind: str, database: str, topic: str, numbers: range, death: Death
 ) -> None:
     async def write(number: int) -> None:
-        async with pool.unit() as unit:
-            await unit.send(topic, b"%d" % number)
-            await insert(unit.store, kind, number)
+        try:
+            async with pool.unit() as unit:
+                await unit.send(topic, b"%d" % number)
+                await insert(unit.store, kind, number)
+        except Exception as error:
+            print(number, repr(error), flush=True)
 
     async with await magnetar.connect(address) as client:
         pool: AsyncDualWriterPool[Any] = AsyncDualWriterPool(

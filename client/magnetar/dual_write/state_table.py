@@ -75,10 +75,19 @@ class StateTable:
     async def create(self) -> None:
         """Create the table, and check that the connection does not commit by itself."""
         await self._rollback()
+        try:
+            await self._create()
+        except Exception:
+            # Another process may have created it at the same time, which PostgreSQL refuses even
+            # with IF NOT EXISTS. Any other error comes again.
+            await self._rollback()
+            await self._create()
+        await self._require_rollback()
+
+    async def _create(self) -> None:
         await result_of(self._driver.begin())
         await result_of(self._driver.create_table())
         await self._commit()
-        await self._require_rollback()
 
     async def _require_rollback(self) -> None:
         """Check that a rollback undoes what was written: write a row, roll back, read it.
