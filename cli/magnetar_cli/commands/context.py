@@ -83,7 +83,7 @@ def use(name: str) -> None:
 @context.command(name="list")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_contexts(as_json: bool) -> None:
-    """List the contexts. A star marks the current one."""
+    """List the contexts."""
     contexts = read(contexts_file(os.environ))
     if as_json:
         print_json(
@@ -95,11 +95,11 @@ def list_contexts(as_json: bool) -> None:
         )
         return
     print_table(
-        ("", "NAME", "BROKER", "TLS", "TOKEN FILE"),
+        ("NAME", "CURRENT", "BROKER", "TLS", "TOKEN FILE"),
         [
             (
-                "*" if name == contexts.current else "",
                 name,
+                "yes" if name == contexts.current else "-",
                 each.broker,
                 "yes" if {"tls", "tls_ca_file"} & set(each.links) else "no",
                 each.links.get("token_file", "-"),
@@ -125,7 +125,7 @@ def remove(name: str) -> None:
 
 
 def _kept(links: dict[str, str | bool | None]) -> dict[str, str]:
-    """Return what a context keeps of the options: names of files as absolute paths."""
+    """Return the options that a context keeps: names of files as absolute paths."""
     kept: dict[str, str] = {}
     for name, value in links.items():
         if value is True:
