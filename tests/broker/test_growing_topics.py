@@ -376,7 +376,7 @@ def test_what_is_told_before_the_announcement_does_not_count(
     async def survey() -> None:
         told: list[Any] = []
         record = topic_wire.TopicRecord(topic=TOPIC, topic_id=7, partitions=2, growing_to=5)
-        growths.Survey(record, {"b-1": Peer()}, told.append)  # type: ignore[dict-item]
+        growths.Survey(record, {"b-1": Peer()}, told.append).start()  # type: ignore[dict-item]
         assert (told == [{1: {"s": False}}]) == is_told
         assert isinstance(told[0], LogUnavailable) != is_told
 

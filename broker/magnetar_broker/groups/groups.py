@@ -247,7 +247,7 @@ class Groups:
                     self._groups[name] = group
                     self._deleted.made(name)
                     self._write(group)
-                partition.subscriptions.create(name, partition.log.first_offset)
+                partition.subscriptions.carry(name, partition.log.first_offset)
                 partition.subscriptions.claim(name, GroupOwnership(group, partition.name))
 
     def topic_changed(self, topic: str) -> None:

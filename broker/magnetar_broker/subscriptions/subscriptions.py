@@ -116,6 +116,10 @@ class Subscriptions:
                 "characters"
             )
         self.check_room()
+        return self.carry(name, offset)
+
+    def carry(self, name: str, offset: int) -> Subscription:
+        """Create a subscription of other partitions here, too: it is allowed already."""
         absent = self._absent.pop(name, None) or self._new_absent(name)
         created = self.restore(name, absent.subscription_id, Acknowledgements(offset), absent.index)
         self._put_record(name, created.subscription_id, absent=False)

@@ -35,7 +35,7 @@ class Survey:
     def __init__(
         self, record: wire.TopicRecord, peers: Mapping[str, BrokerPeer], on_told: OnTold
     ) -> None:
-        """Ask now.
+        """Prepare it.
 
         Args:
             record: says to how many partitions the topic grows.
@@ -44,16 +44,22 @@ class Survey:
         self._record = record
         self._on_told: OnTold | None = on_told
         self._told: Told = {}
+        self._peers = peers
         self._left = dict.fromkeys(peers)
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Ask all of them; what is known at once is called back at once."""
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(ANSWER_S, self._too_late)
-        for name, peer in peers.items():
-            peer.ask(wire.CommandDescribeTopic(topic=record.topic), partial(self._on_answer, name))
+        for name, peer in self._peers.items():
+            command = wire.CommandDescribeTopic(topic=self._record.topic)
+            peer.ask(command, partial(self._on_answer, name))
 
     def cancel(self) -> None:
         """Call nothing back: the broker ends."""
         self._on_told = None
-        self._timer.cancel()
+        self._stop_timer()
 
     def _too_late(self) -> None:
         self._end(not_told(self._record, next(iter(self._left)), "it does not answer"))
@@ -74,9 +80,13 @@ class Survey:
 
     def _end(self, outcome: Told | MagnetarError) -> None:
         on_told, self._on_told = self._on_told, None
-        self._timer.cancel()
+        self._stop_timer()
         if on_told is not None:
             on_told(outcome)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
 
 
 def not_told(record: wire.TopicRecord, peer: str, reason: str) -> LogUnavailable:

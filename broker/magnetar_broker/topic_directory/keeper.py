@@ -265,7 +265,8 @@ class TopicDirectoryKeeper:
                 if not follower.is_linked or follower.revision < revision:
                     on_told(not_told(growing, name, "it is away"))
                     return
-            self._surveys[topic.topic_id] = Survey(growing, peers, on_told)
+            survey = self._surveys[topic.topic_id] = Survey(growing, peers, on_told)
+            survey.start()
 
         self._when_followed(on_followed)
 

@@ -330,7 +330,8 @@ class Topics:
             QuotaExceeded: they may not.
         """
         config = self._environment.config
-        partition_count = sum(one.partitions for one in self._records.values())
+        known = self._records.values()
+        partition_count = sum(max(one.partitions, one.growing_to) for one in known)
         if partition_count + partitions > config.broker_partitions_max * config.shard_count:
             raise QuotaExceeded(
                 f"the topics of this cluster have {partition_count} partitions: delete some, or"
@@ -388,7 +389,7 @@ class Topics:
                 partition.delete_rows()
             partition.write_new_rows()
             for name in record.subscriptions:
-                partition.subscriptions.create(name, partition.log.first_offset)
+                partition.subscriptions.carry(name, partition.log.first_offset)
 
     def _partitions_of(
         self,
