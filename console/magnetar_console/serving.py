@@ -14,9 +14,11 @@ import uvicorn
 
 from magnetar import Client, connect
 from magnetar_console.hub import client_config
+from magnetar_console.looks.schema_files import shows_of
 from magnetar_console.settings import ConsoleSettings
 from magnetar_console.viewers import Viewers
 from magnetar_console.web.app import Web
+from magnetar_console.web.asking import Asking
 from magnetar_console.web.pages import Pages
 from magnetar_console.web.sessions import Sessions
 from magnetar_core.clock import Clock
@@ -57,9 +59,11 @@ async def serving(
         transport = new_transport(token)
         return await connect(brokers, transport=transport, config=CLIENT_CONFIG)
 
+    shows = shows_of(settings.schemas, framed=settings.framed)
     listening = _listen(settings.host, settings.port)
     port = int(listening.getsockname()[1])
-    viewers = Viewers(connect_with, new_transport, clock, f"{random.getrandbits(32):08x}")
+    run = f"{random.getrandbits(32):08x}"
+    viewers = Viewers(connect_with, new_transport, clock, run, shows=shows)
     sessions = Sessions(
         f"magnetar-console-{port}",
         secure=settings.scheme == "https",
@@ -72,7 +76,7 @@ async def serving(
         Pages(", ".join(brokers), allow_actions=settings.allow_actions),
         hosts=settings.hosts(port),
         scheme=settings.scheme,
-        allow_actions=settings.allow_actions,
+        asking=Asking(viewers, sessions, allow_actions=settings.allow_actions, shows=shows),
     )
     server = _Server(_config(web, settings))
     task = asyncio.create_task(server.serve(sockets=[listening]))

@@ -29,10 +29,12 @@ class ConsoleSettings:
         host: the address of this machine to listen on.
         port: the port to listen on; 0: the system chooses.
         allow_remote: whether `host` may be an address that other machines can reach.
-        allow_actions: whether viewers may abort transactions; otherwise they can only look.
+        allow_actions: whether viewers may end transactions; otherwise they can only look.
         names: further names, "host" or "host:port", by which browsers reach the console: those of
             a proxy, or of this machine.
         certificate_file, key_file: PEM files for HTTPS; both or neither.
+        schemas: files with the schemas of topics whose values are in Avro, each as TOPIC=FILE.
+        framed: whether these values begin with the number of their writer's schema.
     """
 
     host: str = "127.0.0.1"
@@ -42,6 +44,8 @@ class ConsoleSettings:
     names: tuple[str, ...] = field(default=())
     certificate_file: str = ""
     key_file: str = ""
+    schemas: tuple[str, ...] = field(default=())
+    framed: bool = False
 
     def __post_init__(self) -> None:
         if bool(self.certificate_file) != bool(self.key_file):

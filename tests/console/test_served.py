@@ -258,23 +258,24 @@ def test_an_abort_needs_the_option_the_page_and_the_rights(
             ) -> httpx.Response:
                 return await asking.post(path, json=body, headers={"x-console-token": token})
 
-            assert (await post(looking, tokens[2], "/loss", body)).json()["error"] == "ReadOnly"
-            assert (await post(looking, tokens[2], "/abort", body)).status_code == 403
+            assert (await post(looking, tokens[2], "/plan/abort", body)).json()[
+                "error"
+            ] == "ReadOnly"
+            assert (await post(looking, tokens[2], "/do/abort", body)).status_code == 403
             # The token of another browser's page.
-            assert (await post(admin, tokens[1], "/abort", body)).json()["error"] == "OldPage"
-            assert (await post(admin, "", "/abort", body)).status_code == 403
+            assert (await post(admin, tokens[1], "/do/abort", body)).json()["error"] == "OldPage"
+            assert (await post(admin, "", "/do/abort", body)).status_code == 403
             # Without what was confirmed.
-            refused = await post(admin, tokens[0], "/abort", body)
+            refused = await post(admin, tokens[0], "/do/abort", body)
             assert (refused.status_code, refused.json()["error"]) == (409, "InvalidArgument")
             for wrong in ({}, {"id": 7}, {"id": "<b>"}):
-                assert (await post(admin, tokens[0], "/loss", wrong)).status_code == 409
+                assert (await post(admin, tokens[0], "/plan/abort", wrong)).status_code == 409
 
-            told = (await post(admin, tokens[0], "/loss", body)).json()
-            assert told["topics"] == [
-                {"topic": "open-orders", "subscription": "", "partitions": [0], "count": 1}
-            ]
+            told = (await post(admin, tokens[0], "/plan/abort", body)).json()
+            assert told["question"] == f"Abort transaction {txn.txn_id}?"
+            assert told["sentences"][0] == "All that it has written is discarded: open-orders / 0."
             confirmed = body | {"seen": told["seen"]}
-            allowed = await post(reader, tokens[1], "/abort", confirmed)
+            allowed = await post(reader, tokens[1], "/do/abort", confirmed)
             assert allowed.json()["error"] == "AuthorizationFailed"
             described = await client.admin.transactions.describe(txn.txn_id)
             assert described.status is TransactionStatus.OPEN
@@ -282,18 +283,18 @@ def test_an_abort_needs_the_option_the_page_and_the_rights(
             # More would be lost than was confirmed.
             await client.admin.topics.create("open-more", exist_ok=True)
             await (await client.create_producer("open-more")).send(b"too", txn=txn)
-            refused = await post(admin, tokens[0], "/abort", confirmed)
+            refused = await post(admin, tokens[0], "/do/abort", confirmed)
             assert "has changed" in refused.json()["text"]
-            told = (await post(admin, tokens[0], "/loss", body)).json()
-            done = await post(admin, tokens[0], "/abort", body | {"seen": told["seen"]})
-            assert done.json() == {"status": "ABORTED"}
+            told = (await post(admin, tokens[0], "/plan/abort", body)).json()
+            done = await post(admin, tokens[0], "/do/abort", body | {"seen": told["seen"]})
+            assert done.json() == {"text": f"{txn.txn_id} is ABORTED."}
             described = await client.admin.transactions.describe(txn.txn_id)
             assert described.status is TransactionStatus.ABORTED
 
     with caplog.at_level("INFO", "magnetar_console.audit"):
         run(work())
     assert "a viewer at 127.0.0.1 aborts transaction" in caplog.text
-    assert "could not abort" in caplog.text
+    assert "it failed: " in caplog.text
 
 
 def test_what_is_not_there(secured: Secured) -> None:

@@ -51,7 +51,22 @@ if TYPE_CHECKING:
 @click.option(
     "--allow-actions",
     is_flag=True,
-    help="Let viewers abort transactions, as far as the servers let them.",
+    help="Let viewers end transactions by hand, as far as the servers let them.",
+)
+@click.option(
+    "--schema",
+    "schemas",
+    metavar="TOPIC=FILE",
+    multiple=True,
+    help="Show the values of a topic by a schema of Avro (.avsc); several topics are allowed.",
+)
+@click.option(
+    "--framing",
+    type=click.Choice(["none", "confluent"]),
+    default="none",
+    show_default=True,
+    help="These values begin with the number of their writer's schema, which is then NUMBER.avsc"
+    " beside the schema.",
 )
 @click.option("--certificate-file", metavar="FILE", help="The certificate for HTTPS, as PEM.")
 @click.option("--key-file", metavar="FILE", help="The key of that certificate, as PEM.")
@@ -67,6 +82,8 @@ def console(
     allow_remote: bool,
     names: tuple[str, ...],
     allow_actions: bool,
+    schemas: tuple[str, ...],
+    framing: str,
     certificate_file: str | None,
     key_file: str | None,
     ready_file: Path | None,
@@ -91,6 +108,8 @@ def console(
         names=names,
         certificate_file=certificate_file or "",
         key_file=key_file or "",
+        schemas=schemas,
+        framed=framing == "confluent",
     )
     brokers = broker_addresses()
     set_up_logging(level="info", log_format="auto")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 from contextlib import aclosing
-from typing import Any, Final
+from typing import Final
 
-from magnetar import Client, MagnetarError
-from magnetar_console.looks.contents import content
+from magnetar import Client, MagnetarError, Message
+from magnetar_console.looks.contents import Show, content
 from magnetar_console.seen import Row, Seen
 
 audit = logging.getLogger("magnetar_console.audit")
@@ -22,12 +22,16 @@ class MessagesLook:
     """Reads the end of a partition when it has changed, and peeks into its sidecar.
 
     The servers refuse it to viewers who may not read the topic.
+
+    Args:
+        value: returns a value as text for people.
     """
 
-    def __init__(self, topic: str, partition: int) -> None:
+    def __init__(self, topic: str, partition: int, value: Show = content) -> None:
         self.period_s = 2.0
         self._topic = topic
         self._partition = partition
+        self._value = value
         self._read_to: tuple[int, int] | None = None
         self._messages: dict[str, Row] = {}
 
@@ -51,7 +55,7 @@ class MessagesLook:
             str(number): {
                 "txn_id": str(one.txn_id),
                 "key": None if one.key is None else content(one.key),
-                "value": content(one.value),
+                "value": self._value(one.value),
                 "properties": dict(one.properties),
             }
             for number, one in enumerate(waiting)
@@ -77,14 +81,22 @@ class MessagesLook:
         async with aclosing(pieces):
             async for columns in pieces:
                 for message in columns:
-                    key = message.key
-                    row: dict[str, Any] = {
-                        "offset": message.offset,
-                        "append_time_ms": message.append_time_ms,
-                        "txn_id": "" if message.txn_id is None else str(message.txn_id),
-                        "key": None if key is None else content(key),
-                        "value": content(message.value),
-                        "properties": dict(message.properties),
-                    }
-                    rows[str(message.offset)] = row
+                    rows[str(message.offset)] = message_row(message, self._value)
         return rows
+
+
+def message_row(message: Message, value: Show) -> Row:
+    """Return the row of a message.
+
+    Args:
+        value: returns a value as text for people.
+    """
+    key = message.key
+    return {
+        "offset": message.offset,
+        "append_time_ms": message.append_time_ms,
+        "txn_id": "" if message.txn_id is None else str(message.txn_id),
+        "key": None if key is None else content(key),
+        "value": value(message.value),
+        "properties": dict(message.properties),
+    }

@@ -34,9 +34,15 @@ PAGES: Final = {
     views.GROUPS: PageKind("/groups", "Groups", "/groups"),
     views.GROUP: PageKind("/group", "Group", "/groups"),
     views.CLUSTER: PageKind("/cluster", "Cluster", "/cluster"),
+    views.HANGING: PageKind("/hanging", "Hanging and two-phase", "/hanging"),
+    views.CUTS: PageKind("/cuts", "Cuts", "/cuts"),
 }
 NAVIGATION: Final = [
-    PAGES[kind] for kind in (views.TRANSACTIONS, views.TOPICS, views.GROUPS, views.CLUSTER)
+    PAGES[kind]
+    for kind in (
+        *(views.TRANSACTIONS, views.TOPICS, views.GROUPS, views.CLUSTER),
+        *(views.HANGING, views.CUTS),
+    )
 ]
 
 

@@ -2,7 +2,7 @@ import { byId, element, showFacts, showRows, soft } from '../dom.js';
 import { clockText, count, duration, precise, timeText } from '../format.js';
 import { age, Live, now } from '../live.js';
 import { counted, places, state, topicLink, who } from '../parts.js';
-import { confirmAbort } from '../abort.js';
+import { confirmAction } from '../confirm.js';
 
 const ENDED = ['COMMITTED', 'ABORTED'];
 
@@ -147,4 +147,4 @@ function render(view) {
 
 const live = new Live(document.body.dataset.events, render);
 setInterval(() => live.draw(), 1000);
-byId('abort')?.addEventListener('click', () => confirmAbort(document.body.dataset.name));
+byId('abort')?.addEventListener('click', () => confirmAction('abort', { id: document.body.dataset.name }));
