@@ -86,7 +86,7 @@ def test_one_transaction(scene: Scene, page: Page) -> None:
     expect(written).to_contain_text("1 message")
     expect(row(page, "participants", "acks of bill")).to_contain_text("open")
     timeline = page.locator("#timeline")
-    expect(timeline).to_contain_text("deadline after 10 min 0 s")
+    expect(timeline).to_contain_text("the deadline is 9 min")
     expect(timeline).to_contain_text("now, ")
     expect(timeline.locator(".lane")).to_have_count(3)
 
@@ -98,14 +98,22 @@ def test_a_transaction_of_which_only_a_database_knows_the_end(scene: Scene, page
     expect(advice).to_contain_text("look into the database")
     expect(advice).to_contain_text(f"complete shop-1 --state '{scene.prepared_state}'")
     expect(page.locator("#timeline")).to_contain_text("it never expires")
-    # No button ends it: a click could tear the database and the topic apart.
+    # No button here ends it: a click could tear the database and the topic apart.
     expect(page.locator("#abort")).to_be_hidden()
+    advice.get_by_role("link", name="do so here").click()
+    expect(row(page, "held", "shop-1")).to_contain_text("two-phase: may be prepared")
 
 
-def test_what_has_ended_and_was_not_watched_is_said_to_be_unknown(scene: Scene, page: Page) -> None:
+def test_what_has_ended_and_was_not_watched_is_told_by_its_coordinator(
+    scene: Scene, page: Page
+) -> None:
     page.goto(scene.path("/transaction", id=scene.committed))
     expect(page.locator("#state")).to_have_text("committed")
-    expect(page.locator("#participants-empty")).to_contain_text("are not known")
+    ended = row(page, "participants", "invoices / 0")
+    expect(ended).to_contain_text(re.compile(r"committed.*after it was begun"))
+    expect(ended).to_contain_text("1 message")
+    expect(page.locator("#facts")).to_contain_text("by its client")
+    expect(page.locator("#timeline-note")).to_contain_text("decided: commit")
     page.goto(scene.path("/transaction", id="0:1:99999999"))
     expect(page.locator("#advice")).to_contain_text("does not know this transaction")
 

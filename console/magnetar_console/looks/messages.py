@@ -6,7 +6,7 @@ import logging
 from contextlib import aclosing
 from typing import Final
 
-from magnetar import Client, MagnetarError, Message
+from magnetar import Client, MagnetarError, Message, UncommittedMessage
 from magnetar_console.looks.contents import Show, content
 from magnetar_console.seen import Row, Seen
 
@@ -34,6 +34,9 @@ class MessagesLook:
         self._value = value
         self._read_to: tuple[int, int] | None = None
         self._messages: dict[str, Row] = {}
+        # How much open transactions had when the sidecar was looked into.
+        self._written: frozenset[tuple[object, ...]] | None = None
+        self._waiting: dict[str, Row] = {}
 
     async def look(self, client: Client) -> Seen:
         """Ask the broker of the partition."""
@@ -48,10 +51,35 @@ class MessagesLook:
         log: Row = {"first_offset": found.first_offset, "end_offset": found.end_offset}
         tables: dict[str, dict[str, Row]] = {"log": {"it": log}, "messages": self._messages}
         try:
-            waiting = await topics.peek_uncommitted(topic, partition, messages_max=SIDECAR_MAX)
+            await self._look_into_sidecar(client)
         except MagnetarError as error:
             return Seen(tables, (f"The sidecar cannot be looked into: {error}",))
-        tables["sidecar"] = {
+        tables["sidecar"] = self._waiting
+        return Seen(tables)
+
+    async def close(self) -> None:
+        """Forget the messages."""
+        self._read_to, self._messages = None, {}
+        self._written, self._waiting = None, {}
+
+    async def _look_into_sidecar(self, client: Client) -> None:
+        """Peek if transactions have written or ended since: servers audit each of these looks."""
+        topic, partition = self._topic, self._partition
+        producers = await client.admin.transactions.describe_producers(topic, partition)
+        written = frozenset(
+            (one.txn_id, one.producer_id, one.producer_epoch, one.last_sequence)
+            for one in producers
+            if one.txn_id is not None and not one.subscription
+        )
+        if written == self._written:
+            return
+        waiting: list[UncommittedMessage] = []
+        if written:
+            waiting = await client.admin.topics.peek_uncommitted(
+                topic, partition, messages_max=SIDECAR_MAX
+            )
+        self._written = written
+        self._waiting = {
             str(number): {
                 "txn_id": str(one.txn_id),
                 "key": None if one.key is None else content(one.key),
@@ -60,11 +88,6 @@ class MessagesLook:
             }
             for number, one in enumerate(waiting)
         }
-        return Seen(tables)
-
-    async def close(self) -> None:
-        """Forget the messages."""
-        self._read_to, self._messages = None, {}
 
     async def _read(self, client: Client, start: int, end: int) -> dict[str, Row]:
         rows: dict[str, Row] = {}

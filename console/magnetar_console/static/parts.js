@@ -87,6 +87,9 @@ export const topicLink = (name) => link('/topic', { name }, name, { 'data-focus'
 
 export const groupLink = (name) => link('/group', { name }, name, { 'data-focus': name });
 
+// A text as an argument of a shell.
+export const quoted = (text) => (/^[\w.-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
+
 const short = (text) => (text.length > 24 ? `${text.slice(0, 12)}…` : text);
 
 export const names = (list) => (list.length

@@ -67,7 +67,7 @@ function showCut(cut) {
   ]);
   showRows('cut-partitions', partitions.slice(0, PARTITIONS_SHOWN), (one) => `${one.topic}/${one.partition}`, (one) => [
     `${one.topic} / ${one.partition}`,
-    count(one.end_offset - one.first_offset),
+    one.end_offset > one.first_offset ? `${count(one.first_offset)} to ${count(one.end_offset - 1)}` : 'none',
     one.end_offset > one.first_offset ? readButton(one) : soft('nothing to read'),
   ]);
   byId('cut-note').textContent = partitions.length > PARTITIONS_SHOWN ? `The first ${PARTITIONS_SHOWN} of ${count(partitions.length)} partitions are shown.` : '';

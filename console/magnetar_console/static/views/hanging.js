@@ -3,7 +3,7 @@ import { confirmAction } from '../confirm.js';
 import { byId, element, showRows, soft, txnLink } from '../dom.js';
 import { count, counted } from '../format.js';
 import { age, Live } from '../live.js';
-import { places, state, topicLink } from '../parts.js';
+import { places, quoted, state, topicLink } from '../parts.js';
 
 const allowed = document.body.dataset.actions === 'yes';
 
@@ -16,7 +16,6 @@ function button(text, label, act) {
 // Open transactions of transactional ids.
 
 const command = (text) => element('pre', {}, element('code', {}, text));
-const quoted = (text) => (/^[\w.-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
 
 function remedy(one) {
   const name = quoted(one.transactional_id);
