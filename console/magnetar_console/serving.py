@@ -45,8 +45,8 @@ async def serving(
 
     Args:
         brokers: addresses of the cluster.
-        tls: files for links to servers. They have no certificate of the console: its rights are
-            those of viewers' tokens.
+        tls: files for links to servers. They have a certificate of the console only if the settings
+            say that it is shared: otherwise all rights are those of viewers' tokens.
         random: a source that cannot be guessed: sessions depend on it.
     Raises:
         InvalidConfig: the port is in use, or a file cannot be read.
@@ -73,7 +73,11 @@ async def serving(
     web = Web(
         viewers,
         sessions,
-        Pages(", ".join(brokers), allow_actions=settings.allow_actions),
+        Pages(
+            ", ".join(brokers),
+            allow_actions=settings.allow_actions,
+            shares_certificate=settings.shares_certificate,
+        ),
         hosts=settings.hosts(port),
         scheme=settings.scheme,
         asking=Asking(viewers, sessions, allow_actions=settings.allow_actions, shows=shows),
