@@ -337,6 +337,29 @@ def test_servers_that_die_are_shown_as_away(tmp_path: Path, browser: Browser) ->
         expect(page.locator("#problems")).to_be_empty()
 
 
+def test_ends_that_are_missing_stand_out(tmp_path: Path, browser: Browser) -> None:
+    with Scene(tmp_path) as scene, watched(browser) as opened:
+        page = opened.page
+        page.goto(scene.path("/transaction", id=scene.open.txn_id))
+        written = row(page, "participants", "invoices / 0")
+        expect(written).to_contain_text("1 message")
+        scene.servers.kill(BROKER)
+        scene.open.commit()
+        expect(page.locator("#state")).to_have_text("committing")
+        expect(page.locator("#facts")).to_contain_text("Decided: commit")
+        expect(page.locator("#advice")).to_contain_text("2 participants of 2 have not ended yet")
+        expect(written).to_contain_text("has not ended yet")
+        # What was seen of it before stays.
+        expect(written).to_contain_text("1 message")
+        expect(page.locator("#problems")).to_contain_text("its broker does not answer")
+        expect(page.locator("#timeline")).to_contain_text("its end is missing")
+        scene.servers.start(BROKER)
+        expect(page.locator("#state")).to_have_text("committed")
+        expect(written).to_contain_text("after it was begun")
+        expect(page.locator("#problems")).to_be_empty()
+        expect(page.locator("#timeline-note")).to_contain_text("the participant has ended it")
+
+
 def test_shards_of_a_dead_broker_are_seen_to_move(tmp_path: Path, browser: Browser) -> None:
     skip_without_programs()
     with up(tmp_path, "--console") as cluster, watched(browser) as opened:

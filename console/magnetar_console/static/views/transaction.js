@@ -18,6 +18,7 @@ const NO_DETAILS = {
   ENDED_BEFORE_START: 'It ended before its coordinator was started, and what it did is no longer known.',
   MANY_ENDED_SINCE: 'Thousands of transactions have ended since, and what it did is no longer known.',
 };
+const HALF_A_DAY_MS = 12 * 3600000;
 const COMMITS = ['COMMITTING', 'COMMITTED'];
 
 function advice(it) {
@@ -90,7 +91,7 @@ function endOf(one, it) {
 const after = (ms, it) => (it.opened_at_ms ? `${precise(ms - it.opened_at_ms)} after it was begun` : clockText(ms));
 
 // A time, and how long after the beginning it was.
-const moment = (ms, it) => [timeText(ms), it.opened_at_ms ? soft(after(ms, it)) : ''];
+const moment = (ms, it) => [ms - it.opened_at_ms < HALF_A_DAY_MS ? clockText(ms) : timeText(ms), it.opened_at_ms ? soft(after(ms, it)) : ''];
 
 function lastWrite(one, it) {
   // Brokers tell of the first one alone: this page has to be open to see a later one.
