@@ -29,7 +29,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
 
 
 def told(secured: Secured, tls: TlsFiles, *, shares: bool, token: str = "") -> dict[str, Any]:
-    """Return what the page of topics gets, signed in with a token or not."""
+    """Return the tables of the page of topics, signed in with a token or not."""
 
     async def work() -> dict[str, Any]:
         async with serving(

@@ -95,7 +95,7 @@ def test_a_transaction_that_its_database_does_not_name_is_aborted(scene: Scene, 
     expect(problem).to_contain_text("say what the table magnetar_transaction_state has")
     for text, refusal in (
         ("nonsense", "not the state of a prepared transaction"),
-        # Of another program: it says nothing about this one.
+        # Of another program: it does not tell how this one ends.
         (other.state, "is not a state of billing-2"),
         (other.earlier, "is not a state of billing-2"),
         (f"1/9/0/{one.txn_id}", "is mistyped"),
@@ -113,7 +113,7 @@ def test_a_transaction_that_its_database_does_not_name_is_aborted(scene: Scene, 
     dialog.get_by_role("button", name="Abort it").click()
     expect(page.locator("#done")).to_contain_text(f"{one.txn_id} is aborted")
     assert status(scene.client, one.txn_id) is TransactionStatus.ABORTED
-    # One whose database has no row.
+    # The database of the other program has no row.
     decide(page, scene, other)
     page.get_by_label("It has no row").check()
     ask.click()

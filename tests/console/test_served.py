@@ -315,6 +315,7 @@ def test_what_is_decided_by_a_database_needs_the_rights_too(
             await producer.begin()
             await producer.send("open-orders", b"prepared")
             state = await producer.prepare()
+            assert state.txn_id is not None
             tokens = {
                 one: await sign_in(one, secured.token(name))
                 for one, name in ((admin, "admin"), (reader, "reader"), (looking, "admin"))

@@ -1,1 +1,1 @@
-"""What viewers ask for by a button: searches and cuts, and actions that are confirmed first."""
+"""Requests of viewers by a button: searches and cuts, and actions that are confirmed first."""

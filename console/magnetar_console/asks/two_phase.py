@@ -132,7 +132,7 @@ async def _held(client: Client, body: dict[str, Any]) -> tuple[TransactionDescri
 async def _check_earlier(client: Client, name: str, state: PreparedTxnState, text: str) -> None:
     """Check that a state is of an earlier transaction of the same transactional id.
 
-    Otherwise it was mistyped, or is of another id, and says nothing about this one.
+    Otherwise it was mistyped, or is of another id, and does not tell how this one ends.
     """
     assert state.txn_id is not None
     try:

@@ -1,7 +1,7 @@
 """Values in Avro as text for people, by a schema from a file. Pure.
 
-Each value is one datum, without a container file. What it shows is what its writer wrote: nothing
-is resolved to another schema.
+Each value is one datum, without a container file. It is shown as its writer wrote it:
+nothing is resolved to another schema.
 Source: Apache Avro 1.12 Specification, Schema Declaration, Names, Binary Encoding.
 """
 
@@ -198,7 +198,7 @@ def _digits(data: bytes) -> str:
 
 
 def _logical(part: dict[str, Any], read: Read) -> Read | None:
-    """Return a reader of a logical type; None: it is none that is shown in another form."""
+    """Return a reader of a logical type; None: it is shown as its type."""
     name, kind = part.get("logicalType"), part["type"]
     if name == "date" and kind == "int":
         return _converted(read, lambda days: (date(1970, 1, 1) + timedelta(days)).isoformat())

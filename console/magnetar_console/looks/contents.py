@@ -38,7 +38,7 @@ def shown(data: bytes, form: str, text: str) -> dict[str, Any]:
 
 
 def json_text(found: Any) -> str:
-    """Return what JSON can say, as text: short on one line, long with a line for each field."""
+    """Return a value of JSON as text; of a long one, each field has a line."""
     line = json.dumps(found, ensure_ascii=False)
     if len(line) <= JSON_LINE_CHARACTERS_MAX:
         return line

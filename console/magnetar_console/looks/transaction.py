@@ -15,7 +15,7 @@ from magnetar import (
     TxnNotFound,
 )
 from magnetar_console.looks.transactions import ENDED, Beginnings, remembering, transaction_row
-from magnetar_console.seen import Row, Seen
+from magnetar_console.seen import Row, Seen, Tables
 from magnetar_core.clock import Clock
 
 # How many participants are shown.
@@ -60,7 +60,10 @@ class TransactionLook:
                 f"{PARTITIONS_MAX} of {len(found.participants):,} participants are shown, those"
                 " first that have not ended."
             )
-        tables = {"transaction": {"it": self._row(known)}, "participants": dict(self._participants)}
+        tables: Tables = {
+            "transaction": {"it": self._row(known)},
+            "participants": dict(self._participants),
+        }
         return Seen(tables, tuple(problems))
 
     async def close(self) -> None:
@@ -84,7 +87,7 @@ class TransactionLook:
         }
 
     def _note(self, found: TransactionHistory) -> None:
-        """Take what was told of each participant; without details the former rows stay."""
+        """Take the answers of all participants; without details the former rows stay."""
         known = found.transaction
         refusing = {(one.partition, one.subscription) for one in known.unfinished if one.refuses}
         rows: dict[str, dict[str, Any]] = {}

@@ -1,4 +1,4 @@
-"""What pages ask for by POST: questions that anyone may ask, and actions with their plans."""
+"""Answers to pages by POST: to questions that all viewers may ask, and actions with their plans."""
 
 from __future__ import annotations
 

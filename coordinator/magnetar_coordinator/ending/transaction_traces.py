@@ -40,7 +40,7 @@ class TransactionTraces:
         # Traceparents of the spans that decisions belong to: that of EndTxn, or that of NewTxn as
         # long as no EndTxn has come.
         self._causes: dict[TxnID, bytes] = {}
-        # Those of transactions that have ended, the oldest first.
+        # The same of transactions that have ended, the oldest first.
         self._ended: dict[TxnID, bytes] = {}
         # From the decision until every participant has answered.
         self._finishing: dict[TxnID, Span] = {}
