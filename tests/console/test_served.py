@@ -309,11 +309,11 @@ def test_what_is_decided_by_a_database_needs_the_rights_too(
             browser(secured, allow_actions=True) as reader,
             browser(secured) as looking,
         ):
-            await client.admin.topics.create("open-orders", exist_ok=True)
+            await client.admin.topics.create("open-decided", exist_ok=True)
             producer = client.transactional_producer("shop", two_phase_commit=True)
             await producer.init()
             await producer.begin()
-            await producer.send("open-orders", b"prepared")
+            await producer.send("open-decided", b"prepared")
             state = await producer.prepare()
             assert state.txn_id is not None
             tokens = {
@@ -346,8 +346,8 @@ def test_what_is_decided_by_a_database_needs_the_rights_too(
                 ("/plan/terminate", body, "its database decides"),
                 ("/plan/abort", body, "its database decides"),
                 ("/plan/abort-hanging", {}, "does not say where"),
-                ("/plan/abort-hanging", {"topic": "open-orders", "partition": "0"}, "a number"),
-                ("/plan/abort-hanging", {"topic": "open-orders", "id": body["id"]}, "no longer"),
+                ("/plan/abort-hanging", {"topic": "open-decided", "partition": "0"}, "a number"),
+                ("/plan/abort-hanging", {"topic": "open-decided", "id": body["id"]}, "no longer"),
             ):
                 assert part in (await post(admin, path, wrong))["text"], (path, wrong)
             described = await client.admin.transactions.describe(state.txn_id)
