@@ -316,6 +316,10 @@ def test_what_is_decided_by_a_database_needs_the_rights_too(
             await producer.send("open-decided", b"prepared")
             state = await producer.prepare()
             assert state.txn_id is not None
+            other = client.transactional_producer("other", two_phase_commit=True)
+            await other.init()
+            await other.begin()
+            foreign = str(await other.prepare())
             tokens = {
                 one: await sign_in(one, secured.token(name))
                 for one, name in ((admin, "admin"), (reader, "reader"), (looking, "admin"))
@@ -341,6 +345,7 @@ def test_what_is_decided_by_a_database_needs_the_rights_too(
                 ("/plan/decide", {"id": body["id"]}, "say what the table"),
                 ("/plan/decide", body | {"absent": True}, "say what the table"),
                 ("/plan/decide", body | {"state": "1/2"}, "not the state"),
+                ("/plan/decide", body | {"state": foreign}, "is not a state of shop"),
                 ("/plan/decide", {"id": 7}, "must be a text"),
                 ("/plan/decide", {"id": "x" * 2_000}, "at most"),
                 ("/plan/terminate", body, "its database decides"),
