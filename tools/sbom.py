@@ -20,7 +20,7 @@ from magnetar_core.version import VERSION
 
 ROOT = Path(__file__).resolve().parent.parent
 # What the image of the server is installed with.
-EXTRAS = ("object-store", "traces")
+EXTRAS = ("object-store", "traces", "console")
 SPECIFICATION = "1.6"
 
 

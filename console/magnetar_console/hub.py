@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
 
 from magnetar import (
     AuthenticationFailed,
@@ -14,6 +15,7 @@ from magnetar import (
     MagnetarError,
 )
 from magnetar_console.channel import Channel
+from magnetar_console.looks.contents import Show
 from magnetar_console.looks.view import View
 from magnetar_console.looks.views import look_of
 from magnetar_console.settings import CHANNELS_MAX
@@ -45,6 +47,7 @@ class Hub:
     Args:
         run: identifies the hub in the ids of events.
         period_s: how often each view is looked at; None: as often as the view is made for.
+        shows: how the values of topics are shown; those of others by their look.
 
     Attributes:
         used: how often it was used: a number that rises.
@@ -57,12 +60,14 @@ class Hub:
         clock: Clock,
         run: str,
         period_s: float | None = None,
+        shows: Mapping[str, Show] = MappingProxyType({}),
     ) -> None:
         self._connect = connect
         self._new_transport = new_transport
         self._clock = clock
         self._run = run
         self._period_s = period_s
+        self._shows = shows
         self._opened: Client | None = None
         self._opening = asyncio.Lock()
         self._channels: dict[View, Channel] = {}
@@ -108,7 +113,7 @@ class Hub:
             if len(self._channels) >= CHANNELS_MAX and not self._leave_out_one():
                 return None
             self._made += 1
-            look = look_of(view, self._new_transport, self._clock)
+            look = look_of(view, self._new_transport, self._clock, self._shows)
             if self._period_s is not None:
                 look.period_s = self._period_s
             run = f"{self._run}-{self._made}"

@@ -14,9 +14,11 @@ import uvicorn
 
 from magnetar import Client, connect
 from magnetar_console.hub import client_config
+from magnetar_console.looks.schema_files import shows_of
 from magnetar_console.settings import ConsoleSettings
 from magnetar_console.viewers import Viewers
 from magnetar_console.web.app import Web
+from magnetar_console.web.asking import Asking
 from magnetar_console.web.pages import Pages
 from magnetar_console.web.sessions import Sessions
 from magnetar_core.clock import Clock
@@ -43,8 +45,8 @@ async def serving(
 
     Args:
         brokers: addresses of the cluster.
-        tls: files for links to servers. They have no certificate of the console: its rights are
-            those of viewers' tokens.
+        tls: files for links to servers. They have a certificate of the console only if the settings
+            say that it is shared: otherwise all rights are those of viewers' tokens.
         random: a source that cannot be guessed: sessions depend on it.
     Raises:
         InvalidConfig: the port is in use, or a file cannot be read.
@@ -57,9 +59,11 @@ async def serving(
         transport = new_transport(token)
         return await connect(brokers, transport=transport, config=CLIENT_CONFIG)
 
+    shows = shows_of(settings.schemas, framed=settings.framed)
     listening = _listen(settings.host, settings.port)
     port = int(listening.getsockname()[1])
-    viewers = Viewers(connect_with, new_transport, clock, f"{random.getrandbits(32):08x}")
+    run = f"{random.getrandbits(32):08x}"
+    viewers = Viewers(connect_with, new_transport, clock, run, shows=shows)
     sessions = Sessions(
         f"magnetar-console-{port}",
         secure=settings.scheme == "https",
@@ -69,10 +73,14 @@ async def serving(
     web = Web(
         viewers,
         sessions,
-        Pages(", ".join(brokers), allow_actions=settings.allow_actions),
+        Pages(
+            ", ".join(brokers),
+            allow_actions=settings.allow_actions,
+            shares_certificate=settings.shares_certificate,
+        ),
         hosts=settings.hosts(port),
         scheme=settings.scheme,
-        allow_actions=settings.allow_actions,
+        asking=Asking(viewers, sessions, allow_actions=settings.allow_actions, shows=shows),
     )
     server = _Server(_config(web, settings))
     task = asyncio.create_task(server.serve(sockets=[listening]))

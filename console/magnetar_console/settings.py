@@ -29,10 +29,15 @@ class ConsoleSettings:
         host: the address of this machine to listen on.
         port: the port to listen on; 0: the system chooses.
         allow_remote: whether `host` may be an address that other machines can reach.
-        allow_actions: whether viewers may abort transactions; otherwise they can only look.
+        allow_actions: whether viewers may end transactions; otherwise they can only look.
         names: further names, "host" or "host:port", by which browsers reach the console: those of
             a proxy, or of this machine.
         certificate_file, key_file: PEM files for HTTPS; both or neither.
+        schemas: files with the schemas of topics whose values are in Avro, each as TOPIC=FILE.
+        framed: whether these values begin with the number of their writer's schema.
+        shares_certificate: whether servers are shown the certificate of the command. Then viewers
+            who do not sign in have the rights of its principal, and those who do, too, where
+            servers do not check tokens.
     """
 
     host: str = "127.0.0.1"
@@ -42,10 +47,18 @@ class ConsoleSettings:
     names: tuple[str, ...] = field(default=())
     certificate_file: str = ""
     key_file: str = ""
+    schemas: tuple[str, ...] = field(default=())
+    framed: bool = False
+    shares_certificate: bool = False
 
     def __post_init__(self) -> None:
         if bool(self.certificate_file) != bool(self.key_file):
             raise InvalidConfig("a certificate and its key need each other: name both files")
+        if self.shares_certificate and not is_loopback(self.host):
+            raise InvalidConfig(
+                "with --share-certificate everyone who reaches the console has the rights of the"
+                " certificate: listen on 127.0.0.1, behind a proxy that authenticates"
+            )
         if not is_loopback(self.host) and not self.allow_remote:
             raise InvalidConfig(
                 f"other machines can reach {self.host}: allow that with --allow-remote, or listen"

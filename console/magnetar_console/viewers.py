@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
+from types import MappingProxyType
 from typing import TypeAlias
 
 from magnetar import Client
 from magnetar_console.channel import Channel
 from magnetar_console.hub import Hub
+from magnetar_console.looks.contents import Show
 from magnetar_console.looks.view import View
 from magnetar_console.settings import HUBS_MAX, IDLE_S, VIEWERS_MAX
 from magnetar_core.clock import Clock
@@ -32,6 +34,7 @@ class Viewers:
     Args:
         run: identifies this process in the ids of events.
         idle_s: how long a hub without viewers keeps its connection.
+        shows: how the values of topics are shown; those of others by their look.
     """
 
     def __init__(
@@ -43,6 +46,7 @@ class Viewers:
         *,
         viewers_max: int = VIEWERS_MAX,
         idle_s: float = IDLE_S,
+        shows: Mapping[str, Show] = MappingProxyType({}),
     ) -> None:
         self._connect = connect
         self._new_transport = new_transport
@@ -50,6 +54,7 @@ class Viewers:
         self._run = run
         self._viewers_max = viewers_max
         self._idle_s = idle_s
+        self._shows = shows
         self._hubs: dict[str, Hub] = {}
         self._count = 0
         self._closings: set[asyncio.Task[None]] = set()
@@ -66,6 +71,7 @@ class Viewers:
                 lambda: self._new_transport(token),
                 self._clock,
                 f"{self._run}-{key[:8]}",
+                shows=self._shows,
             )
             self._close_when_idle(key, hub)
         return hub

@@ -445,6 +445,10 @@ class Runtime:
             with self._commits.unhurried():
                 self._on_participants_ended(txn_id)
 
+    def trace_id(self, txn_id: TxnID) -> str:
+        """Return the id of a transaction's trace; empty: it is not known to be traced."""
+        return "" if self._traces is None else self._traces.trace_id(txn_id)
+
     def _on_participants_ended(self, txn_id: TxnID) -> None:
         if not self.is_serving:
             return

@@ -53,6 +53,9 @@ def test_who_did_what_to_what_from_where_and_what_came_of_it(form: str, tmp_path
                 partition=common.Partition(topic="topic"), messages=[secret]
             )
             await alice.ask(publish, form)
+            peek = wire.CommandPeek(partition=publish.partition, uncommitted=True)
+            for client in (alice, eve):
+                await client.ask(peek, form)
             opened = await boss.ask(txn.CommandNewTxn(), form)
             ids.append(opened.txn_id.least_bits)
             await boss.ask(txn.CommandEndTxn(txn_id=opened.txn_id, txn_action=common.ABORT), form)
@@ -64,13 +67,16 @@ def test_who_did_what_to_what_from_where_and_what_came_of_it(form: str, tmp_path
         ("alice", "create_topic", "TOPIC_EXISTS"),
         ("eve", "create_topic", "AUTHORIZATION_FAILED"),
         ("eve", "delete_topic", "AUTHORIZATION_FAILED"),
+        ("alice", "peek", "DONE"),
+        ("eve", "peek", "AUTHORIZATION_FAILED"),
         ("alice", "end_txn", "DONE"),
     ]
     assert {line["origin"] for line in lines} == {"ipv4:127.0.0.1"}
     assert lines[0]["resources"] == ["topic:topic"]
     assert lines[0]["time"] == TIME
     assert len(lines[3]["resources"][0]) == NAME_CHARACTERS_MAX
-    assert lines[4]["resources"] == [f"transaction:0:1:{ids[0]}"]
+    assert lines[4]["resources"] == ["topic:topic"]
+    assert lines[6]["resources"] == [f"transaction:0:1:{ids[0]}"]
     assert "secret" not in path.read_text()
 
 

@@ -56,7 +56,8 @@ class Watched:
         self.page.on("request", lambda request: self.requests.append(request.url))
 
     def _on_console(self, message: Any) -> None:
-        if message.type in ("error", "warning"):
+        # The page shows what servers refuse; the browser notes the status of the answer as well.
+        if message.type in ("error", "warning") and "status of 409" not in message.text:
             self.complaints.append(f"{message.type}: {message.text}")
 
     def violations(self) -> list[str]:

@@ -17,8 +17,10 @@ from magnetar import (
     TransactionDescription,
     TransactionStatus,
     TxnID,
+    UncommittedMessage,
 )
 from magnetar_console.looks.contents import content
+from magnetar_console.looks.messages import MessagesLook
 from magnetar_console.looks.transactions import Beginnings, TransactionsLook, counted
 from magnetar_console.looks.view import View
 
@@ -152,5 +154,63 @@ def test_transactions_of_a_coordinator_that_is_away_stay_with_their_time() -> No
         coordinators.away = set()
         rows = (await look.look(client)).tables["transactions"]
         assert [one["as_of_ms"] for one in rows.values()] == [0, 0]
+
+    asyncio.run(work())
+
+
+class FakePartition:
+    """A partition with an open transaction, which counts looks at its messages."""
+
+    def __init__(self) -> None:
+        self.last_sequence = 0
+        self.peeks = 0
+
+    async def list_offsets(self, *_: object, **__: object) -> SimpleNamespace:
+        place = SimpleNamespace(ledger_id=1, first_offset=0, end_offset=0)
+        return SimpleNamespace(partitions=[place])
+
+    async def describe_producers(self, *_: object) -> list[SimpleNamespace]:
+        plain = SimpleNamespace(txn_id=None, subscription="")
+        txn = SimpleNamespace(
+            txn_id=TxnID.of(0, 1, 7),
+            subscription="",
+            producer_id=1,
+            producer_epoch=-1,
+            last_sequence=self.last_sequence,
+        )
+        return [plain, txn] if self.last_sequence >= 0 else [plain]
+
+    async def peek_uncommitted(self, *_: object, **__: object) -> list[UncommittedMessage]:
+        self.peeks += 1
+        return [UncommittedMessage(TxnID.of(0, 1, 7), b"%d" % self.last_sequence, None, {}, None)]
+
+
+def test_the_sidecar_is_looked_into_when_transactions_have_written_and_not_else() -> None:
+    """Servers audit each look."""
+
+    async def work() -> None:
+        partition = FakePartition()
+        admin = SimpleNamespace(topics=partition, transactions=partition)
+        client = cast(Client, SimpleNamespace(admin=admin))
+        look = MessagesLook("orders", 0)
+
+        async def values() -> list[str]:
+            rows = (await look.look(client)).tables["sidecar"].values()
+            return [one["value"]["text"] for one in rows]
+
+        assert [await values() for _ in range(3)] == [["0"]] * 3
+        assert partition.peeks == 1
+        partition.last_sequence = 1
+        assert [await values() for _ in range(2)] == [["1"]] * 2
+        assert partition.peeks == 2
+        # It has ended.
+        partition.last_sequence = -1
+        assert await values() == []
+        assert partition.peeks == 2
+        partition.last_sequence = 1
+        assert await values() == ["1"]
+        await look.close()
+        assert await values() == ["1"]
+        assert partition.peeks == 4
 
     asyncio.run(work())

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlencode
 
 import pytest
 from tests.cli.running_cluster import PATIENCE_S as UP_PATIENCE_S
 from tests.cli.running_cluster import skip_without_programs, up
-from tests.system.processes import BROKER, COORDINATOR, Servers
+from tests.system.processes import BROKER, COORDINATOR
 from tests.waiting import wait_until
 
 from magnetar import ClientConfig, TransactionStatus, blocking
@@ -21,9 +18,8 @@ from magnetar import ClientConfig, TransactionStatus, blocking
 pytest.importorskip("playwright", reason="Playwright is not installed")
 
 from playwright.sync_api import Browser, Error, Page, expect
-from tests.console.browsing import CHROMIUM, axe_source, browsing, watched
-from tests.console.running import running_console
-from tests.console.shop import Shop
+from tests.console.browsing import CHROMIUM, axe_source, watched
+from tests.console.scene import MARKUP, Scene, row
 
 pytestmark = [
     pytest.mark.chaos,
@@ -35,72 +31,6 @@ const style = document.createElement('style');
 style.textContent = 'body { color: red }';
 document.head.append(style);
 """
-MARKUP = "<img src=x onerror=alert(1)>"
-# A page has what is new within a second or two; a busy machine takes longer.
-PATIENCE_MS = 30_000
-expect.set_options(timeout=PATIENCE_MS)
-
-
-class Scene(Shop):
-    """Servers, a console, and transactions that are open."""
-
-    def __init__(self, directory: Path) -> None:
-        self.servers = Servers(
-            directory,
-            {"MAGNETAR_TWO_PHASE_COMMIT_ENABLED": "1"},
-            {BROKER: 1, COORDINATOR: 1},
-        )
-        self._directory = directory
-        self._stack = ExitStack()
-        self.console = ""
-
-    def __enter__(self) -> Scene:
-        self._stack.enter_context(self.servers.running())
-        log = self._directory / "console.log"
-        self.console = self._stack.enter_context(
-            running_console(self.servers.address, log, "--allow-actions")
-        )
-        config = ClientConfig(client_name="shop-api")
-        self.client = self._stack.enter_context(
-            blocking.connect(self.servers.address, config=config)
-        )
-        self.make_topics()
-        orders = self.client.create_producer("orders")
-        orders.send(b'{"order": 1}', key=b"customer-7", partition=0)
-        orders.send(MARKUP.encode(), key=MARKUP.encode(), partition=0)
-        self.trade(open_partition=0)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-
-    def path(self, path: str, **parameters: Any) -> str:
-        return f"{self.console}{path}" + (f"?{urlencode(parameters)}" if parameters else "")
-
-
-@pytest.fixture(scope="module")
-def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    with Scene(tmp_path_factory.mktemp("scene")) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with browsing() as made:
-        yield made
-
-
-@pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    with watched(browser) as opened:
-        yield opened.page
-        # No request leaves the console.
-        hosts = {re.match(r"\w+://[^/]+", one)[0] for one in opened.requests}  # type: ignore[index]
-        assert len(hosts) == 1
-
-
-def row(page: Page, table: str, text: str) -> Any:
-    return page.locator(f"#{table} tbody tr").filter(has_text=text)
 
 
 def test_open_transactions_and_whose_they_are(scene: Scene, page: Page) -> None:
@@ -156,7 +86,7 @@ def test_one_transaction(scene: Scene, page: Page) -> None:
     expect(written).to_contain_text("1 message")
     expect(row(page, "participants", "acks of bill")).to_contain_text("open")
     timeline = page.locator("#timeline")
-    expect(timeline).to_contain_text("deadline after 10 min 0 s")
+    expect(timeline).to_contain_text("deadline")
     expect(timeline).to_contain_text("now, ")
     expect(timeline.locator(".lane")).to_have_count(3)
 
@@ -168,14 +98,22 @@ def test_a_transaction_of_which_only_a_database_knows_the_end(scene: Scene, page
     expect(advice).to_contain_text("look into the database")
     expect(advice).to_contain_text(f"complete shop-1 --state '{scene.prepared_state}'")
     expect(page.locator("#timeline")).to_contain_text("it never expires")
-    # No button ends it: a click could tear the database and the topic apart.
+    # No button here ends it: a click could tear the database and the topic apart.
     expect(page.locator("#abort")).to_be_hidden()
+    advice.get_by_role("link", name="do so here").click()
+    expect(row(page, "held", "shop-1")).to_contain_text("two-phase: may be prepared")
 
 
-def test_what_has_ended_and_was_not_watched_is_said_to_be_unknown(scene: Scene, page: Page) -> None:
+def test_what_has_ended_and_was_not_watched_is_told_by_its_coordinator(
+    scene: Scene, page: Page
+) -> None:
     page.goto(scene.path("/transaction", id=scene.committed))
     expect(page.locator("#state")).to_have_text("committed")
-    expect(page.locator("#participants-empty")).to_contain_text("are not known")
+    ended = row(page, "participants", "invoices / 0")
+    expect(ended).to_contain_text(re.compile(r"committed.*after it was begun"))
+    expect(ended).to_contain_text("1 message")
+    expect(page.locator("#facts")).to_contain_text("by its client")
+    expect(page.locator("#timeline-note")).to_contain_text("decided: commit")
     page.goto(scene.path("/transaction", id="0:1:99999999"))
     expect(page.locator("#advice")).to_contain_text("does not know this transaction")
 
@@ -332,6 +270,8 @@ VIEWS = {
     "groups": ("/groups", {}),
     "group": ("/group", {"name": "billing"}),
     "cluster": ("/cluster", {}),
+    "hanging": ("/hanging", {}),
+    "cuts": ("/cuts", {}),
 }
 
 
@@ -355,7 +295,7 @@ def test_axe_finds_nothing(scene: Scene, browser: Browser, view: str) -> None:
         for scheme, width in (("light", 1_280), ("dark", 1_280), ("light", 390), ("dark", 390)):
             page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
             page.set_viewport_size({"width": width, "height": 900})
-            expect(page.locator("tbody tr").first).to_be_visible()
+            expect(page.locator("tbody tr, #take-topics label").first).to_be_visible()
             found = page.evaluate("axe.run().then((told) => told.violations)")
             assert not [
                 (one["id"], one["help"], [node["html"][:200] for node in one["nodes"]])
@@ -395,6 +335,29 @@ def test_servers_that_die_are_shown_as_away(tmp_path: Path, browser: Browser) ->
         scene.servers.start(BROKER)
         expect(page.locator("#live")).to_have_text("live")
         expect(page.locator("#problems")).to_be_empty()
+
+
+def test_ends_that_are_missing_stand_out(tmp_path: Path, browser: Browser) -> None:
+    with Scene(tmp_path) as scene, watched(browser) as opened:
+        page = opened.page
+        page.goto(scene.path("/transaction", id=scene.open.txn_id))
+        written = row(page, "participants", "invoices / 0")
+        expect(written).to_contain_text("1 message")
+        scene.servers.kill(BROKER)
+        scene.open.commit()
+        expect(page.locator("#state")).to_have_text("committing")
+        expect(page.locator("#facts")).to_contain_text("Decided: commit")
+        expect(page.locator("#advice")).to_contain_text("2 participants of 2 have not ended yet")
+        expect(written).to_contain_text("has not ended yet")
+        # What was seen of it before stays.
+        expect(written).to_contain_text("1 message")
+        expect(page.locator("#problems")).to_contain_text("its broker does not answer")
+        expect(page.locator("#timeline")).to_contain_text("its end is missing")
+        scene.servers.start(BROKER)
+        expect(page.locator("#state")).to_have_text("committed")
+        expect(written).to_contain_text("after it was begun")
+        expect(page.locator("#problems")).to_be_empty()
+        expect(page.locator("#timeline-note")).to_contain_text("the participant has ended it")
 
 
 def test_shards_of_a_dead_broker_are_seen_to_move(tmp_path: Path, browser: Browser) -> None:

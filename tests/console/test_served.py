@@ -63,7 +63,9 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     }
     section = "".join(f"{name} = {json.dumps(value)}\n" for name, value in settings.items())
     config = directory / "magnetar.toml"
-    config.write_text(f"[broker]\n{section}\n[coordinator]\n{section}")
+    config.write_text(
+        f"[broker]\n{section}\n[coordinator]\n{section}two_phase_commit_enabled = true\n"
+    )
     with running_standalone(directory, "--config", str(config)) as standalone:
         yield Secured(standalone, maker)
 
@@ -258,23 +260,24 @@ def test_an_abort_needs_the_option_the_page_and_the_rights(
             ) -> httpx.Response:
                 return await asking.post(path, json=body, headers={"x-console-token": token})
 
-            assert (await post(looking, tokens[2], "/loss", body)).json()["error"] == "ReadOnly"
-            assert (await post(looking, tokens[2], "/abort", body)).status_code == 403
+            assert (await post(looking, tokens[2], "/plan/abort", body)).json()[
+                "error"
+            ] == "ReadOnly"
+            assert (await post(looking, tokens[2], "/do/abort", body)).status_code == 403
             # The token of another browser's page.
-            assert (await post(admin, tokens[1], "/abort", body)).json()["error"] == "OldPage"
-            assert (await post(admin, "", "/abort", body)).status_code == 403
+            assert (await post(admin, tokens[1], "/do/abort", body)).json()["error"] == "OldPage"
+            assert (await post(admin, "", "/do/abort", body)).status_code == 403
             # Without what was confirmed.
-            refused = await post(admin, tokens[0], "/abort", body)
+            refused = await post(admin, tokens[0], "/do/abort", body)
             assert (refused.status_code, refused.json()["error"]) == (409, "InvalidArgument")
             for wrong in ({}, {"id": 7}, {"id": "<b>"}):
-                assert (await post(admin, tokens[0], "/loss", wrong)).status_code == 409
+                assert (await post(admin, tokens[0], "/plan/abort", wrong)).status_code == 409
 
-            told = (await post(admin, tokens[0], "/loss", body)).json()
-            assert told["topics"] == [
-                {"topic": "open-orders", "subscription": "", "partitions": [0], "count": 1}
-            ]
+            told = (await post(admin, tokens[0], "/plan/abort", body)).json()
+            assert told["question"] == f"Abort transaction {txn.txn_id}?"
+            assert told["sentences"][0] == "All that it has written is discarded: open-orders / 0."
             confirmed = body | {"seen": told["seen"]}
-            allowed = await post(reader, tokens[1], "/abort", confirmed)
+            allowed = await post(reader, tokens[1], "/do/abort", confirmed)
             assert allowed.json()["error"] == "AuthorizationFailed"
             described = await client.admin.transactions.describe(txn.txn_id)
             assert described.status is TransactionStatus.OPEN
@@ -282,18 +285,129 @@ def test_an_abort_needs_the_option_the_page_and_the_rights(
             # More would be lost than was confirmed.
             await client.admin.topics.create("open-more", exist_ok=True)
             await (await client.create_producer("open-more")).send(b"too", txn=txn)
-            refused = await post(admin, tokens[0], "/abort", confirmed)
+            refused = await post(admin, tokens[0], "/do/abort", confirmed)
             assert "has changed" in refused.json()["text"]
-            told = (await post(admin, tokens[0], "/loss", body)).json()
-            done = await post(admin, tokens[0], "/abort", body | {"seen": told["seen"]})
-            assert done.json() == {"status": "ABORTED"}
+            told = (await post(admin, tokens[0], "/plan/abort", body)).json()
+            done = await post(admin, tokens[0], "/do/abort", body | {"seen": told["seen"]})
+            assert done.json() == {"text": f"{txn.txn_id} is ABORTED."}
             described = await client.admin.transactions.describe(txn.txn_id)
             assert described.status is TransactionStatus.ABORTED
 
     with caplog.at_level("INFO", "magnetar_console.audit"):
         run(work())
     assert "a viewer at 127.0.0.1 aborts transaction" in caplog.text
-    assert "could not abort" in caplog.text
+    assert "it failed: " in caplog.text
+
+
+def test_what_is_decided_by_a_database_needs_the_rights_too(
+    secured: Secured, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work() -> None:
+        async with (
+            await magnetar.connect(secured.address, token=secured.token("admin")) as client,
+            browser(secured, allow_actions=True) as admin,
+            browser(secured, allow_actions=True) as reader,
+            browser(secured) as looking,
+        ):
+            await client.admin.topics.create("open-decided", exist_ok=True)
+            producer = client.transactional_producer("shop", two_phase_commit=True)
+            await producer.init()
+            await producer.begin()
+            await producer.send("open-decided", b"prepared")
+            state = await producer.prepare()
+            assert state.txn_id is not None
+            other = client.transactional_producer("other", two_phase_commit=True)
+            await other.init()
+            await other.begin()
+            foreign = str(await other.prepare())
+            tokens = {
+                one: await sign_in(one, secured.token(name))
+                for one, name in ((admin, "admin"), (reader, "reader"), (looking, "admin"))
+            }
+
+            async def post(asking: httpx.AsyncClient, path: str, body: dict[str, Any]) -> Any:
+                headers = {"x-console-token": tokens[asking]}
+                return (await asking.post(path, json=body, headers=headers)).json()
+
+            body = {"id": str(state.txn_id), "state": str(state)}
+            for path in ("/plan/decide", "/do/decide", "/plan/terminate", "/do/abort-hanging"):
+                assert (await post(looking, path, body))["error"] == "ReadOnly"
+            told = await post(admin, "/plan/decide", body)
+            assert told["question"] == f"Commit {state.txn_id} of shop?"
+            refused = await post(reader, "/do/decide", body | {"seen": told["seen"]})
+            assert refused["error"] in ("AuthorizationFailed", "TransactionalIdAuthorizationFailed")
+            # Another plan than the one that was seen.
+            refused = await post(
+                admin, "/do/decide", {"id": body["id"], "absent": True, "seen": told["seen"]}
+            )
+            assert "has changed" in refused["text"]
+            for path, wrong, part in (
+                ("/plan/decide", {"id": body["id"]}, "say what the table"),
+                ("/plan/decide", body | {"absent": True}, "say what the table"),
+                ("/plan/decide", body | {"state": "1/2"}, "not the state"),
+                ("/plan/decide", body | {"state": foreign}, "is not a state of shop"),
+                ("/plan/decide", {"id": 7}, "must be a text"),
+                ("/plan/decide", {"id": "x" * 2_000}, "at most"),
+                ("/plan/terminate", body, "its database decides"),
+                ("/plan/abort", body, "its database decides"),
+                ("/plan/abort-hanging", {}, "does not say where"),
+                ("/plan/abort-hanging", {"topic": "open-decided", "partition": "0"}, "a number"),
+                ("/plan/abort-hanging", {"topic": "open-decided", "id": body["id"]}, "no longer"),
+            ):
+                assert part in (await post(admin, path, wrong))["text"], (path, wrong)
+            described = await client.admin.transactions.describe(state.txn_id)
+            assert described.status is TransactionStatus.OPEN
+            done = await post(admin, "/do/decide", body | {"seen": told["seen"]})
+            assert done == {"text": f"{state.txn_id} is committed."}
+            described = await client.admin.transactions.describe(state.txn_id)
+            assert described.status is TransactionStatus.COMMITTED
+
+    with caplog.at_level("INFO", "magnetar_console.audit"):
+        run(work())
+    assert "a viewer at 127.0.0.1 completes" in caplog.text
+
+
+def test_questions_need_no_option_and_the_rights(secured: Secured) -> None:
+    async def work() -> None:
+        async with (
+            await magnetar.connect(secured.address, token=secured.token("admin")) as client,
+            browser(secured) as reader,
+            browser(secured) as stranger,
+        ):
+            for topic in ("open-orders", "closed-orders"):
+                await client.admin.topics.create(topic, exist_ok=True)
+            token = await sign_in(reader, secured.token("reader"))
+
+            async def ask(path: str, body: dict[str, Any]) -> Any:
+                headers = {"x-console-token": token}
+                return (await reader.post(f"/ask/{path}", json=body, headers=headers)).json()
+
+            told = await ask("hanging", {"topic": "open-orders"})
+            assert (told["found"], told["searched"], told["after"]) == ([], 1, "")
+            told = await ask("hanging", {"topic": "closed-orders"})
+            assert told["error"] == "AuthorizationFailed"
+            cut = await ask("take-cut", {"topics": ["open-orders"]})
+            assert [one["topic"] for one in cut["topics"]] == ["open-orders"]
+            read = {"token": cut["token"], "topic": "open-orders", "partition": 0}
+            assert "messages" in await ask("read-cut", read)
+            assert (await ask("take-cut", {"topics": ["closed-orders"]}))["error"]
+            other = str(await client.cut("closed-orders"))
+            read = {"token": other, "topic": "closed-orders", "partition": 0}
+            assert (await ask("read-cut", read))["error"] == "AuthorizationFailed"
+            for path, wrong, part in (
+                ("take-cut", {}, "does not name topics"),
+                ("take-cut", {"topics": []}, "1 to 100 topics"),
+                ("take-cut", {"topics": [7]}, "does not name topics"),
+                ("describe-cut", {"token": "x"}, ""),
+                ("read-cut", read | {"partition": 9}, "no partition 9"),
+                ("hanging", {"age_ms_min": True}, "must be a number"),
+            ):
+                answer = await ask(path, wrong)
+                assert part in answer["text"], (path, wrong)
+            refused = await stranger.post("/ask/hanging", json={})
+            assert refused.status_code == 403
+
+    run(work())
 
 
 def test_what_is_not_there(secured: Secured) -> None:

@@ -81,7 +81,7 @@ class Cluster:
             "GRPCURL_IMAGE": engine.grpcurl(default("GRPCURL_IMAGE"), base),
             "ETCD_IMAGE": engine.etcd(default("ETCD_IMAGE"), base),
             "OBJECT_SERVER_IMAGE": engine.object_server(default("OBJECT_SERVER_IMAGE"), base),
-            "COMPOSE_PROFILES": "grafana" if self.has_grafana else "",
+            "COMPOSE_PROFILES": "grafana,console" if self.has_grafana else "console",
             "COMPOSE_PROJECT_NAME": "magnetar-test",
             "PIP_CONFIG_FILE": pip_config,
             "CA_BUNDLE_FILE": ca_bundle,

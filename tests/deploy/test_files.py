@@ -20,7 +20,10 @@ ROOT = Path(__file__).parents[2]
 SMALL, CLUSTER = "compose.laptop.yaml", "compose.yaml"
 # All limits together, with every profile.
 BYTES_MAX = {SMALL: 8 << 30, CLUSTER: 10 << 30}
-SHARED = {*("spark-master", "spark-worker", "spark-connect", "prometheus", "grafana"), "tools"}
+SHARED = {
+    *("spark-master", "spark-worker", "spark-connect", "prometheus", "grafana", "console"),
+    "tools",
+}
 MEMBERS = {"broker-a", "broker-b", "broker-c", "broker-d", "coordinator-a", "coordinator-b"}
 SERVICES = {
     SMALL: SHARED | {"broker", "coordinator-0", "coordinator-1", "demo"},
@@ -32,7 +35,7 @@ SERVICES = {
 # Started by their profiles only.
 ON_DEMAND = {SMALL: {"demo", "tools"}, CLUSTER: {"tools", "producer", "job", "broker-d"}}
 # They end by themselves, or other services do not wait for them.
-UNASKED = {"grafana", "demo", "tools", "producer", "job"}
+UNASKED = {"grafana", "console", "demo", "tools", "producer", "job"}
 DOCKERFILE = (DEPLOY / "docker" / "Dockerfile").read_text()
 
 
@@ -55,6 +58,7 @@ def test_all_services_are_there(services: dict[str, Any], file: str) -> None:
     assert services.keys() == SERVICES[file]
     assert {name for name, one in services.items() if one.get("profiles")} == {
         "grafana",
+        "console",
         *ON_DEMAND[file],
     }
 
@@ -260,14 +264,14 @@ def test_the_files_that_services_mount_are_there(services: dict[str, Any]) -> No
 
 
 def test_the_server_of_the_image_has_what_its_settings_need() -> None:
-    """An object store, and spans; and the bill of materials tells of both."""
+    """An object store, spans and the console; and the bill of materials tells of all."""
     (extras, _) = re.findall(
         r"install-into-environment dependencies (.+)$", DOCKERFILE, re.MULTILINE
     )
     assert tuple(extras.split()) == sbom.EXTRAS
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wanted = [one for name in extras.split() for one in project["optional-dependencies"][name]]
-    for package in ("slatedb", "opentelemetry-sdk"):
+    for package in ("slatedb", "opentelemetry-sdk", "starlette"):
         assert any(one.startswith(package) for one in wanted)
     # As install.sh expands it.
     assert "magnetar[server]" in wanted

@@ -52,7 +52,11 @@ def test_a_commit_is_one_trace_with_the_right_parents() -> None:
         async with world.client.transaction() as txn:
             await world.fill(txn, 0, 1)
             txn_id = str(txn.txn_id)
+            open_one = await world.client.admin.transactions.describe(txn.txn_id)
         trace_id = await world.finished()
+        ended = await world.client.admin.transactions.describe(txn.txn_id)
+        # For people, who search for it where their spans are.
+        assert {open_one.trace_id, ended.trace_id} == {f"{trace_id:032x}"}
         paths = without_enrollment(world.spans.paths(trace_id))
         assert paths == sorted(expected(broker_count=2))
         assert {one.context.trace_id for one in world.spans.all()} == {trace_id}

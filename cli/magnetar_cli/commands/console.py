@@ -51,7 +51,29 @@ if TYPE_CHECKING:
 @click.option(
     "--allow-actions",
     is_flag=True,
-    help="Let viewers abort transactions, as far as the servers let them.",
+    help="Let viewers end transactions by hand, as far as the servers let them.",
+)
+@click.option(
+    "--schema",
+    "schemas",
+    metavar="TOPIC=FILE",
+    multiple=True,
+    help="Show the values of a topic by a schema of Avro (.avsc); several topics are allowed.",
+)
+@click.option(
+    "--framing",
+    type=click.Choice(["none", "confluent"]),
+    default="none",
+    show_default=True,
+    help="These values begin with the number of their writer's schema, which is then NUMBER.avsc"
+    " beside the schema.",
+)
+@click.option(
+    "--share-certificate",
+    is_flag=True,
+    help="Show servers the certificate of --tls-certificate-file, for those that demand one. All"
+    " who reach the console then have the rights of its principal, unless the servers check tokens"
+    " and a viewer signs in.",
 )
 @click.option("--certificate-file", metavar="FILE", help="The certificate for HTTPS, as PEM.")
 @click.option("--key-file", metavar="FILE", help="The key of that certificate, as PEM.")
@@ -67,6 +89,9 @@ def console(
     allow_remote: bool,
     names: tuple[str, ...],
     allow_actions: bool,
+    schemas: tuple[str, ...],
+    framing: str,
+    share_certificate: bool,
     certificate_file: str | None,
     key_file: str | None,
     ready_file: Path | None,
@@ -91,11 +116,15 @@ def console(
         names=names,
         certificate_file=certificate_file or "",
         key_file=key_file or "",
+        schemas=schemas,
+        framed=framing == "confluent",
+        shares_certificate=share_certificate,
     )
+    tls = _tls(share_certificate=share_certificate)
     brokers = broker_addresses()
     set_up_logging(level="info", log_format="auto")
     try:
-        asyncio.run(_serve(settings, brokers, ready_file, supervised=supervised))
+        asyncio.run(_serve(settings, brokers, tls, ready_file, supervised=supervised))
     finally:
         if ready_file is not None:
             ready_file.unlink(missing_ok=True)
@@ -104,6 +133,7 @@ def console(
 async def _serve(
     settings: ConsoleSettings,
     brokers: Sequence[str],
+    tls: TlsFiles | None,
     ready_file: Path | None,
     *,
     supervised: bool,
@@ -116,7 +146,7 @@ async def _serve(
     stop = asyncio.Event()
     _stop_on_signals(stop, supervised=supervised)
     async with serving(
-        settings, brokers, tls=_tls(), clock=SystemClock(), random=SystemRandom()
+        settings, brokers, tls=tls, clock=SystemClock(), random=SystemRandom()
     ) as address:
         ready = Ready(kind="console", name="console", pid=os.getpid(), address=address, metrics="")
         if ready_file is not None:
@@ -126,14 +156,29 @@ async def _serve(
         await stop.wait()
 
 
-def _tls() -> TlsFiles | None:
-    """Return how servers are checked. The command's own certificate and token give no rights."""
+def _tls(*, share_certificate: bool) -> TlsFiles | None:
+    """Return how servers are checked.
+
+    The command's own token gives no rights, and its certificate only if that is asked for.
+    """
     from magnetar_core.security.link_security import LinkConfig, TlsFiles
 
     links = LinkConfig.from_environment(os.environ)
+    if share_certificate and not links.tls_client_certificate_file:
+        raise click.UsageError(
+            "--share-certificate needs one: magnetar --tls-certificate-file FILE --tls-key-file"
+            " FILE console"
+        )
     if not (links.tls or links.tls_ca_file):
         return None
-    return TlsFiles(ca_file=links.tls_ca_file, server_name=links.tls_server_name)
+    if not share_certificate:
+        return TlsFiles(ca_file=links.tls_ca_file, server_name=links.tls_server_name)
+    return TlsFiles(
+        ca_file=links.tls_ca_file,
+        server_name=links.tls_server_name,
+        certificate_file=links.tls_client_certificate_file,
+        key_file=links.tls_client_key_file,
+    )
 
 
 def _stop_on_signals(stop: asyncio.Event, *, supervised: bool) -> None:

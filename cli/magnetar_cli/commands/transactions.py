@@ -338,6 +338,8 @@ def _show_history(found: TransactionHistory) -> None:
         facts.append(("transactional id", one.identity.transactional_id))
     if one.may_be_prepared:
         facts.append(("prepared state", one.prepared_state))
+    if one.trace_id:
+        facts.append(("trace", one.trace_id))
     print_facts(facts)
     print()
     began_ms = one.opened_at_ms

@@ -169,6 +169,8 @@ class TransactionDescription:
             `magnetar-cli at 10.0.0.7 (alice)`.
         ended: the participants that have ended it, in the order of their answers.
         confirmed: the writes of a commit that its client had confirmed, if it said so.
+        trace_id: the trace that it belongs to, 32 hexadecimal digits; empty: none that its
+            coordinator knows.
     """
 
     txn_id: TxnID
@@ -191,6 +193,7 @@ class TransactionDescription:
     caused_by: str = ""
     ended: tuple[EndedParticipant, ...] = ()
     confirmed: tuple[ConfirmedWrites, ...] = ()
+    trace_id: str = ""
 
     @property
     def expires_in_ms(self) -> int | None:
@@ -248,4 +251,5 @@ class TransactionDescription:
                 )
                 for one in wire.confirmed
             ),
+            wire.trace_id,
         )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
 
 TEXT_CHARACTERS_MAX: Final = 2_000
 # A value of more bytes is not parsed as JSON.
@@ -11,6 +12,9 @@ JSON_BYTES_MAX: Final = 64 << 10
 
 # A longer value is shown with a line for each field.
 JSON_LINE_CHARACTERS_MAX: Final = 80
+
+# Returns bytes as text for people, as `content` does.
+Show: TypeAlias = Callable[[bytes], dict[str, Any]]
 
 
 def content(data: bytes) -> dict[str, Any]:
@@ -20,7 +24,11 @@ def content(data: bytes) -> dict[str, Any]:
         "text"; "form", which is "JSON", "text" or "bytes" (in hexadecimal digits); "bytes", the
         size; "cut", whether the text is longer than shown.
     """
-    form, text = _read(data)
+    return shown(data, *_read(data))
+
+
+def shown(data: bytes, form: str, text: str) -> dict[str, Any]:
+    """Return bytes that were read in some form, as `content` does."""
     return {
         "text": text[:TEXT_CHARACTERS_MAX],
         "form": form,
@@ -29,7 +37,8 @@ def content(data: bytes) -> dict[str, Any]:
     }
 
 
-def _json_text(found: Any) -> str:
+def json_text(found: Any) -> str:
+    """Return a value of JSON as text; of a long one, each field has a line."""
     line = json.dumps(found, ensure_ascii=False)
     if len(line) <= JSON_LINE_CHARACTERS_MAX:
         return line
@@ -43,7 +52,7 @@ def _read(data: bytes) -> tuple[str, str]:
         return "bytes", data[: TEXT_CHARACTERS_MAX // 2 + 1].hex()
     if data[:1] in (b"{", b"[") and len(data) <= JSON_BYTES_MAX:
         try:
-            return "JSON", _json_text(json.loads(text))
+            return "JSON", json_text(json.loads(text))
         except (ValueError, RecursionError):
             pass
     if not all(one.isprintable() or one in "\n\r\t" for one in text):

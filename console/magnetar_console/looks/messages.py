@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 from contextlib import aclosing
-from typing import Any, Final
+from typing import Final
 
-from magnetar import Client, MagnetarError
-from magnetar_console.looks.contents import content
+from magnetar import Client, MagnetarError, Message, UncommittedMessage
+from magnetar_console.looks.contents import Show, content
 from magnetar_console.seen import Row, Seen
 
 audit = logging.getLogger("magnetar_console.audit")
@@ -22,14 +22,21 @@ class MessagesLook:
     """Reads the end of a partition when it has changed, and peeks into its sidecar.
 
     The servers refuse it to viewers who may not read the topic.
+
+    Args:
+        value: returns a value as text for people.
     """
 
-    def __init__(self, topic: str, partition: int) -> None:
+    def __init__(self, topic: str, partition: int, value: Show = content) -> None:
         self.period_s = 2.0
         self._topic = topic
         self._partition = partition
+        self._value = value
         self._read_to: tuple[int, int] | None = None
         self._messages: dict[str, Row] = {}
+        # How much open transactions had when the sidecar was looked into.
+        self._written: frozenset[tuple[object, ...]] | None = None
+        self._waiting: dict[str, Row] = {}
 
     async def look(self, client: Client) -> Seen:
         """Ask the broker of the partition."""
@@ -44,23 +51,43 @@ class MessagesLook:
         log: Row = {"first_offset": found.first_offset, "end_offset": found.end_offset}
         tables: dict[str, dict[str, Row]] = {"log": {"it": log}, "messages": self._messages}
         try:
-            waiting = await topics.peek_uncommitted(topic, partition, messages_max=SIDECAR_MAX)
+            await self._look_into_sidecar(client)
         except MagnetarError as error:
             return Seen(tables, (f"The sidecar cannot be looked into: {error}",))
-        tables["sidecar"] = {
-            str(number): {
-                "txn_id": str(one.txn_id),
-                "key": None if one.key is None else content(one.key),
-                "value": content(one.value),
-                "properties": dict(one.properties),
-            }
-            for number, one in enumerate(waiting)
-        }
+        tables["sidecar"] = self._waiting
         return Seen(tables)
 
     async def close(self) -> None:
         """Forget the messages."""
         self._read_to, self._messages = None, {}
+        self._written, self._waiting = None, {}
+
+    async def _look_into_sidecar(self, client: Client) -> None:
+        """Peek if transactions have written or ended since: servers audit each of these looks."""
+        topic, partition = self._topic, self._partition
+        producers = await client.admin.transactions.describe_producers(topic, partition)
+        written = frozenset(
+            (one.txn_id, one.producer_id, one.producer_epoch, one.last_sequence)
+            for one in producers
+            if one.txn_id is not None and not one.subscription
+        )
+        if written == self._written:
+            return
+        waiting: list[UncommittedMessage] = []
+        if written:
+            waiting = await client.admin.topics.peek_uncommitted(
+                topic, partition, messages_max=SIDECAR_MAX
+            )
+        self._written = written
+        self._waiting = {
+            str(number): {
+                "txn_id": str(one.txn_id),
+                "key": None if one.key is None else content(one.key),
+                "value": self._value(one.value),
+                "properties": dict(one.properties),
+            }
+            for number, one in enumerate(waiting)
+        }
 
     async def _read(self, client: Client, start: int, end: int) -> dict[str, Row]:
         rows: dict[str, Row] = {}
@@ -77,14 +104,22 @@ class MessagesLook:
         async with aclosing(pieces):
             async for columns in pieces:
                 for message in columns:
-                    key = message.key
-                    row: dict[str, Any] = {
-                        "offset": message.offset,
-                        "append_time_ms": message.append_time_ms,
-                        "txn_id": "" if message.txn_id is None else str(message.txn_id),
-                        "key": None if key is None else content(key),
-                        "value": content(message.value),
-                        "properties": dict(message.properties),
-                    }
-                    rows[str(message.offset)] = row
+                    rows[str(message.offset)] = message_row(message, self._value)
         return rows
+
+
+def message_row(message: Message, value: Show) -> Row:
+    """Return the row of a message.
+
+    Args:
+        value: returns a value as text for people.
+    """
+    key = message.key
+    return {
+        "offset": message.offset,
+        "append_time_ms": message.append_time_ms,
+        "txn_id": "" if message.txn_id is None else str(message.txn_id),
+        "key": None if key is None else content(key),
+        "value": value(message.value),
+        "properties": dict(message.properties),
+    }

@@ -2,38 +2,30 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections import Counter
-from collections.abc import Iterable
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from magnetar import (
     Client,
-    MagnetarError,
-    PartitionName,
-    ProducerDescription,
+    ParticipantHistory,
     TransactionDescription,
+    TransactionHistory,
     TransactionStatus,
     TxnForgotten,
     TxnID,
     TxnNotFound,
 )
 from magnetar_console.looks.transactions import ENDED, Beginnings, remembering, transaction_row
-from magnetar_console.seen import Row, Seen
+from magnetar_console.seen import Row, Seen, Tables
 from magnetar_core.clock import Clock
 
-# How many partitions are asked, and how many of them at the same time.
+# How many participants are shown.
 PARTITIONS_MAX: Final = 64
-AT_ONCE: Final = 8
-
-# A partition, and a subscription on it; empty: the partition itself.
-Place: TypeAlias = tuple[PartitionName, str]
 
 
 class TransactionLook:
-    """Asks the coordinator of a transaction, and while it is open the brokers of its partitions.
+    """Asks the coordinator of a transaction, and the brokers of its participants.
 
-    It remembers what it has seen: after its end a transaction has no participants.
+    It remembers what it has seen of a transaction whose details its coordinator does not keep.
     """
 
     def __init__(self, txn_id: TxnID, clock: Clock) -> None:
@@ -41,32 +33,45 @@ class TransactionLook:
         self._txn_id = txn_id
         self._clock = clock
         self._beginnings = Beginnings(clock)
-        self._places: dict[Place, dict[str, Any]] = {}
-        self._decided_by_ms = 0
+        self._participants: dict[str, dict[str, Any]] = {}
         # The last row before the end.
         self._before: Row | None = None
+        # The history of a transaction that has ended, once all brokers have told theirs.
+        self._final: TransactionHistory | None = None
 
     async def look(self, client: Client) -> Seen:
         """Ask about the transaction."""
         try:
-            known = await client.admin.transactions.describe(self._txn_id)
+            found = self._final or await client.admin.transactions.history(self._txn_id)
         except (TxnNotFound, TxnForgotten) as error:
             row: Row = {"id": str(self._txn_id), "status": "", "unknown": str(error)}
-            return Seen({"transaction": {"it": row}, "participants": self._rows()})
-        problems = await self._ask_participants(client, known)
-        return Seen(
-            {"transaction": {"it": self._row(known)}, "participants": self._rows()}, problems
-        )
+            return Seen({"transaction": {"it": row}, "participants": self._participants})
+        known = found.transaction
+        if known.status in ENDED and not found.is_partial:
+            self._final = found
+        self._note(found)
+        problems = [
+            f"{place_text(one)}: its broker does not answer: {one.unanswered}"
+            for one in found.participants[:PARTITIONS_MAX]
+            if one.unanswered
+        ]
+        if len(found.participants) > PARTITIONS_MAX:
+            problems.append(
+                f"{PARTITIONS_MAX} of {len(found.participants):,} participants are shown, those"
+                " first that have not ended."
+            )
+        tables: Tables = {
+            "transaction": {"it": self._row(known)},
+            "participants": dict(self._participants),
+        }
+        return Seen(tables, tuple(problems))
 
     async def close(self) -> None:
         """Keep the participants that were seen, for the next viewer."""
 
     def _row(self, known: TransactionDescription) -> Row:
-        is_open = known.status is TransactionStatus.OPEN
-        if not is_open and not self._decided_by_ms:
-            self._decided_by_ms = self._clock.wall_ms()
         row: Row = transaction_row(known, self._beginnings.began_ms(known.status, known.age_ms))
-        if known.status in ENDED:
+        if known.status in ENDED and known.details_missing:
             row = remembering(row, self._before)
         else:
             self._before = row
@@ -74,91 +79,72 @@ class TransactionLook:
             **row,
             "prepared_state": str(known.prepared_state) if known.may_be_prepared else "",
             "stamp": known.stamp,
-            "decided_by_ms": self._decided_by_ms,
-            "participants_known": bool(self._places) or is_open,
+            "trace_id": known.trace_id,
+            "decided_at_ms": known.decided_at_ms,
+            "cause": known.cause.name,
+            "caused_by": known.caused_by,
+            "details_missing": known.details_missing.name if known.details_missing else "",
         }
 
-    async def _ask_participants(
-        self, client: Client, known: TransactionDescription
-    ) -> tuple[str, ...]:
-        """Ask the participants. Return a sentence about each that did not answer."""
-        is_open = known.status is TransactionStatus.OPEN
-        has_ended = known.status in ENDED
-        places: list[Place] = [(one, "") for one in known.partitions]
-        places += [(one.partition_name, one.subscription) for one in known.subscriptions]
-        for place in places[:PARTITIONS_MAX]:
-            self._places.setdefault(place, _new_row(place))
-        unfinished = {(one.partition, one.subscription or ""): one for one in known.unfinished}
-        for place, row in self._places.items():
-            row["state"] = "open" if is_open else "ended"
-            missing = None if has_ended else unfinished.get(place)
-            if missing is not None:
-                row["state"] = "refuses" if missing.refuses else "waits"
-            row["error"] = missing.last_error if missing is not None else ""
-        problems = []
-        if is_open:
-            problems = await self._ask_brokers(client, {partition for partition, _ in self._places})
-        if len(places) > PARTITIONS_MAX:
-            problems.append(
-                f"The first {PARTITIONS_MAX} of {len(places):,} participants are shown."
-            )
-        return tuple(problems)
+    def _note(self, found: TransactionHistory) -> None:
+        """Take the answers of all participants; without details the former rows stay."""
+        known = found.transaction
+        refusing = {(one.partition, one.subscription) for one in known.unfinished if one.refuses}
+        rows: dict[str, dict[str, Any]] = {}
+        for one in sorted(found.participants, key=lambda one: bool(one.ended_at_ms)):
+            if len(rows) == PARTITIONS_MAX:
+                break
+            key = f"{one.partition.topic}/{one.partition.partition}/{one.subscription or ''}"
+            refuses = (one.partition, one.subscription) in refusing
+            rows[key] = self._participant(one, known, self._participants.get(key), refuses)
+        if rows:
+            self._participants = rows
+        elif known.status in ENDED:
+            for row in self._participants.values():
+                row["state"] = "ended"
 
-    async def _ask_brokers(self, client: Client, partitions: Iterable[PartitionName]) -> list[str]:
-        questions = asyncio.Semaphore(AT_ONCE)
-        problems: list[str] = []
-
-        async def ask(one: PartitionName) -> list[ProducerDescription]:
-            async with questions:
-                try:
-                    return await client.admin.transactions.describe_producers(
-                        one.topic, one.partition
-                    )
-                except MagnetarError as error:
-                    problems.append(f"{one.topic}, partition {one.partition}: {error}")
-                    return []
-
-        counts: Counter[Place] = Counter()
-        for described in await asyncio.gather(*(ask(one) for one in sorted(partitions))):
-            for one in described:
-                place = (one.partition, one.subscription)
-                if one.txn_id == self._txn_id and place in self._places:
-                    row = self._places[place]
-                    row["first_ms"] = min(row["first_ms"] or one.start_time_ms, one.start_time_ms)
-                    # Several clients may write; each numbers what it writes from 0 on.
-                    counts[place] += one.last_sequence + 1
-        self._note_growth(counts)
-        return problems
-
-    def _note_growth(self, counts: Counter[Place]) -> None:
-        """Note how much participants have, and when they had more than at the look before.
-
-        Brokers tell when a transaction began at a participant, and not when it last wrote there.
-        """
-        for place, count in counts.items():
-            row = self._places[place]
-            if count > row["written"]:
-                is_first = not row["written"]
-                row["last_ms"] = row["first_ms"] if is_first else self._clock.wall_ms()
-                row["written"] = count
-
-    def _rows(self) -> dict[str, Row]:
-        return {
-            f"{partition.topic}/{partition.partition}/{subscription}": dict(row)
-            for (partition, subscription), row in self._places.items()
+    def _participant(
+        self,
+        one: ParticipantHistory,
+        known: TransactionDescription,
+        before: Row | None,
+        refuses: bool,
+    ) -> dict[str, Any]:
+        state = "open"
+        if one.ended_at_ms or known.status in ENDED:
+            state = "ended"
+        elif known.status is not TransactionStatus.OPEN:
+            state = "refuses" if refuses else "waits"
+        row = {
+            "topic": one.partition.topic,
+            "partition": one.partition.partition,
+            "subscription": one.subscription or "",
+            "first_ms": one.first_write_at_ms,
+            "last_ms": one.first_write_at_ms,
+            # How many messages, or commands with acknowledgements.
+            "written": one.count,
+            "has_more": one.counted_partly,
+            "confirmed": one.confirmed,
+            "bytes": one.bytes,
+            "pending": one.pending_ack_count,
+            "ended_ms": one.ended_at_ms,
+            "state": state,
+            "error": one.last_error,
+            "unanswered": one.unanswered,
         }
+        if before is None:
+            return row
+        if one.status is None:
+            # Its broker is away, or has forgotten it.
+            kept = ("first_ms", "last_ms", "written", "has_more", "bytes")
+            return row | {name: before[name] for name in kept}
+        # Brokers tell when a transaction began at a participant, and not when it last wrote there.
+        grown = one.count > before["written"] > 0
+        last_ms = self._clock.wall_ms() if grown else before["last_ms"]
+        return row | {"last_ms": max(last_ms, one.first_write_at_ms)}
 
 
-def _new_row(place: Place) -> dict[str, Any]:
-    partition, subscription = place
-    return {
-        "topic": partition.topic,
-        "partition": partition.partition,
-        "subscription": subscription,
-        "first_ms": 0,
-        "last_ms": 0,
-        # How many messages, or acknowledgements.
-        "written": 0,
-        "state": "open",
-        "error": "",
-    }
+def place_text(one: ParticipantHistory) -> str:
+    """Return a participant as text."""
+    text = f"{one.partition.topic} / {one.partition.partition}"
+    return f"{text}, acks of {one.subscription}" if one.subscription else text

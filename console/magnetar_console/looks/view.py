@@ -15,6 +15,8 @@ MESSAGES: Final = "messages"
 GROUPS: Final = "groups"
 GROUP: Final = "group"
 CLUSTER: Final = "cluster"
+HANGING: Final = "hanging"
+CUTS: Final = "cuts"
 
 # The parameters that a view needs beside its kind.
 _PARAMETERS: Final = {
@@ -26,6 +28,8 @@ _PARAMETERS: Final = {
     GROUPS: (),
     GROUP: ("name",),
     CLUSTER: (),
+    HANGING: (),
+    CUTS: (),
 }
 NAME_CHARACTERS_MAX: Final = 1_000
 

@@ -117,7 +117,7 @@ function showProblems(id, { error, problems, as_of_ms: asOfMs }) {
   if (place.dataset.content === content) return;
   place.dataset.content = content;
   place.replaceChildren(...texts.map((text) => element('p', { class: 'problem' }, text)));
-  if (error?.startsWith('AuthenticationFailed')) {
+  if (/^Auth(entication|orization)Failed/.test(error ?? '')) {
     place.append(element('p', {}, element('a', { href: '/sign-in' }, 'Sign in')));
   }
 }

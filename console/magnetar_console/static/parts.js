@@ -1,7 +1,7 @@
 // Parts that several views show.
 
 import { element, link, soft, tag, txnLink } from './dom.js';
-import { bytes, clockText, count, counted } from './format.js';
+import { bytes, clockText, count, counted, timeText } from './format.js';
 
 const STATES = {
   OPEN: ['open', ''],
@@ -52,6 +52,8 @@ export function content(one) {
   if (one === null || one === undefined) return soft('none');
   const more = one.cut ? ` … (${bytes(one.bytes)} in all)` : '';
   const form = one.form === 'bytes' ? [soft(`${bytes(one.bytes)}, not text, in hexadecimal digits`)] : [];
+  if (one.form.startsWith('Avro')) form.push(soft(one.form));
+  if (one.note) form.push(soft(one.note));
   if (!one.text) return soft('empty');
   if (one.text.length <= 160 && one.text.split('\n').length <= 4) {
     return [element('span', { class: 'value' }, one.text + more), ...form];
@@ -59,6 +61,18 @@ export function content(one) {
   const first = one.text.replace(/\s+/g, ' ').slice(0, 140);
   return [element('details', { class: 'value' }, element('summary', {}, `${first}…`), one.text + more), ...form];
 }
+
+// The cells of a message that readers see.
+export const messageCells = (one) => {
+  const properties = Object.entries(one.properties).map(([key, value]) => `${key}: ${value}`).join(', ');
+  return [
+    count(one.offset),
+    timeText(one.append_time_ms),
+    one.txn_id ? ['committed by ', ...colouredTxn(one.txn_id)] : tag('plain'),
+    content(one.key),
+    [content(one.value), properties ? soft(properties) : ''].flat(),
+  ];
+};
 
 export function pending(one) {
   if (!one.pending) return '0';
@@ -72,6 +86,9 @@ export const separated = (parts) => parts.flatMap((one, number) => (number ? [',
 export const topicLink = (name) => link('/topic', { name }, name, { 'data-focus': name });
 
 export const groupLink = (name) => link('/group', { name }, name, { 'data-focus': name });
+
+// A text as an argument of a shell.
+export const quoted = (text) => (/^[\w.-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
 
 const short = (text) => (text.length > 24 ? `${text.slice(0, 12)}…` : text);
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from json import JSONDecodeError
-from typing import Any
 from urllib.parse import parse_qs
 
 from starlette.applications import Starlette
@@ -13,7 +11,6 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import (
     HTMLResponse,
-    JSONResponse,
     PlainTextResponse,
     RedirectResponse,
     Response,
@@ -22,10 +19,10 @@ from starlette.responses import (
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from magnetar import AuthenticationFailed, Client, MagnetarError
-from magnetar_console import actions
+from magnetar import AuthenticationFailed, MagnetarError
 from magnetar_console.looks.view import View
 from magnetar_console.viewers import TooManyViewers, Viewers
+from magnetar_console.web.asking import Asking
 from magnetar_console.web.guard import Guard
 from magnetar_console.web.pages import PAGES, Pages
 from magnetar_console.web.sessions import Sessions
@@ -33,17 +30,16 @@ from magnetar_core.config import InvalidConfig, is_loopback
 
 log = logging.getLogger("magnetar_console")
 
-PAGE_TOKEN_HEADER = "x-console-token"
 TOKEN_CHARACTERS_MAX = 16_384
-Action = Callable[[Client, dict[str, Any]], Awaitable[dict[str, Any]]]
 
 
 class Web:
-    """Pages, events and actions.
+    """Pages, events, and what pages ask for.
 
     Args:
         hosts: what the header Host may say.
         scheme: "http" or "https".
+        asking: answers to what pages ask for.
     """
 
     def __init__(
@@ -54,12 +50,11 @@ class Web:
         *,
         hosts: frozenset[str],
         scheme: str,
-        allow_actions: bool,
+        asking: Asking,
     ) -> None:
         self._viewers = viewers
         self._sessions = sessions
         self._pages = pages
-        self._allow_actions = allow_actions
         self._scheme = scheme
         self.app = Starlette(
             routes=[
@@ -68,8 +63,7 @@ class Web:
                 Route("/sign-in", self._sign_in_page, methods=["GET"]),
                 Route("/sign-in", self._sign_in, methods=["POST"]),
                 Route("/sign-out", self._sign_out, methods=["POST"]),
-                Route("/loss", self._loss, methods=["POST"]),
-                Route("/abort", self._abort, methods=["POST"]),
+                *asking.routes,
                 Mount("/static", StaticFiles(packages=[("magnetar_console", "static")])),
             ],
             middleware=[Middleware(Guard, hosts=hosts, scheme=scheme)],
@@ -177,44 +171,6 @@ class Web:
             return PlainTextResponse("The page is too old: load it again.\n", 403)
         self._sessions.sign_out(session)
         return RedirectResponse("/sign-in", 303)
-
-    async def _loss(self, request: Request) -> Response:
-        return await self._act(request, actions.loss)
-
-    async def _abort(self, request: Request) -> Response:
-        address = request.client.host if request.client else "an unknown address"
-
-        async def abort(client: Client, body: dict[str, Any]) -> dict[str, Any]:
-            return await actions.abort(client, body, f"a viewer at {address}")
-
-        return await self._act(request, abort)
-
-    async def _act(self, request: Request, action: Action) -> Response:
-        """Carry out the action of a page, with the rights of its viewer."""
-        session = self._sessions.id_of(request)
-        if not self._allow_actions:
-            return _refused(403, "ReadOnly", "the console was started without --allow-actions")
-        if not self._sessions.has_page_token(session, request.headers.get(PAGE_TOKEN_HEADER, "")):
-            return _refused(403, "OldPage", "the page is too old: load it again")
-        if request.headers.get("content-type", "") != "application/json":
-            return _refused(415, "InvalidArgument", "send JSON")
-        try:
-            body = await request.json()
-        except (JSONDecodeError, UnicodeDecodeError, RecursionError):
-            return _refused(400, "InvalidArgument", "this is not JSON")
-        if not isinstance(body, dict):
-            return _refused(400, "InvalidArgument", "this is not a JSON object")
-        try:
-            client = await self._viewers.hub(self._sessions.token(session)).client()
-            return JSONResponse(await action(client, body))
-        except (MagnetarError, InvalidConfig) as error:
-            return _refused(409, type(error).__name__, str(error))
-        except TooManyViewers as error:
-            return _refused(503, "TooManyViewers", str(error))
-
-
-def _refused(status: int, error: str, text: str) -> Response:
-    return JSONResponse({"error": error, "text": text}, status)
 
 
 def _own_path(text: str) -> str:

@@ -34,9 +34,15 @@ PAGES: Final = {
     views.GROUPS: PageKind("/groups", "Groups", "/groups"),
     views.GROUP: PageKind("/group", "Group", "/groups"),
     views.CLUSTER: PageKind("/cluster", "Cluster", "/cluster"),
+    views.HANGING: PageKind("/hanging", "Hanging and two-phase", "/hanging"),
+    views.CUTS: PageKind("/cuts", "Cuts", "/cuts"),
 }
 NAVIGATION: Final = [
-    PAGES[kind] for kind in (views.TRANSACTIONS, views.TOPICS, views.GROUPS, views.CLUSTER)
+    PAGES[kind]
+    for kind in (
+        *(views.TRANSACTIONS, views.TOPICS, views.GROUPS, views.CLUSTER),
+        *(views.HANGING, views.CUTS),
+    )
 ]
 
 
@@ -46,9 +52,10 @@ class Pages:
     Args:
         brokers: the addresses of the cluster, for people.
         allow_actions: whether pages have buttons that change something.
+        shares_certificate: whether servers are shown a certificate of the console.
     """
 
-    def __init__(self, brokers: str, *, allow_actions: bool) -> None:
+    def __init__(self, brokers: str, *, allow_actions: bool, shares_certificate: bool) -> None:
         self._templates = Environment(
             loader=PackageLoader("magnetar_console"),
             autoescape=True,
@@ -60,6 +67,7 @@ class Pages:
             "version": VERSION,
             "brokers": brokers,
             "allow_actions": allow_actions,
+            "shares_certificate": shares_certificate,
             "navigation": NAVIGATION,
         }
 

@@ -24,6 +24,7 @@ def describe(runtime: Runtime, transaction: Transaction) -> pb.TransactionDescri
         opened_at_ms=transaction.start_time_ms,
         principal=transaction.principal,
         stamp=transaction.stamp,
+        trace_id=runtime.trace_id(transaction.txn_id),
     )
     if transaction.txn_owner is not None:
         put_identity(description.identity, *transaction.txn_owner)
@@ -45,6 +46,7 @@ def describe_outcome(runtime: Runtime, outcome: TxnEnded) -> pb.TransactionDescr
         ended_at_ms=outcome.end_time_ms,
         principal=outcome.principal,
         stamp=outcome.stamp,
+        trace_id=runtime.trace_id(outcome.txn_id),
     )
     if outcome.txn_owner is not None:
         put_identity(description.identity, *outcome.txn_owner)

@@ -7,6 +7,7 @@ Source: docs/design/0013-traces.md.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import Final
 
 from magnetar_coordinator.ending.end_commands import put_end_command
 from magnetar_coordinator.metadata.records import Record, StatusChanged
@@ -20,11 +21,15 @@ from magnetar_core.traces.descriptions import (
     txn_attributes,
 )
 from magnetar_core.traces.spans import ServerTraces, Span
+from magnetar_core.traces.traceparent import trace_id_of
 from magnetar_core.wire.packed_pb2 import PackedCommand
+
+# How many transactions that have ended are remembered with their traces, for people.
+ENDED_MAX: Final = 10_000
 
 
 class TransactionTraces:
-    """The live transactions that are traced.
+    """The transactions that are traced: live ones, and those that ended last.
 
     Args:
         traces: makes the spans.
@@ -35,6 +40,8 @@ class TransactionTraces:
         # Traceparents of the spans that decisions belong to: that of EndTxn, or that of NewTxn as
         # long as no EndTxn has come.
         self._causes: dict[TxnID, bytes] = {}
+        # The same of transactions that have ended, the oldest first.
+        self._ended: dict[TxnID, bytes] = {}
         # From the decision until every participant has answered.
         self._finishing: dict[TxnID, Span] = {}
 
@@ -89,5 +96,13 @@ class TransactionTraces:
             span.end()
 
     def forget(self, txn_id: TxnID) -> None:
-        """Forget a transaction that has ended everywhere."""
-        self._causes.pop(txn_id, None)
+        """Forget a transaction that has ended everywhere, but for its trace."""
+        cause = self._causes.pop(txn_id, None)
+        if cause is not None:
+            self._ended[txn_id] = cause
+            if len(self._ended) > ENDED_MAX:
+                del self._ended[next(iter(self._ended))]
+
+    def trace_id(self, txn_id: TxnID) -> str:
+        """Return the id of a transaction's trace; empty: it is not known to be traced."""
+        return trace_id_of(self._causes.get(txn_id) or self._ended.get(txn_id, b""))

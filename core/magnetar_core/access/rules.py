@@ -186,7 +186,8 @@ RULES: dict[str, Rule] = {
     "send": Rule(_of_partition(Operation.WRITE)),
     "publish": Rule(_of_partition(Operation.WRITE)),
     "read": Rule(_of_partition(Operation.READ)),
-    "peek": Rule(_of_partition(Operation.READ)),
+    # It shows to people what no reader gets.
+    "peek": Rule(_of_partition(Operation.READ), administrative=True),
     "list_offsets": Rule(_of_topic(Operation.DESCRIBE)),
     "list_stored_txns": Rule(_of_partition(Operation.DESCRIBE)),
     "describe_producers": Rule(_of_partition(Operation.DESCRIBE)),

@@ -172,7 +172,7 @@ class AccessGate:
 def _resources(command: Any, needs: Needs) -> list[str]:
     """Return the names of a command's objects for the audit log."""
     names = [f"{one.kind}:{one.name}" for (one, *_) in needs]
-    if "txn_id" in type(command).DESCRIPTOR.fields_by_name:
+    if "txn_id" in type(command).DESCRIPTOR.fields_by_name and command.HasField("txn_id"):
         names.append(f"transaction:{TxnID.from_wire(command.txn_id)}")
     return names
 

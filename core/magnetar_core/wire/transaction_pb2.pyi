@@ -431,7 +431,7 @@ class CommandAcceptTxnLossResponse(_message.Message):
     def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ...) -> None: ...
 
 class TransactionDescription(_message.Message):
-    __slots__ = ("txn_id", "status", "txn_timeout_ms", "age_ms", "opened_at_ms", "partitions", "subscriptions", "unfinished", "identity", "two_phase_commit", "named_sequence", "ended_at_ms", "principal", "stamp", "client", "details_missing", "decided_at_ms", "cause", "caused_by", "ended", "confirmed")
+    __slots__ = ("txn_id", "status", "txn_timeout_ms", "age_ms", "opened_at_ms", "partitions", "subscriptions", "unfinished", "identity", "two_phase_commit", "named_sequence", "ended_at_ms", "principal", "stamp", "client", "details_missing", "decided_at_ms", "cause", "caused_by", "ended", "confirmed", "trace_id")
     TXN_ID_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
     TXN_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
@@ -453,6 +453,7 @@ class TransactionDescription(_message.Message):
     CAUSED_BY_FIELD_NUMBER: _ClassVar[int]
     ENDED_FIELD_NUMBER: _ClassVar[int]
     CONFIRMED_FIELD_NUMBER: _ClassVar[int]
+    TRACE_ID_FIELD_NUMBER: _ClassVar[int]
     txn_id: _common_pb2.TxnId
     status: _common_pb2.TxnStatus
     txn_timeout_ms: int
@@ -474,7 +475,8 @@ class TransactionDescription(_message.Message):
     caused_by: str
     ended: _containers.RepeatedCompositeFieldContainer[EndedParticipant]
     confirmed: _containers.RepeatedCompositeFieldContainer[ConfirmedWrites]
-    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., status: _Optional[_Union[_common_pb2.TxnStatus, str]] = ..., txn_timeout_ms: _Optional[int] = ..., age_ms: _Optional[int] = ..., opened_at_ms: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[_common_pb2.Partition, _Mapping]]] = ..., subscriptions: _Optional[_Iterable[_Union[_common_pb2.Subscription, _Mapping]]] = ..., unfinished: _Optional[_Iterable[_Union[UnfinishedParticipant, _Mapping]]] = ..., identity: _Optional[_Union[_common_pb2.ProducerIdentity, _Mapping]] = ..., two_phase_commit: _Optional[bool] = ..., named_sequence: _Optional[_Union[NamedSequence, _Mapping]] = ..., ended_at_ms: _Optional[int] = ..., principal: _Optional[str] = ..., stamp: _Optional[int] = ..., client: _Optional[_Union[TransactionClient, _Mapping]] = ..., details_missing: _Optional[_Union[DetailsMissing, str]] = ..., decided_at_ms: _Optional[int] = ..., cause: _Optional[_Union[EndCause, str]] = ..., caused_by: _Optional[str] = ..., ended: _Optional[_Iterable[_Union[EndedParticipant, _Mapping]]] = ..., confirmed: _Optional[_Iterable[_Union[ConfirmedWrites, _Mapping]]] = ...) -> None: ...
+    trace_id: str
+    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., status: _Optional[_Union[_common_pb2.TxnStatus, str]] = ..., txn_timeout_ms: _Optional[int] = ..., age_ms: _Optional[int] = ..., opened_at_ms: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[_common_pb2.Partition, _Mapping]]] = ..., subscriptions: _Optional[_Iterable[_Union[_common_pb2.Subscription, _Mapping]]] = ..., unfinished: _Optional[_Iterable[_Union[UnfinishedParticipant, _Mapping]]] = ..., identity: _Optional[_Union[_common_pb2.ProducerIdentity, _Mapping]] = ..., two_phase_commit: _Optional[bool] = ..., named_sequence: _Optional[_Union[NamedSequence, _Mapping]] = ..., ended_at_ms: _Optional[int] = ..., principal: _Optional[str] = ..., stamp: _Optional[int] = ..., client: _Optional[_Union[TransactionClient, _Mapping]] = ..., details_missing: _Optional[_Union[DetailsMissing, str]] = ..., decided_at_ms: _Optional[int] = ..., cause: _Optional[_Union[EndCause, str]] = ..., caused_by: _Optional[str] = ..., ended: _Optional[_Iterable[_Union[EndedParticipant, _Mapping]]] = ..., confirmed: _Optional[_Iterable[_Union[ConfirmedWrites, _Mapping]]] = ..., trace_id: _Optional[str] = ...) -> None: ...
 
 class EndedParticipant(_message.Message):
     __slots__ = ("partition", "subscription", "ended_at_ms")

@@ -13,8 +13,8 @@ from typing import Any
 
 from pyspark.sql.types import StructType
 
+from magnetar_core.avro_binary import Read
 from magnetar_spark.errors import OptionError
-from magnetar_spark.payloads.avro_binary import Read
 from magnetar_spark.payloads.avro_resolution import AvroResolution, Unresolvable, check_defaults
 from magnetar_spark.payloads.avro_schemas import AvroSchema, read_avro_schema
 from magnetar_spark.payloads.avro_types import avro_columns

@@ -14,9 +14,9 @@ from decimal import Context, Decimal
 from struct import Struct
 from typing import Any
 
+from magnetar_core import avro_binary as binary
+from magnetar_core.avro_binary import Read, Skip
 from magnetar_spark.errors import OptionError
-from magnetar_spark.payloads import avro_binary as binary
-from magnetar_spark.payloads.avro_binary import Read, Skip
 from magnetar_spark.payloads.avro_schemas import RECORDS, AvroSchema, logical_type
 from magnetar_spark.payloads.exact_decimals import ExactDecimal
 from magnetar_spark.payloads.payload import NotThis

@@ -32,9 +32,29 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "console-more-is-lost",
-        "magnetar_console.actions:abort",
-        Never('body.get("seen") != told["seen"]'),
-        "A transaction is aborted with more than the viewer has confirmed.",
+        "magnetar_console.asks.plans:carry_out",
+        Never('body.get("seen") != plan.seen'),
+        "Something else is carried out than the viewer has confirmed.",
+    ),
+    Mutant(
+        "console-state-of-another-program",
+        "magnetar_console.asks.two_phase:plan_decision",
+        LeaveOut("await _check_earlier(client, name, state, text)"),
+        "The state of another program is pasted by mistake, and what its database has committed is"
+        " aborted.",
+    ),
+    Mutant(
+        "console-items-without-content",
+        "magnetar_console.looks.avro:_Schema._reader",
+        Never('self._is_empty(part["items"], space, ())'),
+        "A message of nine bytes declares as many items as it likes, and the console has no memory"
+        " left.",
+    ),
+    Mutant(
+        "console-peeks-always",
+        "magnetar_console.looks.messages:MessagesLook._look_into_sidecar",
+        Never("written == self._written"),
+        "An open page fills the audit log of the servers.",
     ),
     Mutant(
         "console-rows-of-the-away-look-present",

@@ -1,7 +1,7 @@
-import { byId, element, link, showFacts, showRows, soft, tag, txnLink } from '../dom.js';
-import { bytes, count, counted, duration, timeText } from '../format.js';
+import { byId, element, link, showFacts, showRows, txnLink } from '../dom.js';
+import { bytes, count, counted, duration } from '../format.js';
 import { Live } from '../live.js';
-import { colouredTxn, content, hue, names, pending, separated } from '../parts.js';
+import { colouredTxn, content, hue, messageCells, names, pending, separated } from '../parts.js';
 
 const name = document.body.dataset.name;
 // The strip has more.
@@ -74,11 +74,7 @@ function renderMessages(view) {
     colouredTxn(one.txn_id), content(one.key), content(one.value),
   ]);
   showRows('messages', messages.slice(-ROWS_MAX).reverse(), (one) => String(one.offset), (one) => [
-    count(one.offset),
-    timeText(one.append_time_ms),
-    one.txn_id ? ['committed by ', ...colouredTxn(one.txn_id)] : tag('plain'),
-    content(one.key),
-    [content(one.value), Object.keys(one.properties).length ? soft(Object.entries(one.properties).map(([key, value]) => `${key}: ${value}`).join(', ')) : ''],
+    ...messageCells(one),
   ]);
 }
 

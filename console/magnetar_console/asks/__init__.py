@@ -1,0 +1,1 @@
+"""Requests of viewers by a button: searches and cuts, and actions that are confirmed first."""
