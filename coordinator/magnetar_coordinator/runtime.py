@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import Any, NamedTuple, Protocol
@@ -57,6 +58,7 @@ from magnetar_core.server.commands import Reply, internal_failure
 from magnetar_core.wire import transaction_pb2 as pb
 from magnetar_storage.disk_reserve import DiskReserve
 from magnetar_storage.group_commit import GroupCommit
+from magnetar_storage.ready_callbacks import guard
 from magnetar_storage.store import RowsUnreadable, StoreFailed
 
 log = logging.getLogger(__name__)
@@ -255,7 +257,7 @@ class Runtime:
                 self.parking.gather(self._finish, transaction)
             else:
                 # Without participants the transaction ends in the same group.
-                self._on_participants_ended(transaction.txn_id)
+                self._on_participants_ended((transaction.txn_id,))
         return transaction
 
     def _apply(self, record: Record) -> Transaction | None:
@@ -434,35 +436,44 @@ class Runtime:
         self._ending.setdefault(txn_id, []).append(callback)
 
     def on_finished(self, txn_id: TxnID) -> None:
-        """Note that every participant of a transaction has answered.
+        """Note that every participant of a transaction has answered."""
+        self.parking.collect(self._on_all_finished, txn_id)
 
-        The outcome does not hurry, unless a client asked to wait for it: in a group of its own it
+    def _on_all_finished(self, txn_ids: Sequence[TxnID]) -> None:
+        """Give transactions that all participants have ended their outcomes.
+
+        These do not hurry, unless a client asked to wait for one: in a group of their own they
         would cost a sync, and delay the next command's sync.
         """
-        if txn_id in self._waiting or txn_id in self._ending or self.cut_closings:
-            self._on_participants_ended(txn_id)
-        else:
-            with self._commits.unhurried():
-                self._on_participants_ended(txn_id)
-
-    def _on_participants_ended(self, txn_id: TxnID) -> None:
-        if not self.is_serving:
-            return
-        decision = self.shard.participants_ended(
-            txn_id, run_time_ms=self.run_time_ms(), time_ms=self.time_ms()
+        hurries = bool(self.cut_closings) or any(
+            txn_id in self._waiting or txn_id in self._ending for txn_id in txn_ids
         )
-        self.carry_out(decision)
-        if self._traces is not None:
-            self._traces.forget(txn_id)
-        self.cut_closings.finished(txn_id)
-        self.when_durable(self._on_outcome_durable, txn_id, decision.status, decision.stamp)
+        with nullcontext() if hurries else self._commits.unhurried():
+            self._on_participants_ended(txn_ids)
 
-    def _on_outcome_durable(self, txn_id: TxnID, status: TxnStatus, stamp: int) -> None:
-        self.shard.outcome_durable(txn_id)
-        self.metrics.ended[status].inc()
-        waiting = self._waiting.pop(txn_id, None)
-        if waiting is not None:
-            for reply in waiting:
+    def _on_participants_ended(self, txn_ids: Sequence[TxnID]) -> None:
+        run_time_ms, time_ms = self.run_time_ms(), self.time_ms()
+        ended: list[tuple[TxnID, TxnStatus, int]] = []
+        for txn_id in txn_ids:
+            if not self.is_serving:
+                return
+            decision = self.shard.participants_ended(
+                txn_id, run_time_ms=run_time_ms, time_ms=time_ms
+            )
+            self.carry_out(decision)
+            if self._traces is not None:
+                self._traces.forget(txn_id)
+            self.cut_closings.finished(txn_id)
+            ended.append((txn_id, decision.status, decision.stamp))
+        self.when_durable(self._on_outcomes_durable, ended)
+
+    def _on_outcomes_durable(self, ended: Sequence[tuple[TxnID, TxnStatus, int]]) -> None:
+        for txn_id, _, _ in ended:
+            self.shard.outcome_durable(txn_id)
+        for status, count in Counter([status for _, status, _ in ended]).items():
+            self.metrics.ended[status].inc(count)
+        for txn_id, status, stamp in ended:
+            for reply in self._waiting.pop(txn_id, ()):
                 self._note_and_send(reply, self.ended(txn_id, status, stamp))
-        for callback in self._ending.pop(txn_id, ()):
-            callback()
+            for callback in self._ending.pop(txn_id, ()):
+                guard(callback)
