@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Container, Coroutine, Iterable, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import Any, NamedTuple, Protocol
@@ -91,6 +91,11 @@ class Recovered(NamedTuple):
 
 class OutcomeFollower(Protocol):
     """Object whose state changes with a transaction's outcome, in the group that fixes it."""
+
+    @property
+    def followed(self) -> Container[TxnID]:
+        """Return the transactions for which it does."""
+        ...
 
     def fixed(self, record: StatusChanged, *, run_time_ms: int) -> None:
         """Note that the outcome of a transaction is fixed."""
@@ -270,12 +275,12 @@ class Runtime:
         if self.history is not None:
             self.history.note(event_of(record))
         if isinstance(record, StatusChanged):
-            run_time_ms = self.run_time_ms()
             for follower in self._followers:
-                follower.fixed(record, run_time_ms=run_time_ms)
+                if record.txn_id in follower.followed:
+                    follower.fixed(record, run_time_ms=self.run_time_ms())
         elif isinstance(record, TxnOpened):
             self.brokers.tell_issued_soon()
-        elif isinstance(record, TxnEnded):
+        elif isinstance(record, TxnEnded) and record.txn_owner is not None:
             self.transactional_ids.completed(record.txn_id)
         return transaction
 
@@ -358,21 +363,25 @@ class Runtime:
 
     def answer_opened(self, reply: Reply, body: Any) -> None:
         """Send a new TxnID when it is durable; its timeout and quota begin then."""
-        self.when_durable(self._tell, reply, body)
+        self.when_durable(self._tell, [(reply, body)])
 
     def answer_issued(self, reply: Reply, body: Any) -> None:
         """Send a new TxnID when it can never be issued again, before its record is durable.
 
         While the store does not get on, the answer waits: clients may prefer another coordinator.
         """
-        if self._commits.seconds_under_way() > _SLOW_GROUP_SECONDS:
-            self.answer_opened(reply, body)
-        else:
-            self.brokers.when_told(partial(self._tell, reply, body, is_early=True))
+        self.parking.collect(self._answer_issued, (reply, body))
 
-    def _tell(self, reply: Reply, body: Any, *, is_early: bool = False) -> None:
-        self.metrics.opened.inc()
-        self._note_and_send(reply, body, is_early=is_early)
+    def _answer_issued(self, answers: Sequence[tuple[Reply, Any]]) -> None:
+        if self._commits.seconds_under_way() > _SLOW_GROUP_SECONDS:
+            self.when_durable(self._tell, answers)
+        else:
+            self.brokers.when_told(partial(self._tell, answers, is_early=True))
+
+    def _tell(self, answers: Sequence[tuple[Reply, Any]], *, is_early: bool = False) -> None:
+        self.metrics.opened.inc(len(answers))
+        for reply, body in answers:
+            self._note_and_send(reply, body, is_early=is_early)
 
     def look_up(self, txn_id: TxnID, reply: Reply, again: Callable[[], None]) -> None:
         """Look up how a transaction ended, and give the command again with its outcome.
