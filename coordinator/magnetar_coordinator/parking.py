@@ -22,7 +22,7 @@ class _Run:
     Attributes:
         calls: each with its arguments, in order.
         gathered: functions that take many items at once, each with its items so far.
-        collected: those among them that are called at the end of the run.
+        collected: functions that are called at the end of the run, each with its items so far.
         hurries: whether any of it does.
     """
 

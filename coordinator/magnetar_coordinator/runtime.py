@@ -465,7 +465,7 @@ class Runtime:
         ended: list[tuple[TxnID, TxnStatus, int]] = []
         for txn_id in txn_ids:
             if not self.is_serving:
-                return
+                break
             decision = self.shard.participants_ended(
                 txn_id, run_time_ms=run_time_ms, time_ms=time_ms
             )
@@ -483,6 +483,6 @@ class Runtime:
             self.metrics.ended[status].inc(count)
         for txn_id, status, stamp in ended:
             for reply in self._waiting.pop(txn_id, ()):
-                self._note_and_send(reply, self.ended(txn_id, status, stamp))
+                guard(self._note_and_send, reply, self.ended(txn_id, status, stamp))
             for callback in self._ending.pop(txn_id, ()):
                 guard(callback)
