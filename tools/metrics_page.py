@@ -95,6 +95,7 @@ def metrics_of(registry: CollectorRegistry) -> list[MetricWrapperBase]:
 
 def row(metric: MetricWrapperBase) -> str:
     kinds = {Counter: "counter", Gauge: "gauge", Histogram: "histogram"}
+    kind = next(text for kind, text in kinds.items() if isinstance(metric, kind))
     name = f"{metric._name}_total" if isinstance(metric, Counter) else metric._name
     labels = ", ".join(f"`{label}`" for label in metric._labelnames)
-    return f"| `{name}` | {kinds[type(metric)]} | {labels} | {metric._documentation} |\n"
+    return f"| `{name}` | {kind} | {labels} | {metric._documentation} |\n"

@@ -53,6 +53,7 @@ from magnetar_coordinator.metadata.transaction_rows import (
     decode_outcome,
     encode_metadata,
     encode_outcome,
+    end_run_time_ms_of,
 )
 from magnetar_coordinator.metadata.transactional_id import TransactionalIdMetadata
 from magnetar_core.config import InvalidConfig
@@ -276,10 +277,10 @@ class TransactionMetadataStore:
             return None
         return lost_transactions.outcome_of(self.lost, txn_id)
 
-    async def outcomes(self, start: bytes, *, rows_max: int) -> list[tuple[bytes, TxnEnded]]:
-        """Return outcomes from a key on, with their keys, in the order of their TxnIDs."""
+    async def outcome_ends(self, start: bytes, *, rows_max: int) -> list[tuple[bytes, int]]:
+        """Return keys of outcomes from a key on, in their order, each with its end's run time."""
         rows = await scan_readable(self._store, OUTCOMES, start, KEY_END, rows_max=rows_max)
-        return [(key, decode_outcome(txn_id_of_key(key), value)) for key, value in rows]
+        return [(key, end_run_time_ms_of(value)) for key, value in rows]
 
     async def outcomes_before(
         self, end: bytes | None, *, rows_max: int

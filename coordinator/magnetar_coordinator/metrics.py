@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from magnetar_coordinator.metadata.transaction import TxnStatus
 from magnetar_coordinator.transactions.shard import Shard
 from magnetar_core.cuts.hybrid_clock import time_ms_of
 from magnetar_core.process.build_metrics import tell_version
+from magnetar_core.process.loop_histogram import LoopHistogram
 from magnetar_storage.commit_metrics import CommitMetrics
 from magnetar_storage.read_metrics import ReadMetrics
 
@@ -73,7 +74,7 @@ class CoordinatorMetrics:
             "Transactions aborted because a group had expelled a member that took part.",
             registry=registry,
         )
-        self.finishing_seconds = Histogram(
+        self.finishing_seconds = LoopHistogram(
             "magnetar_coordinator_finishing_seconds",
             "From the durable decision until every participant has answered.",
             buckets=_FINISHING_SECONDS,

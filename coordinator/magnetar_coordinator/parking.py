@@ -22,14 +22,16 @@ class _Run:
     Attributes:
         calls: each with its arguments, in order.
         gathered: functions that take many items at once, each with its items so far.
+        collected: functions that are called at the end of the run, each with its items so far.
         hurries: whether any of it does.
     """
 
-    __slots__ = ("calls", "gathered", "hurries")
+    __slots__ = ("calls", "collected", "gathered", "hurries")
 
     def __init__(self) -> None:
         self.calls: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self.gathered: dict[Callable[..., None], list[Any]] = {}
+        self.collected: dict[Callable[..., None], list[Any]] = {}
         self.hurries = False
 
     def leave(self) -> None:
@@ -68,6 +70,16 @@ class Parking:
             run.gathered[call] = items = [item]
             self.when_durable(call, items)
 
+    def collect(self, call: Callable[[list[ItemT]], None], item: ItemT) -> None:
+        """Call at the end of a run, with all of its items that have the same call; else at once.
+
+        What the call parks is parked with the run.
+        """
+        if self._run is None:
+            call([item])
+        else:
+            self._run.collected.setdefault(call, []).append(item)
+
     @contextmanager
     def together(self) -> Iterator[None]:
         """Park all that this block parks with one call, at its end."""
@@ -78,6 +90,8 @@ class Parking:
         try:
             yield
         finally:
+            for call, items in run.collected.items():
+                guard(call, items)
             self._run = None
             if run.calls:
                 with nullcontext() if run.hurries else self._commits.unhurried():

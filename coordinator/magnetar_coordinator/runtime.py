@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable
+from collections import Counter
+from collections.abc import Callable, Container, Coroutine, Iterable, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import Any, NamedTuple, Protocol
@@ -57,6 +58,7 @@ from magnetar_core.server.commands import Reply, internal_failure
 from magnetar_core.wire import transaction_pb2 as pb
 from magnetar_storage.disk_reserve import DiskReserve
 from magnetar_storage.group_commit import GroupCommit
+from magnetar_storage.ready_callbacks import guard
 from magnetar_storage.store import RowsUnreadable, StoreFailed
 
 log = logging.getLogger(__name__)
@@ -89,6 +91,11 @@ class Recovered(NamedTuple):
 
 class OutcomeFollower(Protocol):
     """Object whose state changes with a transaction's outcome, in the group that fixes it."""
+
+    @property
+    def followed(self) -> Container[TxnID]:
+        """Return the transactions for which it does."""
+        ...
 
     def fixed(self, record: StatusChanged, *, run_time_ms: int) -> None:
         """Note that the outcome of a transaction is fixed."""
@@ -255,7 +262,7 @@ class Runtime:
                 self.parking.gather(self._finish, transaction)
             else:
                 # Without participants the transaction ends in the same group.
-                self._on_participants_ended(transaction.txn_id)
+                self._on_participants_ended((transaction.txn_id,))
         return transaction
 
     def _apply(self, record: Record) -> Transaction | None:
@@ -268,12 +275,12 @@ class Runtime:
         if self.history is not None:
             self.history.note(event_of(record))
         if isinstance(record, StatusChanged):
-            run_time_ms = self.run_time_ms()
             for follower in self._followers:
-                follower.fixed(record, run_time_ms=run_time_ms)
+                if record.txn_id in follower.followed:
+                    follower.fixed(record, run_time_ms=self.run_time_ms())
         elif isinstance(record, TxnOpened):
             self.brokers.tell_issued_soon()
-        elif isinstance(record, TxnEnded):
+        elif isinstance(record, TxnEnded) and record.txn_owner is not None:
             self.transactional_ids.completed(record.txn_id)
         return transaction
 
@@ -356,21 +363,25 @@ class Runtime:
 
     def answer_opened(self, reply: Reply, body: Any) -> None:
         """Send a new TxnID when it is durable; its timeout and quota begin then."""
-        self.when_durable(self._tell, reply, body)
+        self.when_durable(self._tell, [(reply, body)])
 
     def answer_issued(self, reply: Reply, body: Any) -> None:
         """Send a new TxnID when it can never be issued again, before its record is durable.
 
         While the store does not get on, the answer waits: clients may prefer another coordinator.
         """
-        if self._commits.seconds_under_way() > _SLOW_GROUP_SECONDS:
-            self.answer_opened(reply, body)
-        else:
-            self.brokers.when_told(partial(self._tell, reply, body, is_early=True))
+        self.parking.collect(self._answer_issued, (reply, body))
 
-    def _tell(self, reply: Reply, body: Any, *, is_early: bool = False) -> None:
-        self.metrics.opened.inc()
-        self._note_and_send(reply, body, is_early=is_early)
+    def _answer_issued(self, answers: Sequence[tuple[Reply, Any]]) -> None:
+        if self._commits.seconds_under_way() > _SLOW_GROUP_SECONDS:
+            self.when_durable(self._tell, answers)
+        else:
+            self.brokers.when_told(partial(self._tell, answers, is_early=True))
+
+    def _tell(self, answers: Sequence[tuple[Reply, Any]], *, is_early: bool = False) -> None:
+        self.metrics.opened.inc(len(answers))
+        for reply, body in answers:
+            self._note_and_send(reply, body, is_early=is_early)
 
     def look_up(self, txn_id: TxnID, reply: Reply, again: Callable[[], None]) -> None:
         """Look up how a transaction ended, and give the command again with its outcome.
@@ -434,39 +445,48 @@ class Runtime:
         self._ending.setdefault(txn_id, []).append(callback)
 
     def on_finished(self, txn_id: TxnID) -> None:
-        """Note that every participant of a transaction has answered.
-
-        The outcome does not hurry, unless a client asked to wait for it: in a group of its own it
-        would cost a sync, and delay the next command's sync.
-        """
-        if txn_id in self._waiting or txn_id in self._ending or self.cut_closings:
-            self._on_participants_ended(txn_id)
-        else:
-            with self._commits.unhurried():
-                self._on_participants_ended(txn_id)
+        """Note that every participant of a transaction has answered."""
+        self.parking.collect(self._on_all_finished, txn_id)
 
     def trace_id(self, txn_id: TxnID) -> str:
         """Return the id of a transaction's trace; empty: it is not known to be traced."""
         return "" if self._traces is None else self._traces.trace_id(txn_id)
 
-    def _on_participants_ended(self, txn_id: TxnID) -> None:
-        if not self.is_serving:
-            return
-        decision = self.shard.participants_ended(
-            txn_id, run_time_ms=self.run_time_ms(), time_ms=self.time_ms()
-        )
-        self.carry_out(decision)
-        if self._traces is not None:
-            self._traces.forget(txn_id)
-        self.cut_closings.finished(txn_id)
-        self.when_durable(self._on_outcome_durable, txn_id, decision.status, decision.stamp)
+    def _on_all_finished(self, txn_ids: Sequence[TxnID]) -> None:
+        """Give transactions that all participants have ended their outcomes.
 
-    def _on_outcome_durable(self, txn_id: TxnID, status: TxnStatus, stamp: int) -> None:
-        self.shard.outcome_durable(txn_id)
-        self.metrics.ended[status].inc()
-        waiting = self._waiting.pop(txn_id, None)
-        if waiting is not None:
-            for reply in waiting:
-                self._note_and_send(reply, self.ended(txn_id, status, stamp))
-        for callback in self._ending.pop(txn_id, ()):
-            callback()
+        These do not hurry, unless a client asked to wait for one: in a group of their own they
+        would cost a sync, and delay the next command's sync.
+        """
+        hurries = bool(self.cut_closings) or any(
+            txn_id in self._waiting or txn_id in self._ending for txn_id in txn_ids
+        )
+        with nullcontext() if hurries else self._commits.unhurried():
+            self._on_participants_ended(txn_ids)
+
+    def _on_participants_ended(self, txn_ids: Sequence[TxnID]) -> None:
+        run_time_ms, time_ms = self.run_time_ms(), self.time_ms()
+        ended: list[tuple[TxnID, TxnStatus, int]] = []
+        for txn_id in txn_ids:
+            if not self.is_serving:
+                break
+            decision = self.shard.participants_ended(
+                txn_id, run_time_ms=run_time_ms, time_ms=time_ms
+            )
+            self.carry_out(decision)
+            if self._traces is not None:
+                self._traces.forget(txn_id)
+            self.cut_closings.finished(txn_id)
+            ended.append((txn_id, decision.status, decision.stamp))
+        self.when_durable(self._on_outcomes_durable, ended)
+
+    def _on_outcomes_durable(self, ended: Sequence[tuple[TxnID, TxnStatus, int]]) -> None:
+        for txn_id, _, _ in ended:
+            self.shard.outcome_durable(txn_id)
+        for status, count in Counter([status for _, status, _ in ended]).items():
+            self.metrics.ended[status].inc(count)
+        for txn_id, status, stamp in ended:
+            for reply in self._waiting.pop(txn_id, ()):
+                guard(self._note_and_send, reply, self.ended(txn_id, status, stamp))
+            for callback in self._ending.pop(txn_id, ()):
+                guard(callback)

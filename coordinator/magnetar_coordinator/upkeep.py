@@ -64,18 +64,20 @@ class OutcomeRetention:
     async def _remove_portion(self, run_time_ms: int) -> tuple[int, int]:
         metadata = self._metadata
         start = metadata.first_outcome_key
-        rows = await metadata.outcomes(start, rows_max=self._config.constants.outcome_removal_rows)
+        rows = await metadata.outcome_ends(
+            start, rows_max=self._config.constants.outcome_removal_rows
+        )
         old_run_time_ms = run_time_ms - self._config.outcome_retention_ms
         excess = metadata.outcome_count - self._config.outcomes_max
         removed: list[bytes] = []
         first_kept = b""
         oldest_kept_ms = run_time_ms
-        for key, outcome in rows:
-            if len(removed) < excess or outcome.end_run_time_ms <= old_run_time_ms:
+        for key, end_run_time_ms in rows:
+            if len(removed) < excess or end_run_time_ms <= old_run_time_ms:
                 removed.append(key)
                 continue
             first_kept = first_kept or key
-            oldest_kept_ms = min(oldest_kept_ms, outcome.end_run_time_ms)
+            oldest_kept_ms = min(oldest_kept_ms, end_run_time_ms)
         self._due_run_time_ms = oldest_kept_ms + self._config.outcome_retention_ms
         # Unless an earlier transaction ended while we read.
         if rows and metadata.first_outcome_key == start:

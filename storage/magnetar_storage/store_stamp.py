@@ -19,7 +19,7 @@ STAMP: Final = "magnetar-store.json"
 FORMAT: Final = 1
 # The day of the last change to what stores and backups contain. Until 0.1.0 is released such a
 # change sets this day, and raises no number; a store of another day is refused: docs/upgrades.md.
-LAYOUT: Final = "2026-11-28"
+LAYOUT: Final = "2026-11-29"
 _NO_UPGRADES: Final = (
     "there are no upgrades before 0.1.0: use the version that wrote it, or begin in an empty place"
 )

@@ -219,7 +219,7 @@ def test_transactions_of_before_a_restart_count() -> None:
     )
     assert (quota._counts.of("alice"), len(quota._counts)) == (1, 1)
     ended = StatusChanged(TxnID.of(0, 1, 1), TxnStatus.OPEN, TxnStatus.ABORTING, 0)
-    for _ in range(2):
-        quota.fixed(ended, run_time_ms=0)
+    assert list(quota.followed) == [ended.txn_id]
+    quota.fixed(ended, run_time_ms=0)
     assert len(quota._counts) == 0
-    assert quota._ends == {}
+    assert quota.followed == {}

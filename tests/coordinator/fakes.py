@@ -36,13 +36,13 @@ SILENCE = object()
 
 
 def counted(participant: Any, *writers: tuple[int, int]) -> bytes:
-    """What a client says of the writes that it had confirmed at a participant, as on the wire."""
+    """The field in which a client says what it had confirmed at a participant, as on the wire."""
     counts = [pb.WriterCount(writer_id=writer, count=count) for writer, count in writers]
     if isinstance(participant, SubscriptionName):
         acked = pb.SubscriptionCounts(subscription=participant.to_wire(), consumers=counts)
-        return acked.SerializeToString()
+        return pb.CommandEndTxn(subscription_counts=[acked]).SerializeToString()
     produced = pb.PartitionCounts(partition=participant.to_wire(), producers=counts)
-    return produced.SerializeToString()
+    return pb.CommandEndTxn(partition_counts=[produced]).SerializeToString()
 
 
 class FakeBroker:

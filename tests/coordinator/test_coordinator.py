@@ -260,7 +260,7 @@ def test_outcomes_are_not_read_before_one_can_be_old_enough(
     async def scenario() -> None:
         world = await World(outcome_retention_ms=900_000, outcomes_max=40).start()
         metadata = world.coordinator._metadata
-        read = metadata.outcomes
+        read = metadata.outcome_ends
         reads = 0
 
         async def counted(start: bytes, *, rows_max: int) -> Any:
@@ -268,7 +268,7 @@ def test_outcomes_are_not_read_before_one_can_be_old_enough(
             reads += 1
             return await read(start, rows_max=rows_max)
 
-        monkeypatch.setattr(metadata, "outcomes", counted)
+        monkeypatch.setattr(metadata, "outcome_ends", counted)
         for _ in range(20):
             await world.client.end(await world.client.new(), wait_finished=True)
             await world.settle(30)

@@ -12,6 +12,7 @@ from tests.coordinator.test_several_brokers import ADDRESSES, on_shard
 from tests.virtual_time import run
 
 from magnetar_coordinator.constants import CoordinatorConstants
+from magnetar_coordinator.metadata.participant_counts import counts_message
 from magnetar_coordinator.metadata.records import WIRE_CAUSE, TxnEnded
 from magnetar_coordinator.metadata.transaction import EndCause, Transaction, TxnStatus
 from magnetar_coordinator.transactions import ended_details
@@ -43,8 +44,8 @@ def test_a_transaction_that_has_ended_tells_what_it_was() -> None:
         await worker.end(
             txn_id,
             counts_given=True,
-            partition_counts=[pb.PartitionCounts.FromString(counted(P0, (5, 2), (6, 40)))],
-            subscription_counts=[pb.SubscriptionCounts.FromString(counted(S0, (9, 7)))],
+            partition_counts=[counts_message(counted(P0, (5, 2), (6, 40)))],
+            subscription_counts=[counts_message(counted(S0, (9, 7)))],
             wait_finished=True,
         )
         found = await world.client.describe(txn_id)

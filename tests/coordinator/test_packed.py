@@ -19,11 +19,10 @@ from magnetar_core.wire import transaction_pb2 as pb
 VIEWS: list[tuple[Any, Any]] = [
     (packed.PackedNewTxn, pb.CommandNewTxn),
     (packed.PackedEndTxn, pb.CommandEndTxn),
-    (packed.PackedEndTxnOnParticipants, pb.CommandEndTxnOnParticipants),
     (packed.PackedCommand, service.Command),
     (packed.PackedFrame, service.Frame),
 ]
-WHOLE = {packed.PackedEndTxnOnParticipants, packed.PackedFrame}
+WHOLE = {packed.PackedFrame}
 
 
 @pytest.mark.parametrize(("view", "whole"), VIEWS)

@@ -56,6 +56,28 @@ def test_items_outside_of_a_run_leave_alone() -> None:
     with_parking(scenario)
 
 
+def test_what_a_run_collects_is_called_at_its_end_and_parks_with_it() -> None:
+    async def scenario(commits: GroupCommit, parking: Parking) -> None:
+        left: list[list[str]] = []
+
+        def store(names: list[str]) -> None:
+            for name in names:
+                commits.batch.put(META, name.encode(), b"")
+            parking.when_durable(left.append, names)
+
+        with parking.together():
+            for name in ("first", "second"):
+                parking.collect(store, name)
+            assert not commits.batch.operations
+        assert len(commits.batch.operations) == 2
+        assert not left
+        parking.collect(store, "alone")
+        await commits.durable()
+        assert left == [["first", "second"], ["alone"]]
+
+    with_parking(scenario)
+
+
 def test_a_call_that_raises_takes_no_other_with_it() -> None:
     async def scenario(commits: GroupCommit, parking: Parking) -> None:
         left: list[str] = []

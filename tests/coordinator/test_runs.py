@@ -59,11 +59,7 @@ def end(
         seen_stamp=stamp,
     )
     for one in confirmed:
-        packed = counted(one, (5, 1))
-        if isinstance(one, SubscriptionName):
-            body.subscription_counts.add().MergeFromString(packed)
-        else:
-            body.partition_counts.add().MergeFromString(packed)
+        body.MergeFromString(counted(one, (5, 1)))
     return body
 
 

@@ -65,10 +65,10 @@ def first_participants_of(request: pb.CommandNewTxn) -> tuple[Participant, ...]:
 
 def _check_names(names: Iterable[Participant]) -> None:
     for name in names:
-        if isinstance(name, SubscriptionName):
-            if not name.topic or not name.subscription:
+        # Of its fields, only texts can be empty.
+        if "" in name:
+            if isinstance(name, SubscriptionName):
                 raise InvalidArgument("a subscription has no topic or no name")
-        elif not name.topic:
             raise InvalidArgument("a partition has no topic")
 
 
@@ -114,7 +114,7 @@ def end_of(request: pb.CommandEndTxn, txn_id: TxnID | None = None) -> EndTxnRequ
 
 
 def _counts(request: pb.CommandEndTxn) -> Counts:
-    given = counts_in(request)
+    given = counts_in(request.SerializeToString())
     counts = dict(given)
     if len(counts) != len(given):
         raise InvalidArgument("a participant is counted twice")

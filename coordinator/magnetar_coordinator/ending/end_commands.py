@@ -6,10 +6,9 @@ Source: PIP-31, CommandEndTxnOnPartition and CommandEndTxnOnSubscription; rules 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from functools import lru_cache
 from typing import Final, TypeAlias
 
-from magnetar_coordinator.metadata.participant_counts import NAMES_MAX
+from magnetar_coordinator.metadata.participant_counts import counts_message, without_counts
 from magnetar_coordinator.metadata.transaction import Participant, Transaction, TxnAction
 from magnetar_coordinator.metadata.wire import put_txn_id
 from magnetar_core.ids import PartitionName, SubscriptionName
@@ -21,7 +20,6 @@ from magnetar_core.wire import transaction_pb2 as pb
 PARTICIPANTS_MAX: Final = 64
 # Size of the counts in a command for several participants; those that have more get their own.
 COUNTS_BYTES_MAX: Final = 8 << 10
-_WRITER_ID_BYTES: Final = 8
 
 WIRE_ACTION: Final[dict[TxnAction, common.TxnAction]] = {
     TxnAction.COMMIT: common.COMMIT,
@@ -29,9 +27,7 @@ WIRE_ACTION: Final[dict[TxnAction, common.TxnAction]] = {
 }
 
 EndCommand: TypeAlias = (
-    pb.CommandEndTxnOnPartition
-    | pb.CommandEndTxnOnSubscription
-    | packed_pb.PackedEndTxnOnParticipants
+    pb.CommandEndTxnOnPartition | pb.CommandEndTxnOnSubscription | pb.CommandEndTxnOnParticipants
 )
 
 
@@ -72,24 +68,22 @@ def put_end_command(
     Returns:
         Its approximate size in bytes.
     """
+    counts = transaction.counts or {}
+    fields = [counts.get(one) or without_counts(one) for one in participants]
     command: EndCommand
     if len(participants) > 1:
-        command = place.end_txn_on_participants
-        size = _put_several(command, transaction, participants)
+        command = pb.CommandEndTxnOnParticipants()
     else:
         (participant,) = participants
-        packed = _packed(transaction, participant)
-        size = len(packed)
+        message = counts_message(*fields)
         if isinstance(participant, PartitionName):
             command = place.end_txn_on_partition
-            produced = pb.PartitionCounts.FromString(packed)
-            command.partition.CopyFrom(produced.partition)
-            command.counts.MergeFrom(produced.producers)
+            command.partition.CopyFrom(message.partition)
+            command.counts.MergeFrom(message.producers)
         else:
             command = place.end_txn_on_subscription
-            acked = pb.SubscriptionCounts.FromString(packed)
-            command.subscription.CopyFrom(acked.subscription)
-            command.counts.MergeFrom(acked.consumers)
+            command.subscription.CopyFrom(message.subscription)
+            command.counts.MergeFrom(message.consumers)
     put_txn_id(command.txn_id, transaction.txn_id)
     command.txn_action = WIRE_ACTION[transaction.action]
     command.stamp = transaction.stamp
@@ -99,42 +93,13 @@ def put_end_command(
     if transaction.selection is not None:
         command.selection_given = True
         command.selected_writer_ids.extend(transaction.selection)
-        size += _WRITER_ID_BYTES * len(transaction.selection)
     if transaction.is_loss_durable:
         command.loss_accepted = True
-    return size
-
-
-def _put_several(
-    command: packed_pb.PackedEndTxnOnParticipants,
-    transaction: Transaction,
-    participants: Collection[Participant],
-) -> int:
-    size = 0
-    for participant in participants:
-        packed = _packed(transaction, participant)
-        size += len(packed)
-        if isinstance(participant, SubscriptionName):
-            command.subscriptions.append(packed)
-        else:
-            command.partitions.append(packed)
-    return size
-
-
-def _packed(transaction: Transaction, participant: Participant) -> bytes:
-    """Return a participant with its counts, as PartitionCounts or SubscriptionCounts.
-
-    A participant without counts had nothing confirmed: all its writes are surplus.
-    """
-    packed = transaction.counts and transaction.counts.get(participant)
-    return packed or _without_counts(participant)
-
-
-@lru_cache(maxsize=NAMES_MAX)
-def _without_counts(participant: Participant) -> bytes:
-    if isinstance(participant, SubscriptionName):
-        return pb.SubscriptionCounts(subscription=participant.to_wire()).SerializeToString()
-    return pb.PartitionCounts(partition=participant.to_wire()).SerializeToString()
+    if isinstance(command, pb.CommandEndTxnOnParticipants):
+        packed = b"".join((command.SerializeToString(), *fields))
+        place.end_txn_on_participants = packed
+        return len(packed)
+    return command.ByteSize()
 
 
 def participant_of(wire: pb.UnfinishedParticipant) -> Participant:

@@ -75,8 +75,8 @@ ACTION_OF: Mapping[TxnStatus, TxnAction] = {
 
 Participant: TypeAlias = PartitionName | SubscriptionName
 
-# Confirmed writes of participants. A coordinator only passes them on: each value is the client's
-# message PartitionCounts or SubscriptionCounts, serialized.
+# Confirmed writes of participants. A coordinator only passes them on: each value is a field of the
+# client's CommandEndTxn, with PartitionCounts or SubscriptionCounts.
 Counts: TypeAlias = Mapping[Participant, bytes]
 
 

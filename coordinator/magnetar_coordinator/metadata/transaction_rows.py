@@ -1,6 +1,6 @@
 """Rows of transactions: each transaction writes some of them, so they are packed.
 
-A row is a head of fixed size, then participants with their counts, or a digest; then, for few
+A row is a head of fixed size, then participants, counts, or a digest; then, for few
 transactions, a message RecordDetails. Texts have at most 1,000 characters, so that 16 bits tell
 their size. The TxnID is in the key alone. Pure.
 Source: PIP-31, Transaction Log, TransactionMetadataEntry.
@@ -12,7 +12,7 @@ import struct
 from enum import IntEnum
 from functools import lru_cache
 
-from magnetar_coordinator.metadata.participant_counts import NAMES_MAX, participant_of
+from magnetar_coordinator.metadata.participant_counts import NAMES_MAX, counts_in
 from magnetar_coordinator.metadata.records import (
     LossAccepted,
     MetadataRecord,
@@ -43,7 +43,7 @@ class _Kind(IntEnum):
 _OPENED = struct.Struct(">BQQqI")
 # Kind, time, count of participants.
 _ADDED = struct.Struct(">BqI")
-# Kind, status before and after, time, stamp, whether counts are given, for how many participants.
+# Kind, status before and after, time, stamp, whether counts are given, their size.
 _CHANGED = struct.Struct(">BBBqQ?I")
 # Kind, time.
 _LOSS_ACCEPTED = struct.Struct(">Bq")
@@ -51,14 +51,12 @@ _LOSS_ACCEPTED = struct.Struct(">Bq")
 _OUTCOME = struct.Struct(">BQqqQH")
 # Topic id, partition, whether it is a subscription, sizes of the topic's and its name.
 _PARTICIPANT = struct.Struct(">QI?HH")
-# Whether it is a subscription, size of its counts.
-_COUNTS = struct.Struct(">?I")
 
 
 def encode_metadata(record: MetadataRecord) -> bytes:
     """Encode a record of a live transaction."""
     if isinstance(record, StatusChanged):
-        counts = record.counts or {}
+        counts = b"".join(record.counts.values()) if record.counts is not None else b""
         head = _CHANGED.pack(
             _Kind.STATUS_CHANGED,
             record.expected,
@@ -68,11 +66,7 @@ def encode_metadata(record: MetadataRecord) -> bytes:
             record.counts is not None,
             len(counts),
         )
-        parts = [head]
-        for participant, packed in counts.items():
-            is_subscription = isinstance(participant, SubscriptionName)
-            parts += _COUNTS.pack(is_subscription, len(packed)), packed
-        return b"".join(parts) + _details_of_change(record)
+        return head + counts + _details_of_change(record)
     if isinstance(record, TxnOpened):
         head = _OPENED.pack(
             _Kind.OPENED,
@@ -98,8 +92,8 @@ def decode_metadata(txn_id: TxnID, row: bytes) -> MetadataRecord:
     rest = _Rest(row)
     kind = _Kind(row[0])
     if kind is _Kind.STATUS_CHANGED:
-        _, expected, new, time_ms, stamp, counts_given, count = rest.take(_CHANGED)
-        counts = dict([rest.counts() for _ in range(count)])
+        _, expected, new, time_ms, stamp, counts_given, counts_bytes = rest.take(_CHANGED)
+        counts = dict(counts_in(rest.cut(counts_bytes)))
         details = rest.details()
         return StatusChanged(
             txn_id,
@@ -159,6 +153,16 @@ def decode_outcome(txn_id: TxnID, row: bytes) -> TxnEnded:
         principal,
         stamp,
     )
+
+
+def end_run_time_ms_of(row: bytes) -> int:
+    """Return the run time of the end in an outcome that encode_outcome wrote.
+
+    Raises:
+        struct.error: the row is damaged.
+    """
+    _, run_time_ms, *_ = _OUTCOME.unpack_from(row)
+    return int(run_time_ms)
 
 
 @lru_cache(maxsize=NAMES_MAX)
@@ -224,11 +228,6 @@ class _Rest:
         if is_subscription:
             return SubscriptionName(topic, partition, topic_id, name)
         return PartitionName(topic, partition, topic_id)
-
-    def counts(self) -> tuple[Participant, bytes]:
-        is_subscription, size = self.take(_COUNTS)
-        packed = self.cut(size)
-        return participant_of(packed, is_subscription=bool(is_subscription)), packed
 
     def details(self) -> RecordDetails:
         return RecordDetails.FromString(self._row[self._at :])

@@ -49,12 +49,11 @@ class EndedDetails:
 
     def add(self, transaction: Transaction, outcome: TxnEnded) -> None:
         """Keep a transaction that has just ended."""
-        counts = transaction.counts
         if (
             len(transaction.participants) > FEW_PARTICIPANTS
             or outcome.end_run_time_ms - transaction.start_run_time_ms >= SLOW_MS
             or transaction.selection is not None
-            or (counts is not None and sum(map(len, counts.values())) > SHORT_COUNTS_BYTES)
+            or _counts_bytes(transaction) > SHORT_COUNTS_BYTES
         ):
             self._add_slow(transaction)
         else:

@@ -41,13 +41,14 @@ class NamedSequences:
         self._put = put
         self._delete = delete
         self._by_name: dict[str, NamedSequenceState] = {}
-        self._of_txn: dict[TxnID, str] = {}
+        # The name of each OPEN transaction.
+        self.followed: dict[TxnID, str] = {}
 
     def restore(self, name: NamedSequenceState) -> None:
         """Take a named sequence from its stored row."""
         self._by_name[name.name] = name
         if name.open_txn_id is not None:
-            self._of_txn[name.open_txn_id] = name.name
+            self.followed[name.open_txn_id] = name.name
 
     def get(self, name: str) -> NamedSequenceState:
         """Return the state of a name; a new state if the name is unknown. It is kept once used."""
@@ -83,18 +84,16 @@ class NamedSequences:
             self._set(changed)
 
     def fixed(self, record: StatusChanged, *, run_time_ms: int) -> None:
-        """Note that the outcome of a transaction is fixed, if it belongs to a name."""
-        found = self._of_txn.pop(record.txn_id, None)
-        if found is not None:
-            action, fingerprint = ACTION_OF[record.new], record.fingerprint
-            self._set(rules.fixed(self._by_name[found], action, fingerprint))
+        """Note that the outcome of a transaction is fixed, which belongs to a name."""
+        found = self._by_name[self.followed.pop(record.txn_id)]
+        self._set(rules.fixed(found, ACTION_OF[record.new], record.fingerprint))
 
     def forget(self, txn_id: TxnID) -> None:
         """Note that a transaction of a name has ended, and its outcome is forgotten.
 
         The sequence may be written again: then it may be there twice.
         """
-        found = self._of_txn.pop(txn_id, None)
+        found = self.followed.pop(txn_id, None)
         if found is not None:
             log.critical(
                 "whether the open sequence of %r was committed is forgotten: look into its topics"
@@ -105,7 +104,7 @@ class NamedSequences:
 
     def of_txn(self, txn_id: TxnID) -> NamedSequence | None:
         """Return the open sequence of a transaction, if it belongs to a name."""
-        found = self._of_txn.get(txn_id)
+        found = self.followed.get(txn_id)
         return None if found is None else self._by_name[found].open
 
     def remove(self, name: str) -> None:

@@ -18,7 +18,7 @@ class PrincipalQuota:
     def __init__(self) -> None:
         self._counts = Counts()
         # What ends the counting of each transaction.
-        self._ends: dict[TxnID, Callable[[], None]] = {}
+        self.followed: dict[TxnID, Callable[[], None]] = {}
 
     def recover(self, live: Iterable[Transaction]) -> None:
         """Count transactions that were read from the store."""
@@ -46,10 +46,9 @@ class PrincipalQuota:
     def begun(self, transaction: Transaction) -> None:
         """Count a transaction, if it has a principal."""
         if transaction.principal:
-            self._ends[transaction.txn_id] = self._counts.begin(transaction.principal)
+            self.followed[transaction.txn_id] = self._counts.begin(transaction.principal)
 
     def fixed(self, record: StatusChanged, *, run_time_ms: int) -> None:
         """Remove a transaction from the count: its outcome is fixed."""
-        end = self._ends.pop(record.txn_id, None)
-        if end is not None:
-            end()
+        end = self.followed.pop(record.txn_id)
+        end()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from weakref import WeakKeyDictionary
 
 from magnetar_coordinator.metadata.records import StatusChanged
 from magnetar_coordinator.metadata.transaction import Transaction, TransactionClient
@@ -16,13 +15,14 @@ from magnetar_core.server.commands import CommandSession, Reply
 class _Begun:
     """OPEN transactions of a conversation, or of a machine's unary calls and past conversations."""
 
-    __slots__ = ("_quota", "client", "is_left", "origin", "txn_ids")
+    __slots__ = ("_quota", "client", "origin", "session", "txn_ids")
 
-    def __init__(self, quota: SessionQuota, origin: str, name: str = "", *, is_left: bool) -> None:
+    def __init__(self, quota: SessionQuota, origin: str, session: CommandSession | None) -> None:
         self._quota = quota
         self.origin = origin
-        self.is_left = is_left
-        self.client = TransactionClient(name, host_of(origin), is_connected=not is_left)
+        self.session = session
+        name = "" if session is None else session.client_name
+        self.client = TransactionClient(name, host_of(origin), is_connected=session is not None)
         # The values have no meaning.
         self.txn_ids: dict[TxnID, None] = {}
 
@@ -49,11 +49,12 @@ class SessionQuota:
     def __init__(self, open_max: int, on_left: Callable[[TxnID], None]) -> None:
         self._open_max = open_max
         self._on_left = on_left
-        self._open: WeakKeyDictionary[CommandSession, _Begun] = WeakKeyDictionary()
+        # Conversations that go on and have begun a transaction.
+        self._open: dict[CommandSession, _Begun] = {}
         # By machine; no entry is empty.
         self._left: dict[str, _Begun] = {}
         # Where each transaction counts.
-        self._counted: dict[TxnID, _Begun] = {}
+        self.followed: dict[TxnID, _Begun] = {}
 
     def check(self, reply: Reply) -> None:
         """Check that a client may begin another transaction.
@@ -79,33 +80,34 @@ class SessionQuota:
         elif (own := self._open.get(session)) is not None:
             begun = own
         else:
-            begun = _Begun(self, reply.origin, session.client_name, is_left=False)
+            begun = _Begun(self, reply.origin, session)
             self._open[session] = begun
             session.listen(begun)
         transaction.client = begun.client
         txn_id = transaction.txn_id
         begun.txn_ids[txn_id] = None
-        self._counted[txn_id] = begun
+        self.followed[txn_id] = begun
 
     def leave(self, begun: _Begun) -> None:
         """Move the transactions of an ended conversation to the machine."""
+        assert begun.session is not None
+        del self._open[begun.session]
         if begun.txn_ids:
             left = self._left_of(begun.origin)
             left.txn_ids.update(begun.txn_ids)
             for txn_id in begun.txn_ids:
-                self._counted[txn_id] = left
+                self.followed[txn_id] = left
                 self._on_left(txn_id)
 
     def fixed(self, record: StatusChanged, *, run_time_ms: int) -> None:
         """Remove a transaction from the count: its outcome is fixed."""
-        begun = self._counted.pop(record.txn_id, None)
-        if begun is not None:
-            del begun.txn_ids[record.txn_id]
-            if begun.is_left and not begun.txn_ids:
-                del self._left[begun.origin]
+        begun = self.followed.pop(record.txn_id)
+        del begun.txn_ids[record.txn_id]
+        if begun.session is None and not begun.txn_ids:
+            del self._left[begun.origin]
 
     def _left_of(self, origin: str) -> _Begun:
         left = self._left.get(origin)
         if left is None:
-            left = self._left[origin] = _Begun(self, origin, is_left=True)
+            left = self._left[origin] = _Begun(self, origin, None)
         return left

@@ -20,7 +20,7 @@ _ALTER = Need(Operation.ALTER, Kind.CLUSTER, ADMINISTRATION)
 
 def recorded(principal: Principal) -> str:
     """Return the principal for the record of a transaction."""
-    return "" if principal == ANONYMOUS else principal.name
+    return "" if principal is ANONYMOUS or principal == ANONYMOUS else principal.name
 
 
 def may_end_any(rights: Rights) -> bool:

@@ -251,8 +251,8 @@ class TransactionTable:
 
     def outcome_durable(self, txn_id: TxnID) -> None:
         """Note that an applied outcome is durable: the watermark may pass it."""
-        if txn_id.incarnation == self._incarnation:
-            self.watermark.ended_durably(txn_id.counter)
+        if txn_id.most_bits == self._most_bits:
+            self.watermark.ended_durably(txn_id.least_bits)
         self._recent_durable.append(txn_id)
         if len(self._recent_durable) > self._config.recent_outcomes_max:
             del self._recent[self._recent_durable.popleft()]
@@ -299,8 +299,8 @@ class TransactionTable:
         self.status_counts[TxnStatus.OPEN] += 1
         if transaction.expires:
             self.expiry.add(txn_id, transaction.deadline_run_time_ms)
-        if txn_id.incarnation == self._incarnation:
-            counter = txn_id.counter
+        if txn_id.most_bits == self._most_bits:
+            counter = txn_id.least_bits
             self.next_counter = max(self.next_counter, counter + 1)
             self.watermark.opened(counter, record.start_run_time_ms)
         return transaction
@@ -308,13 +308,7 @@ class TransactionTable:
     def _apply_change(
         self, record: ParticipantsAdded | StatusChanged | LossAccepted, transaction: Transaction
     ) -> None:
-        if isinstance(record, ParticipantsAdded):
-            if transaction.status is not TxnStatus.OPEN:
-                raise BrokenInvariant(
-                    f"{record.txn_id} is {transaction.status.name}, and takes no participants"
-                )
-            transaction.participants.update(dict.fromkeys(record.participants))
-        elif isinstance(record, StatusChanged):
+        if isinstance(record, StatusChanged):
             # PIP-31, updateTxnStatus: fails unless the status is as expected.
             if transaction.status is not record.expected:
                 raise BrokenInvariant(
@@ -332,6 +326,12 @@ class TransactionTable:
             transaction.counts = record.counts
             transaction.selection = record.selection
             transaction.unfinished = dict.fromkeys(transaction.participants)
+        elif isinstance(record, ParticipantsAdded):
+            if transaction.status is not TxnStatus.OPEN:
+                raise BrokenInvariant(
+                    f"{record.txn_id} is {transaction.status.name}, and takes no participants"
+                )
+            transaction.participants.update(dict.fromkeys(record.participants))
         else:
             if transaction.status is not TxnStatus.COMMITTING:
                 raise BrokenInvariant(

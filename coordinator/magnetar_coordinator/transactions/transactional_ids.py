@@ -52,7 +52,8 @@ class TransactionalIds:
         self._put = put
         self._delete = delete
         self._by_id: dict[str, TransactionalIdMetadata] = {}
-        self._of_txn: dict[TxnID, str] = {}
+        # The id whose latest transaction each is.
+        self.followed: dict[TxnID, str] = {}
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -64,7 +65,7 @@ class TransactionalIds:
         """Take a transactional id from its stored row."""
         self._by_id[identity.transactional_id] = identity
         if identity.txn_id is not None:
-            self._of_txn[identity.txn_id] = identity.transactional_id
+            self.followed[identity.txn_id] = identity.transactional_id
 
     def find(self, transactional_id: str) -> TransactionalIdMetadata | None:
         """Return a transactional id, or None."""
@@ -85,7 +86,7 @@ class TransactionalIds:
 
     def of_txn(self, txn_id: TxnID) -> TransactionalIdMetadata | None:
         """Return the transactional id whose latest transaction this is."""
-        transactional_id = self._of_txn.get(txn_id)
+        transactional_id = self.followed.get(txn_id)
         return None if transactional_id is None else self._by_id[transactional_id]
 
     def matching(self, pattern: str) -> Iterator[TransactionalIdMetadata]:
@@ -162,11 +163,10 @@ class TransactionalIds:
         return self._set(rules.raise_epoch(identity, self._epochs, run_time_ms=run_time_ms))
 
     def fixed(self, record: StatusChanged, *, run_time_ms: int) -> None:
-        """Note that the outcome of a transaction is fixed, if a transactional id owns it."""
-        identity = self.of_txn(record.txn_id)
-        if identity is not None:
-            action = ACTION_OF[record.new]
-            self._set(rules.fix(identity, action, self._epochs, run_time_ms=run_time_ms))
+        """Note that the outcome of a transaction is fixed, which a transactional id owns."""
+        identity = self._by_id[self.followed[record.txn_id]]
+        action = ACTION_OF[record.new]
+        self._set(rules.fix(identity, action, self._epochs, run_time_ms=run_time_ms))
 
     def completed(self, txn_id: TxnID) -> None:
         """Note that every participant has ended a transaction, if a transactional id owns it."""
@@ -192,7 +192,7 @@ class TransactionalIds:
         for identity in idle:
             del self._by_id[identity.transactional_id]
             if identity.txn_id is not None:
-                del self._of_txn[identity.txn_id]
+                del self.followed[identity.txn_id]
             self._delete(identity.transactional_id)
         return [one.transactional_id for one in idle]
 
@@ -205,7 +205,7 @@ class TransactionalIds:
         before = self._by_id.get(identity.transactional_id)
         if before is not None and before.txn_id not in (None, identity.txn_id):
             assert before.txn_id is not None
-            del self._of_txn[before.txn_id]
+            del self.followed[before.txn_id]
         self.restore(identity)
         self._put(identity)
         return identity

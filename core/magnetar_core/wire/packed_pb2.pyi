@@ -1,4 +1,3 @@
-from magnetar_core.wire import common_pb2 as _common_pb2
 from magnetar_core.wire import transaction_pb2 as _transaction_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
@@ -30,30 +29,6 @@ class PackedCounts(_message.Message):
     participant: bytes
     def __init__(self, participant: _Optional[bytes] = ...) -> None: ...
 
-class PackedEndTxnOnParticipants(_message.Message):
-    __slots__ = ("txn_id", "txn_action", "counts_given", "partitions", "subscriptions", "selection_given", "selected_writer_ids", "loss_accepted", "stamp", "incarnation")
-    TXN_ID_FIELD_NUMBER: _ClassVar[int]
-    TXN_ACTION_FIELD_NUMBER: _ClassVar[int]
-    COUNTS_GIVEN_FIELD_NUMBER: _ClassVar[int]
-    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
-    SUBSCRIPTIONS_FIELD_NUMBER: _ClassVar[int]
-    SELECTION_GIVEN_FIELD_NUMBER: _ClassVar[int]
-    SELECTED_WRITER_IDS_FIELD_NUMBER: _ClassVar[int]
-    LOSS_ACCEPTED_FIELD_NUMBER: _ClassVar[int]
-    STAMP_FIELD_NUMBER: _ClassVar[int]
-    INCARNATION_FIELD_NUMBER: _ClassVar[int]
-    txn_id: _common_pb2.TxnId
-    txn_action: _common_pb2.TxnAction
-    counts_given: bool
-    partitions: _containers.RepeatedScalarFieldContainer[bytes]
-    subscriptions: _containers.RepeatedScalarFieldContainer[bytes]
-    selection_given: bool
-    selected_writer_ids: _containers.RepeatedScalarFieldContainer[int]
-    loss_accepted: bool
-    stamp: int
-    incarnation: int
-    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., txn_action: _Optional[_Union[_common_pb2.TxnAction, str]] = ..., counts_given: _Optional[bool] = ..., partitions: _Optional[_Iterable[bytes]] = ..., subscriptions: _Optional[_Iterable[bytes]] = ..., selection_given: _Optional[bool] = ..., selected_writer_ids: _Optional[_Iterable[int]] = ..., loss_accepted: _Optional[bool] = ..., stamp: _Optional[int] = ..., incarnation: _Optional[int] = ...) -> None: ...
-
 class PackedCommand(_message.Message):
     __slots__ = ("request_id", "traceparent", "end_txn_on_partition", "end_txn_on_subscription", "end_txn_on_participants")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
@@ -65,8 +40,8 @@ class PackedCommand(_message.Message):
     traceparent: bytes
     end_txn_on_partition: _transaction_pb2.CommandEndTxnOnPartition
     end_txn_on_subscription: _transaction_pb2.CommandEndTxnOnSubscription
-    end_txn_on_participants: PackedEndTxnOnParticipants
-    def __init__(self, request_id: _Optional[int] = ..., traceparent: _Optional[bytes] = ..., end_txn_on_partition: _Optional[_Union[_transaction_pb2.CommandEndTxnOnPartition, _Mapping]] = ..., end_txn_on_subscription: _Optional[_Union[_transaction_pb2.CommandEndTxnOnSubscription, _Mapping]] = ..., end_txn_on_participants: _Optional[_Union[PackedEndTxnOnParticipants, _Mapping]] = ...) -> None: ...
+    end_txn_on_participants: bytes
+    def __init__(self, request_id: _Optional[int] = ..., traceparent: _Optional[bytes] = ..., end_txn_on_partition: _Optional[_Union[_transaction_pb2.CommandEndTxnOnPartition, _Mapping]] = ..., end_txn_on_subscription: _Optional[_Union[_transaction_pb2.CommandEndTxnOnSubscription, _Mapping]] = ..., end_txn_on_participants: _Optional[bytes] = ...) -> None: ...
 
 class PackedFrame(_message.Message):
     __slots__ = ("commands",)

@@ -13,8 +13,7 @@ import logging
 import os
 import shutil
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
@@ -240,33 +239,36 @@ class RocksStore:
 
         Nothing is written meanwhile.
         """
-        async with self._syncing_values("flush") as unsynced:
-            await self._worker.run(partial(_flush_behind, self._values, unsynced, families))
+        await self._with_values_synced(
+            "flush", lambda unsynced: partial(_flush_behind, self._values, unsynced, families)
+        )
 
     async def sync(self) -> None:
         """Make all written batches durable; see `Store.sync`."""
-        await self._patiently(self._sync_once)
+        await self._patiently(
+            partial(self._with_values_synced, "sync", self._sync_of, with_rows=True)
+        )
 
-    async def _sync_once(self) -> None:
-        loop = asyncio.get_running_loop()
-        async with self._syncing_values("sync", with_rows=True) as unsynced:
-            # Batches may be written meanwhile: they are not synced for sure.
-            end_of_log = self._mark.end_of_log(is_newest=bool(unsynced.garbage))
-            end_of_values = self._values.end
-            await self._worker.run(
-                partial(self._sync, loop.time(), end_of_log, end_of_values, unsynced)
-            )
+    def _sync_of(self, unsynced: Unsynced) -> Callable[[], None]:
+        # Batches may be written meanwhile: they are not synced for sure.
+        end_of_log = self._mark.end_of_log(is_newest=bool(unsynced.garbage))
+        now_seconds = asyncio.get_running_loop().time()
+        return partial(self._sync, now_seconds, end_of_log, self._values.end, unsynced)
 
-    @asynccontextmanager
-    async def _syncing_values(
-        self, action: str, *, with_rows: bool = False
-    ) -> AsyncIterator[Unsynced]:
-        """Name the values that are synced in this block, which fails the store if it raises.
+    async def _with_values_synced(
+        self,
+        action: str,
+        call_for: Callable[[Unsynced], Callable[[], None]],
+        *,
+        with_rows: bool = False,
+    ) -> None:
+        """Make a call on the worker thread that syncs values. The store fails if it raises.
 
         The store goes on if it raises because too many files are open: then it may be repeated.
 
         Args:
-            action: what the block does, for the text of the error.
+            action: what the call does, for the text of the error.
+            call_for: returns the call that syncs these values.
             with_rows: whether it syncs all rows behind the values.
         """
         async with self._turn:
@@ -274,7 +276,7 @@ class RocksStore:
             takes_garbage = with_rows and not self._snapshots
             unsynced = self._values.before_sync(takes_garbage=takes_garbage)
             try:
-                yield unsynced
+                await self._worker.run(call_for(unsynced))
             except Exception as error:
                 if isinstance(error, OSError) and are_used_up(error):
                     self._values.not_synced(unsynced)

@@ -45,7 +45,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "txn-id-told-before-durable",
         "magnetar_coordinator.runtime:Runtime.answer_opened",
-        Put("self._tell(reply, body)", "self.when_durable(...)"),
+        Put("self._tell([(reply, body)])", "self.when_durable(...)"),
         "A TxnID is told before it is stored, and issued again after a crash.",
     ),
     Mutant(

@@ -50,7 +50,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "note-stays-spotless",
-        "magnetar_storage.rocksdb.engine:RocksStore._syncing_values",
+        "magnetar_storage.rocksdb.engine:RocksStore._with_values_synced",
         LeaveOut("if self._late_syncs: ..."),
         "After a failed sync, the next start believes that nothing is lost.",
     ),
