@@ -130,7 +130,8 @@ class Participants:
         _call_after(chain(self._drains(), self._plain_drains()), callback)
 
     def _drains(self) -> Iterator[Event]:
-        for writer in self.writers:
+        # The last one first: mostly it is answered last, and then no other is left to wait for.
+        for writer in reversed(self.writers):
             if writer.has_unanswered:
                 yield writer.when_drained
         if self._enrollment is not None:

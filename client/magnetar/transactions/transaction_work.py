@@ -203,7 +203,8 @@ class TransactionWork:
 
     def begin_soon(self) -> None:
         """Begin a lazy transaction at the end of the event loop's turn, with its participants."""
-        self._beginning.soon()
+        if self._beginning.begun is None:
+            self._beginning.soon()
 
     def join_soon(self) -> None:
         """Begin it soon, and have the coordinator confirm all participants: `joined` will wait."""
@@ -668,9 +669,9 @@ class TransactionWork:
 
     def _move(self, event: TransactionEvent) -> None:
         """Go to the next phase. When nothing is left to do, tell producers and consumers, once."""
-        was_over = self._phase in OVER
-        self._phase = MACHINE.next(self._phase, event, self._beginning)
-        if self._phase in OVER and not was_over:
+        before = self._phase
+        self._phase = MACHINE.next(before, event, self._beginning)
+        if self._phase in OVER and before not in OVER:
             self._release(committed=self._phase in STANDS)
 
     def _release(self, *, committed: bool) -> None:
