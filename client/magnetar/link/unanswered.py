@@ -326,7 +326,11 @@ class Stream(ABC, Generic[ItemT, ResponseT]):
             await called(self.when_drained)
 
     def when_drained(self, callback: Callable[[], object]) -> None:
-        """Call back when the present items, of which there are some, are confirmed or refused."""
+        """Call back when the present items are confirmed or refused. There are some.
+
+        Args:
+            callback: raises nothing.
+        """
         self._drain_waiters.append((self.items[-1], callback))
 
     # What Unanswered calls.
@@ -496,7 +500,7 @@ class Stream(ABC, Generic[ItemT, ResponseT]):
             if not item.finished:
                 self._drain_waiters.append((item, callback))
             else:
-                self._runtime.guarded(self._runtime.fail, callback)
+                callback()
 
 
 def _in_doubt(item: Item[Any], error: MagnetarError) -> MagnetarError:

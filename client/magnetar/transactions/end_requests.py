@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from magnetar.enums import TransactionStatus
 from magnetar.link.repeated_request import OnResult, RepeatedRequest
 from magnetar.link.runtime import Runtime
@@ -9,6 +11,17 @@ from magnetar.transactions.begun import Begun
 from magnetar.transactions.producer_identity import ProducerIdentity
 from magnetar_core.transport.spliced import joined
 from magnetar_core.wire import common_pb2, transaction_pb2
+
+# Commits of a moment know the same stamp.
+KNOWN_QUESTIONS_MAX = 64
+
+
+@lru_cache(maxsize=KNOWN_QUESTIONS_MAX)
+def _asked(wait_finished: bool, fingerprint: str, seen_stamp: int) -> bytes:
+    """Return the bytes of a CommandEndTxn of which nothing else is set."""
+    return transaction_pb2.CommandEndTxn(
+        wait_finished=wait_finished, fingerprint=fingerprint, seen_stamp=seen_stamp
+    ).SerializeToString()
 
 
 class EndRequests:
@@ -38,14 +51,10 @@ class EndRequests:
             command: the bytes of a CommandEndTxn, the same for each call.
             on_answer: told the answer, or the error if the coordinator refuses.
         """
-        asked = transaction_pb2.CommandEndTxn(
-            wait_finished=wait_finished,
-            fingerprint=fingerprint,
-            # What was read since the beginning is a cause, too.
-            seen_stamp=self._runtime.seen_stamp,
-        )
+        # What was read since the beginning is a cause, too.
+        asked = _asked(wait_finished, fingerprint, self._runtime.seen_stamp)
         return self._begun.coordinator.request_soon(
-            joined(transaction_pb2.CommandEndTxn, command, asked.SerializeToString()),
+            joined(transaction_pb2.CommandEndTxn, command, asked),
             on_answer,
             timeout_ms=self._runtime.config.commit_timeout_ms,
             patient=wait_finished,
