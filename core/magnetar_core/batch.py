@@ -242,7 +242,7 @@ def encode(
         flags |= HAS_PROPERTIES
         parts += _column(properties)
     parts[0] = FLAGS.pack(flags)
-    return _built(count, parts, key_hash, codec)
+    return _built(count, parts, sum(map(len, parts)), key_hash, codec)
 
 
 def encoded_properties(properties: Mapping[str, str]) -> bytes:
@@ -303,7 +303,7 @@ def encode_columns(
         flags |= HAS_PROPERTIES
         parts += properties
     parts[0] = FLAGS.pack(flags)
-    return _built(count, parts, key_hash, codec)
+    return _built(count, parts, sum(map(buffer_bytes, parts)), key_hash, codec)
 
 
 def part_of(batch: bytes) -> Part:
@@ -346,11 +346,15 @@ def join(parts: Sequence[bytes]) -> bytes:
     return b"".join(piece_of(part) for part in parts)
 
 
-def _built(count: int, body: Sequence[bytes | memoryview], key_hash: int, codec: Codec) -> bytes:
+def _built(
+    count: int,
+    body: Sequence[bytes | memoryview],
+    body_bytes: int,
+    key_hash: int,
+    codec: Codec,
+) -> bytes:
     """Return the batch with a body, whose parts are copied once if it is large as it is stored."""
-    body_bytes = stored_bytes = sum(
-        [len(part) if isinstance(part, bytes) else part.nbytes for part in body]
-    )
+    stored_bytes = body_bytes
     stored = body
     if codec is not Codec.NONE:
         stored = (_compress(b"".join(body), codec),)

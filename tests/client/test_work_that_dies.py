@@ -170,7 +170,7 @@ def test_the_batches_of_other_keys_are_stored(killer: Killer) -> None:
 
 @each_killer
 @pytest.mark.parametrize(
-    "place", [(BatchDelivery, "build"), (LinkSession, "request"), (BatchDelivery, "_submit")]
+    "place", [(BatchDelivery, "build"), (LinkSession, "request"), (BatchDelivery, "_number")]
 )
 def test_a_batch_that_cannot_be_written_is_heard_of(
     killer: Killer, place: tuple[object, str]
@@ -195,14 +195,14 @@ def test_a_linger_timer_that_dies_fails_its_sender(killer: Killer) -> None:
         cluster.topic("t")
         producer = await client.create_producer("t")
         txn = await client.begin_transaction()
-        killer.kills(PartitionSender, "_new_open", times=1)
+        killer.kills(PartitionSender, "send_collected", times=1)
         await all_hear_of_a_batch(killer, producer)
         with pytest.raises(ClientFailed):
             await producer.send(b"later")
-        killer.kills(PartitionSender, "_new_open", times=0)
+        killer.kills(PartitionSender, "send_collected", times=0)
         producer = await client.create_producer("t")
+        killer.kills(PartitionSender, "send_collected", times=1)
         producer.send_nowait(b"good", txn=txn)
-        killer.kills(PartitionSender, "_new_open", times=1)
         await time_passes(0.1)
         await hears(killer, txn.commit(), CommitRefused)
 

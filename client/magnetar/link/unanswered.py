@@ -33,6 +33,7 @@ from magnetar_core.invariants import BrokenInvariant
 from magnetar_core.requests import Request
 from magnetar_core.transport.spliced import Spliced
 from magnetar_core.transport.transport import LinkClosed
+from magnetar_core.transport.waiters import called
 
 # What the envelope and a frame may add to a command.
 FRAME_OVERHEAD_BYTES = 1024
@@ -251,8 +252,8 @@ class Stream(ABC, Generic[ItemT, ResponseT]):
         self._backoff: Backoff | None = None
         self._pause: asyncio.TimerHandle | None = None
         self.items: deque[ItemT] = deque()
-        # Callers that wait until an item has left.
-        self._drain_waiters: list[tuple[ItemT, asyncio.Future[None]]] = []
+        # Told when an item has left.
+        self._drain_waiters: list[tuple[ItemT, Callable[[], object]]] = []
 
     @abstractmethod
     def build(self, item: ItemT) -> Spliced[Request[ResponseT]]:
@@ -322,9 +323,15 @@ class Stream(ABC, Generic[ItemT, ResponseT]):
     async def drain(self) -> None:
         """Wait until the present items are confirmed or refused."""
         if self.items:
-            future: asyncio.Future[None] = self._runtime.loop.create_future()
-            self._drain_waiters.append((self.items[-1], future))
-            await future
+            await called(self.when_drained)
+
+    def when_drained(self, callback: Callable[[], object]) -> None:
+        """Call back when the present items are confirmed or refused. There are some.
+
+        Args:
+            callback: raises nothing.
+        """
+        self._drain_waiters.append((self.items[-1], callback))
 
     # What Unanswered calls.
 
@@ -489,11 +496,11 @@ class Stream(ABC, Generic[ItemT, ResponseT]):
 
     def _wake_drained(self) -> None:
         waiters, self._drain_waiters = self._drain_waiters, []
-        for item, future in waiters:
+        for item, callback in waiters:
             if not item.finished:
-                self._drain_waiters.append((item, future))
-            elif not future.done():
-                future.set_result(None)
+                self._drain_waiters.append((item, callback))
+            else:
+                callback()
 
 
 def _in_doubt(item: Item[Any], error: MagnetarError) -> MagnetarError:

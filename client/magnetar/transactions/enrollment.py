@@ -10,7 +10,6 @@ docs/design/0001-protocol.md, One transaction.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 
 from google.protobuf.message import Message
@@ -31,7 +30,6 @@ class Enrollment:
     _has_failed = False
     # Commands that the coordinator has not answered.
     _unanswered = 0
-    _waiter: asyncio.Future[None] | None = None
 
     def __init__(
         self,
@@ -50,6 +48,8 @@ class Enrollment:
         self._added = set(taking_part)
         # In the order in which they were added.
         self._new: list[Participant] = []
+        # Told when everything is answered.
+        self._waiters: list[Callable[[], object]] = []
         # What the coordinator has not confirmed to know.
         self._unconfirmed = () if begun.is_durable else taking_part
 
@@ -67,23 +67,16 @@ class Enrollment:
             self._new += named
             self._flush_soon()
 
-    @property
-    def is_answered(self) -> bool:
-        """Whether the coordinator has answered everything, and no participant is new."""
-        return self._scheduled is None and not self._unanswered
-
-    async def answered(self) -> None:
-        """Wait until the coordinator knows all participants, or `on_failed` was called."""
-        if self._sealed or self._has_failed:
-            # Answers are no longer handled, and so callers that wait for them would never wake up.
-            return
-        if self._scheduled is not None:
+    def when_answered(self, callback: Callable[[], object]) -> None:
+        """Call back when the coordinator knows all participants, or `on_failed` was called."""
+        if self._scheduled is not None and not self._sealed and not self._has_failed:
             self._scheduled.cancel()
             self._runtime.guarded(self._fail, self._flush)
-        if self._unanswered and not self._has_failed:
-            if self._waiter is None:
-                self._waiter = self._runtime.loop.create_future()
-            await asyncio.shield(self._waiter)
+        # If it is sealed, or has failed, answers are no longer handled.
+        if self._unanswered and not self._sealed and not self._has_failed:
+            self._waiters.append(callback)
+        else:
+            callback()
 
     def _fail(self, error: MagnetarError) -> None:
         """Tell that some may never be added: the enrollment stops waiting for them."""
@@ -143,6 +136,6 @@ class Enrollment:
             self._wake()
 
     def _wake(self) -> None:
-        waiter, self._waiter = self._waiter, None
-        if waiter is not None and not waiter.done():
-            waiter.set_result(None)
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            waiter()

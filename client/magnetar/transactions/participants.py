@@ -6,7 +6,10 @@ enrollment, which names it to the coordinator. Nothing is sent before the transa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import chain
+from typing import TypeAlias
 
 from magnetar.transactions.begun import Begun
 from magnetar.transactions.enrollment import Enrollment
@@ -15,8 +18,12 @@ from magnetar.transactions.wire_names import Participant, txn_field
 from magnetar.transactions.writer_protocols import Sender, Writer
 from magnetar_core.errors import MagnetarError
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
+from magnetar_core.transport.waiters import called
 from magnetar_core.wire.common_pb2 import COMMIT
 from magnetar_core.wire.transaction_pb2 import CommandEndTxn
+
+# Given a function, calls it when something has happened.
+Event: TypeAlias = Callable[[Callable[[], object]], object]
 
 COMMIT_WITH_COUNTS = CommandEndTxn(txn_action=COMMIT, counts_given=True).SerializeToString()
 
@@ -29,6 +36,7 @@ class Participants:
         senders: those of them that send.
     """
 
+    # Made when the coordinator has to be told of more than the beginning has told.
     _enrollment: Enrollment | None = None
     _confirms = False
     # Whether nothing more comes: what is collected leaves as soon as it may.
@@ -57,8 +65,8 @@ class Participants:
     def add(self, writer: Writer) -> None:
         """Add a partition on which a consumer acknowledges."""
         self.writers.append(writer)
-        if self._begun is not None and self._enrollment is not None:
-            self._enrollment.add(writer.name)
+        if self._begun is not None:
+            self._enroll(self._begun).add(writer.name)
             writer.begin(self._begun)
 
     def begin(
@@ -74,11 +82,12 @@ class Participants:
             on_failed: called when the coordinator does not take a participant.
         """
         self._begun = begun
-        enrollment = self._enrollment = Enrollment(begun, taking_part, on_failed)
+        self._taking_part, self._on_failed = taking_part, on_failed
         if self._confirms:
-            enrollment.confirm_soon()
+            self._enroll(begun).confirm_soon()
+        for writer in self.writers[len(taking_part) :]:
+            self._enroll(begun).add(writer.name)
         for writer in self.writers:
-            enrollment.add(writer.name)
             writer.begin(begun)
         if self._is_complete:
             self._send_all()
@@ -89,21 +98,22 @@ class Participants:
     def confirm_soon(self) -> None:
         """Have the coordinator confirm all participants, since a caller waits for that."""
         self._confirms = True
-        if self._enrollment is not None:
-            self._enrollment.confirm_soon()
+        if self._begun is not None:
+            self._enroll(self._begun).confirm_soon()
+
+    def _enroll(self, begun: Begun) -> Enrollment:
+        if self._enrollment is None:
+            self._enrollment = Enrollment(begun, self._taking_part, self._on_failed)
+        return self._enrollment
 
     async def enrolled(self) -> None:
         """Wait until the coordinator knows all participants, or on_failed was called."""
         if self._enrollment is not None:
-            await self._enrollment.answered()
+            await called(self._enrollment.when_answered)
 
     async def drain(self) -> None:
         """Wait until everything sent is confirmed or has failed, and all are enrolled."""
-        for writer in self.writers:
-            if writer.has_unanswered:
-                await writer.drain()
-        if self._enrollment is not None and not self._enrollment.is_answered:
-            await self._enrollment.answered()
+        await called(partial(_call_after, self._drains()))
 
     def complete(self) -> None:
         """Send everything that is collected as soon as it may leave: nothing more comes.
@@ -115,13 +125,22 @@ class Participants:
         if self._begun is not None:
             self._send_all()
 
-    async def flush(self) -> None:
-        """Drain, and wait for the plain sends that come before the commit."""
-        await self.drain()
+    def when_flushed(self, callback: Callable[[], object]) -> None:
+        """Call back when it is drained, with the plain sends that come before the commit."""
+        _call_after(chain(self._drains(), self._plain_drains()), callback)
+
+    def _drains(self) -> Iterator[Event]:
+        # The last one first: mostly it is answered last, and then no other is left to wait for.
+        for writer in reversed(self.writers):
+            if writer.has_unanswered:
+                yield writer.when_drained
+        if self._enrollment is not None:
+            yield self._enrollment.when_answered
+
+    def _plain_drains(self) -> Iterator[Event]:
         for sender in self.senders:
-            plain = sender.plain
-            if plain.has_unanswered and sender.failure is None:
-                await plain.drain()
+            if sender.plain.has_unanswered and sender.failure is None:
+                yield sender.plain.when_drained
 
     def _send_all(self) -> None:
         for sender in self.senders:
@@ -190,3 +209,12 @@ class Participants:
             writer.on_ended(committed)
         self.writers.clear()
         self.senders.clear()
+
+
+def _call_after(events: Iterator[Event], callback: Callable[[], object]) -> None:
+    """Call back when these have happened; what the next one is, is asked after each."""
+    event = next(events, None)
+    if event is None:
+        callback()
+    else:
+        event(partial(_call_after, events, callback))

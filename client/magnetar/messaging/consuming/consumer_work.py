@@ -114,12 +114,12 @@ class ConsumerWork(MessageSource):
         """Return the receiver of a message, and its first and last offset."""
         self._require_usable()
         _check_acknowledged(message)
-        message_id = message.message_id if isinstance(message, Message) else message
         receiver = self._receiver_of(message)
-        receiver.check_ledger(message_id.ledger_id)
-        offset = message_id.offset
+        offset = message.offset
         if isinstance(message, Message):
+            receiver.check_ledger(message.batch.ledger_id)
             return receiver, offset, message.last_offset
+        receiver.check_ledger(message.ledger_id)
         return receiver, offset, receiver.queue.last_offset_of(offset)
 
     async def close(self) -> None:

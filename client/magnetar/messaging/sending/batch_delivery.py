@@ -100,18 +100,15 @@ class BatchDelivery(Stream[ClosedBatch, CommandSendResponse]):
     def send(self, batch: ClosedBatch, *, timeout_ms: float) -> None:
         """Number a batch, and send it behind all batches that were sent before."""
         self._number(batch)
-        self._submit(batch, timeout_ms)
+        # First, since submit() may find that the batch is refused, which gives it back.
+        self._budget.take(batch.size, batch.count)
+        self.submit(batch, timeout_ms=timeout_ms)
 
     def _number(self, batch: ClosedBatch) -> None:
         batch.lane = self._lane
         batch.producer_id = self.producer_id
         batch.sequence_id = self._next_sequence
         self._next_sequence += batch.count
-
-    def _submit(self, batch: ClosedBatch, timeout_ms: float) -> None:
-        # First, since submit() may find that the batch is refused, which gives it back.
-        self._budget.take(batch.size, batch.count)
-        self.submit(batch, timeout_ms=timeout_ms)
 
     # What the stream asks for, and tells.
 

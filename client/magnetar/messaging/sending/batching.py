@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
-from typing import Any
+from typing import Any, Final
 
 import google_crc32c
 
@@ -119,6 +119,10 @@ class OpenBatch:
             properties=self.properties,
             codec=codec,
         )
+
+
+# Stands for a batch where no message is collected.
+NO_MESSAGES: Final = OpenBatch()
 
 
 class OpenBatchesByKey:

@@ -19,6 +19,7 @@ from magnetar.link.unanswered import Unanswered, copy_error
 from magnetar.messaging.sending.batch_delivery import BatchDelivery, SendingProducer
 from magnetar.messaging.sending.batching import (
     MESSAGE_OVERHEAD_BYTES,
+    NO_MESSAGES,
     OpenBatch,
     OpenBatchesByKey,
     cut,
@@ -55,7 +56,8 @@ class PartitionSender(BatchDelivery):
         super().__init__(producer, unanswered, route, name, head, is_open=is_open)
         self.failure: MagnetarError | None = None
         self._linger: Scheduled | asyncio.TimerHandle | None = None
-        self._open = self._new_open()
+        # Made with its first message.
+        self._open: OpenBatch | OpenBatchesByKey = NO_MESSAGES
 
     @property
     def is_empty(self) -> bool:
@@ -120,9 +122,9 @@ class PartitionSender(BatchDelivery):
                 return
             if batch.count:
                 self.send_collected()
-                batch = self._open
         if self.failure is not None:
             self._require_sound()
+        batch = self._collecting()
         batch.add(value, key, properties, event_time_ms)
         if batch.size >= config.batch_bytes_max or batch.count >= config.batch_messages_max:
             self.send_collected()
@@ -150,7 +152,7 @@ class PartitionSender(BatchDelivery):
         size = len(value) + len(key or b"") + len(properties) + MESSAGE_OVERHEAD_BYTES
         if self._open.count and self._open.size + size > self._config.batch_bytes_max:
             self.send_collected()
-        batch = self._open.of_key(key)
+        batch = self._collecting().of_key(key)
         if batch.receipt is None:
             batch.receipt = self._new_receipt()
         index, receipt = batch.count, batch.receipt
@@ -192,7 +194,7 @@ class PartitionSender(BatchDelivery):
         last = len(pieces) - 1
         for number, (start, stop, size) in enumerate(pieces):
             if stop > start:
-                self._open.extend(
+                self._collecting().extend(
                     values[start:stop], None if keys is None else keys[start:stop], size
                 )
             if number < last or self._open.size >= config.batch_bytes_max:
@@ -229,7 +231,7 @@ class PartitionSender(BatchDelivery):
             self._linger = None
         if self._open.count == 0:
             return
-        gathered, self._open = self._open, self._new_open()
+        gathered, self._open = self._open, NO_MESSAGES
         for open_batch in gathered.batches:
             if open_batch.count:
                 # These messages are nowhere else: if they do not leave, they have failed.
@@ -250,9 +252,12 @@ class PartitionSender(BatchDelivery):
         """Note that a batch is complete."""
         self._owner.batch_closed(self.name.partition)
 
-    def _new_open(self) -> OpenBatch | OpenBatchesByKey:
-        by_key = self._config.batching is Batching.BY_KEY
-        return OpenBatchesByKey() if by_key else OpenBatch()
+    def _collecting(self) -> OpenBatch | OpenBatchesByKey:
+        """Return what messages are collected in."""
+        if self._open is NO_MESSAGES:
+            by_key = self._config.batching is Batching.BY_KEY
+            self._open = OpenBatchesByKey() if by_key else OpenBatch()
+        return self._open
 
     def give_up(self, error: MagnetarError) -> None:
         """Fail everything that is not confirmed, now."""

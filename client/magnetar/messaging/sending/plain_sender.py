@@ -71,7 +71,8 @@ class PlainSender(PartitionSender):
         batch.receipt = self._whole_receipt(batch.count)
         batch.renew()
         batch.lane = self._lane
-        self._submit(batch, timeout_ms)
+        self._budget.take(batch.size, batch.count)
+        self.submit(batch, timeout_ms=timeout_ms)
 
     def refused(self, tail: list[ClosedBatch], error: MagnetarError) -> None:
         """Note that a batch and those behind it have failed."""

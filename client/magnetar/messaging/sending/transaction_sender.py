@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from magnetar.messaging.sending.batching import OpenBatch
+from magnetar.messaging.sending.batching import NO_MESSAGES, OpenBatch
 from magnetar.messaging.sending.closed_batch import ClosedBatch, Receipt
 from magnetar.messaging.sending.followed_transactions import NOBODY, Followed
 from magnetar.messaging.sending.partition_sender import PART_BYTES_MAX, PartitionSender
@@ -69,7 +69,7 @@ class TransactionSender(PartitionSender):
 
     def take_open_batch(self) -> OpenBatch:
         """Take the collected messages away, to send them in another way."""
-        taken, self._open = self._open, self._new_open()
+        taken, self._open = self._open, NO_MESSAGES
         # Of several keys it had to begin, and has no way but the usual one.
         (batch,) = (one for one in taken.batches if one.count)
         return batch
@@ -133,8 +133,9 @@ class TransactionSender(PartitionSender):
 
     def _closed(self) -> None:
         super()._closed()
-        # A lazy transaction has more than a batch now.
-        self.txn.begin_soon()
+        if self._txn_id is None:
+            # A lazy transaction has more than a batch now.
+            self.txn.begin_soon()
 
     def _linger_later(self) -> None:
         if self._txn_id is not None:
