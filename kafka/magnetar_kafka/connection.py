@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from magnetar_kafka.answers import Answer
 from magnetar_kafka.budget import Budget
@@ -103,15 +103,15 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin to serve."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # That of uvloop is none of asyncio's classes.
+        self._transport = stream = cast(asyncio.Transport, transport)
         server = self._server
         if len(server.connections) >= server.config.kafka_connections_max:
             server.metrics.closed.labels("too_many").inc()
-            transport.abort()
+            stream.abort()
             return
-        transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
-        self._peer = str((transport.get_extra_info("peername") or ("",))[0])
+        stream.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
+        self._peer = str((stream.get_extra_info("peername") or ("",))[0])
         server.connections.add(self)
         server.metrics.connections.inc()
         self._serving = asyncio.get_running_loop().create_task(self._serve())
