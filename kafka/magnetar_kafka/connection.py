@@ -41,6 +41,8 @@ SMALL_REQUEST_BYTES_MAX = 1 << 20
 # Requests that are applied, and whose answers wait.
 UNANSWERED_MAX = 64
 WRITE_BUFFER_BYTES = 256 << 10
+# So much is read before it is wanted: a connection that does not read does not see its end either.
+READ_AHEAD_BYTES = 64 << 10
 
 
 @dataclass(slots=True, kw_only=True)
@@ -87,7 +89,7 @@ class Connection(asyncio.Protocol):
         self._server = server
         self._buffer = bytearray()
         # How many bytes the buffer may hold before the network has to wait.
-        self._wanted = 0
+        self._wanted = READ_AHEAD_BYTES
         self._more = asyncio.Event()
         self._left = asyncio.Event()
         self._writable = asyncio.Event()
@@ -210,7 +212,7 @@ class Connection(asyncio.Protocol):
             with memoryview(self._buffer) as view:
                 frame = bytes(view[LENGTH_BYTES:end])
             del self._buffer[:end]
-            self._wanted = 0
+            self._want(READ_AHEAD_BYTES)
             answer, known, answered_version = await self._apply(api, key, version, frame)
         except BaseException:
             server.budget.give_back(size)
@@ -237,12 +239,16 @@ class Connection(asyncio.Protocol):
         while len(self._buffer) < byte_count:
             if self._server.stopping.is_set():
                 return False
-            self._wanted = byte_count
             self._more.clear()
-            if self._transport is not None:
-                self._transport.resume_reading()
+            self._want(max(byte_count, READ_AHEAD_BYTES))
             await self._more.wait()
         return not self._server.stopping.is_set()
+
+    def _want(self, byte_count: int) -> None:
+        """Let the buffer hold so many bytes."""
+        self._wanted = byte_count
+        if len(self._buffer) <= byte_count and self._transport is not None:
+            self._transport.resume_reading()
 
     async def _room(self) -> None:
         """Wait while too many answers are on their way.
