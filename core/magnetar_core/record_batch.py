@@ -359,7 +359,7 @@ def _snappy_block(data: bytes, bytes_max: int) -> bytes:
             length = (tag >> 2) + 1
             if length > 60:
                 width = length - 60
-                length = int.from_bytes(data[at : at + width], "little") + 1
+                length = _little(data, at, width) + 1
                 at += width
             if at + length > len(data):
                 raise IndexError("a literal is cut short")
@@ -373,7 +373,7 @@ def _snappy_block(data: bytes, bytes_max: int) -> bytes:
             else:
                 length = (tag >> 2) + 1
                 width = 2 if kind == 2 else 4
-                distance = int.from_bytes(data[at : at + width], "little")
+                distance = _little(data, at, width)
                 at += width
             if not 0 < distance <= len(out):
                 raise ValueError("a copy begins before the data")
@@ -388,3 +388,9 @@ def _snappy_block(data: bytes, bytes_max: int) -> bytes:
     if len(out) != size:
         raise ValueError("the data is shorter than its size")
     return bytes(out)
+
+
+def _little(data: bytes, at: int, width: int) -> int:
+    if at + width > len(data):
+        raise IndexError("a length or a distance is cut short")
+    return int.from_bytes(data[at : at + width], "little")
