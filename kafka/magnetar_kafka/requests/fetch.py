@@ -15,7 +15,7 @@ from typing import Any
 
 from magnetar_broker.topics.partition import Partition
 from magnetar_core.errors import LogUnavailable, MagnetarError, OutOfRange
-from magnetar_kafka.answers import Answer, Part
+from magnetar_kafka.answer import Answer, Part
 from magnetar_kafka.budget import Budget
 from magnetar_kafka.config import KafkaConfig
 from magnetar_kafka.error_codes import ErrorCode, Refused, code_of

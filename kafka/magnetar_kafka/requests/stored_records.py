@@ -1,8 +1,8 @@
-"""What is stored, as Kafka's clients read it.
+"""Stored batches, as Kafka's clients read them.
 
 Their own batches leave as they came, but for base offset and leader epoch. Messages of our clients
 become a RecordBatch: properties are headers, the timestamp is the event time, or else the append
-time, and an empty key is none. A message in parts has the offset of its last part.
+time, and an empty key is left out. A message in parts has the offset of its last part.
 """
 
 from __future__ import annotations
