@@ -46,12 +46,15 @@ async def read_records(partition: Partition, offset: int, *, bytes_max: int) -> 
                 found = (encode_records(records_of(one), base_offset=one.first_offset),)
                 # Each batch is opened: others have their turn.
                 await asyncio.sleep(0)
+            elif gathered:
+                # The message follows in the next answer, which begins with it.
+                return pieces
             else:
                 found = _joined(parts, one, bytes_max)
             pieces += found
             gathered += sum(map(len, found))
         # A message in parts is read to its end, and one without its beginning is passed over.
-        if not stored or (gathered and not parts) or offset >= partition.log.durable_end:
+        if not stored or gathered or offset >= partition.log.durable_end:
             return pieces
 
 
