@@ -173,7 +173,8 @@ class Connection(asyncio.Protocol):
     async def _serve(self) -> None:
         try:
             while await self._next_request():
-                pass
+                # Many small requests may have come together: others have their turn.
+                await asyncio.sleep(0)
             while self._leaving:
                 self._left.clear()
                 await self._left.wait()
