@@ -173,8 +173,7 @@ class Connection(asyncio.Protocol):
     async def _serve(self) -> None:
         try:
             while await self._next_request():
-                # Many small requests may have come together: others have their turn.
-                await asyncio.sleep(0)
+                pass
             while self._leaving:
                 self._left.clear()
                 await self._left.wait()
@@ -233,6 +232,8 @@ class Connection(asyncio.Protocol):
 
         answer.settle(ready)
         await self._room()
+        # Many small requests may have come together: others have their turn.
+        await asyncio.sleep(0)
         return True
 
     async def _has(self, byte_count: int) -> bool:
