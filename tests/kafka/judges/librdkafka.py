@@ -97,7 +97,7 @@ def built(directory: Path) -> Path:
 
 
 def run(runner: Path, number: str, port: int) -> bool:
-    """Run a test; return whether it has passed. What it prints is kept in a file beside it."""
+    """Run a test; return whether it has passed. Its output is kept in a file beside it."""
     configuration = runner.with_name("test.conf")
     configuration.write_text(f"metadata.broker.list=127.0.0.1:{port}\n")
     source = runner.parent.parent
