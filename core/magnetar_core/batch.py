@@ -14,6 +14,10 @@
 A message that is too large for a batch travels as parts: its batch, made as above, is cut into
 pieces, and each piece is the body of a batch of its own that says which part it is.
 
+A batch of Kafka's clients is stored as it came: in place of a codec it has RECORD_BATCH, and the
+stored bytes are a RecordBatch. Readers open it into the same columns; only its size when it is
+opened is not known before.
+
 Little-endian; offsets are laid out as Arrow lays out a binary array, so that a reader wraps them
 without a copy. The broker validates the header and stores the bytes that it received: it looks
 inside only to learn mixed keys for a Key_Shared subscription.
@@ -38,6 +42,7 @@ import lz4.frame
 import zstandard
 
 from magnetar_core.errors import ChecksumMismatch, InvalidArgument, MessageTooLarge
+from magnetar_core.record_batch import NO_TIMESTAMP, Record, read_records
 
 MAGIC = 0x4D42
 VERSION = 1
@@ -82,6 +87,10 @@ class Codec(IntEnum):
     LZ4 = 2
 
 
+# In place of a codec: the stored bytes are a RecordBatch of Kafka, compressed in its own way.
+RECORD_BATCH = 3
+
+
 class Part(IntEnum):
     """Part of a message that a batch carries.
 
@@ -98,12 +107,13 @@ class BatchHeader(NamedTuple):
     """The fields of a batch that the broker needs.
 
     Attributes:
+        codec: a Codec, or RECORD_BATCH.
         key_hash: CRC-32C of the key that all messages share; 0 when keys differ or are absent.
     """
 
     part: Part
 
-    codec: Codec
+    codec: int
     count: int  # type: ignore[assignment]
     body_bytes: int
     stored_bytes: int
@@ -113,8 +123,10 @@ class BatchHeader(NamedTuple):
 _PART_AT = 3
 _PART_SHIFT = 4
 # Keys are the header's byte. Parts are never compressed; the batch that was cut into parts may be.
-_KINDS = {codec.value: (Part.WHOLE, codec) for codec in Codec} | {
-    part << _PART_SHIFT | Codec.NONE: (part, Codec.NONE) for part in Part if part
+_KINDS: dict[int, tuple[Part, int]] = {
+    **{codec.value: (Part.WHOLE, codec) for codec in Codec},
+    RECORD_BATCH: (Part.WHOLE, RECORD_BATCH),
+    **{part << _PART_SHIFT | Codec.NONE: (part, Codec.NONE) for part in Part if part},
 }
 
 
@@ -306,6 +318,22 @@ def encode_columns(
     return _built(count, parts, sum(map(buffer_bytes, parts)), key_hash, codec)
 
 
+def wrapped_records(records: bytes, count: int) -> bytes:
+    """Return the batch that stores a RecordBatch of Kafka, which was checked, as it is."""
+    size = len(records)
+    return _sealed(HEADER.pack(MAGIC, VERSION, RECORD_BATCH, count, size, size, 0), (records,))
+
+
+def is_of_kafka(batch: bytes) -> bool:
+    """Return whether a batch that read_header has accepted stores a RecordBatch."""
+    return batch[_PART_AT] == RECORD_BATCH
+
+
+def stored_records(batch: bytes) -> memoryview:
+    """Return the RecordBatch in a batch of which is_of_kafka() is true."""
+    return memoryview(batch)[HEADER.size : -CHECKSUM.size]
+
+
 def part_of(batch: bytes) -> Part:
     """Return which part a batch is. Call it only for batches that read_header has accepted."""
     return Part(batch[_PART_AT] >> _PART_SHIFT)
@@ -412,9 +440,12 @@ def check_claims(header: BatchHeader, *, body_bytes_max: int, messages_max: int)
 
     Raises:
         MessageTooLarge: the body exceeds body_bytes_max, or the count exceeds messages_max.
-        InvalidArgument: the stored bytes cannot hold as much as the header declares.
+        InvalidArgument: the stored bytes cannot hold as much as the header declares, or it is a
+            RecordBatch, which the port for Kafka's clients checks, and no other.
     """
     part, codec, count, body_bytes, stored_bytes, _ = header
+    if codec == RECORD_BATCH:
+        raise InvalidArgument("batches of Kafka are sent to the port for Kafka's clients")
     if body_bytes > body_bytes_max:
         raise MessageTooLarge(
             f"a batch of {body_bytes} bytes when it is opened exceeds {body_bytes_max}",
@@ -448,12 +479,54 @@ def open_body(
     header = read_header(batch, verify=verify)
     if header.part:
         raise InvalidArgument("a part of a message cannot be opened by itself")
+    if header.codec == RECORD_BATCH:
+        return header.count, memoryview(_body_of_records(batch, header.count, body_bytes_max))
     check_claims(header, body_bytes_max=body_bytes_max, messages_max=COUNT_MAX)
     stored = memoryview(batch)[HEADER.size : HEADER.size + header.stored_bytes]
     body = _decompress(stored, header)
     if len(body) != header.body_bytes:
         raise InvalidArgument("the batch's body does not fit its header")
     return header.count, memoryview(body)
+
+
+def _body_of_records(batch: bytes, count: int, body_bytes_max: int) -> bytes:
+    """Return the body that a batch would have had if a client of ours had sent its messages.
+
+    A null value becomes an empty one, and a null key no key. Of headers with the same name the last
+    one counts; bytes that are not UTF-8 are taken for Latin-1.
+    """
+    records = read_records(stored_records(batch), bytes_max=body_bytes_max)
+    if len(records) != count:
+        raise InvalidArgument("the batch's records do not fit its header")
+    flags = HAS_EVENT_TIMES
+    parts: list[bytes] = [b"", *_column([record.value or b"" for record in records])]
+    if any(record.key for record in records):
+        flags |= HAS_KEYS
+        parts += _column([record.key or b"" for record in records])
+    times_ms = [
+        NO_EVENT_TIME_MS if record.timestamp_ms == NO_TIMESTAMP else record.timestamp_ms
+        for record in records
+    ]
+    try:
+        parts.append(array("q", times_ms).tobytes())
+    except OverflowError as error:
+        raise InvalidArgument("a record's timestamp does not fit into 64 bits") from error
+    if any(record.headers for record in records):
+        flags |= HAS_PROPERTIES
+        parts += _column([encoded_properties(_properties_of(record)) for record in records])
+    parts[0] = FLAGS.pack(flags)
+    return b"".join(parts)
+
+
+def _properties_of(record: Record) -> dict[str, str]:
+    return {_text(name): _text(value or b"") for name, value in record.headers}
+
+
+def _text(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data.decode("latin-1")
 
 
 def decode(batch: bytes, *, verify: bool = True, body_bytes_max: int = BODY_BYTES_MAX) -> Columns:

@@ -12,9 +12,17 @@ from hypothesis import strategies as st
 from magnetar.column_batch import ColumnBatch
 from magnetar.message import MessageColumns, ReceivedBatch
 from magnetar.messaging.sending.batching import partition_of_key
-from magnetar_core.batch import NO_EVENT_TIME_MS, Codec, decode, encode, encoded_properties
+from magnetar_core.batch import (
+    NO_EVENT_TIME_MS,
+    Codec,
+    decode,
+    encode,
+    encoded_properties,
+    wrapped_records,
+)
 from magnetar_core.errors import ChecksumMismatch, InvalidArgument
 from magnetar_core.ids import TxnID
+from magnetar_core.record_batch import Record, encode_records
 from magnetar_core.wire import broker_pb2
 from magnetar_spark import arrow_in
 from magnetar_spark.arrow_in import LargeMessage, Router, Rows, gathered
@@ -93,6 +101,24 @@ def test_compressed_batches(codec: Codec) -> None:
     batch = RecordBatches("flights", 3, include_headers=False).of(columns)
     assert batch.column("value").to_pylist() == values
     assert batch.column("key").null_count == batch.column("txn_id").null_count == 100
+
+
+def test_a_batch_of_a_kafka_client_reads_as_the_sdk_reads_it() -> None:
+    records = [
+        Record(5, b"k", b"v", [(b"a", b"1"), (b"a", b"2")]),
+        Record(6, None, None, [(b"b", None)]),
+        Record(7, b"", b"", ()),
+    ]
+    data = wrapped_records(encode_records(records, base_offset=0), len(records))
+    columns = MessageColumns(received(data, len(records)), 0, len(records))
+    rows = RecordBatches("flights", 3, include_headers=True).of(columns).to_pylist()
+    assert [row["value"] for row in rows] == [b"v", b"", b""]
+    for row, message in zip(rows, columns, strict=True):
+        assert (row["key"], row["value"]) == (message.key, message.value)
+        assert row["offset"] == message.offset
+        assert message.event_time_ms == round(row["event_time"].timestamp() * 1000)
+        headers = {one["key"]: one["value"].decode() for one in row["headers"] or ()}
+        assert headers == message.properties
 
 
 def test_damage_is_told() -> None:
