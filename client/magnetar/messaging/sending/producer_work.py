@@ -126,7 +126,9 @@ class ProducerWork:
             if key is None or len(self.plain_senders) == 1:
                 partition = self.sticky_partition
             else:
-                partition = partition_of_key(key, self._count_for(txn))
+                # The usual way, without a call more for each message.
+                count = self._count_for(txn) if self._counts_before else len(self.plain_senders)
+                partition = partition_of_key(key, count)
         if txn is None:
             return self.plain_senders[partition]
         work = txn.work
@@ -222,7 +224,7 @@ class ProducerWork:
     def _count_for(self, txn: Transaction | None) -> int:
         """Return the number of partitions that says where the keys of a transaction lie."""
         count = len(self.plain_senders)
-        if txn is None or not self._counts_before:
+        if txn is None:
             return count
         return self._counts_before.get(txn.work.number, count)
 
