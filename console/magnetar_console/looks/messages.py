@@ -50,8 +50,8 @@ class MessagesLook:
         tables["sidecar"] = {
             str(number): {
                 "txn_id": str(one.txn_id),
-                "key": None if one.key is None else content(one.key),
-                "value": content(one.value),
+                "key": _shown(one.key),
+                "value": _shown(one.value_or_none),
                 "properties": dict(one.properties),
             }
             for number, one in enumerate(waiting)
@@ -77,14 +77,18 @@ class MessagesLook:
         async with aclosing(pieces):
             async for columns in pieces:
                 for message in columns:
-                    key = message.key
                     row: dict[str, Any] = {
                         "offset": message.offset,
                         "append_time_ms": message.append_time_ms,
                         "txn_id": "" if message.txn_id is None else str(message.txn_id),
-                        "key": None if key is None else content(key),
-                        "value": content(message.value),
+                        "key": _shown(message.key),
+                        "value": _shown(message.value_or_none),
                         "properties": dict(message.properties),
                     }
                     rows[str(message.offset)] = row
         return rows
+
+
+def _shown(data: bytes | None) -> dict[str, Any] | None:
+    """Return a key or a value as text; None: the message has none."""
+    return None if data is None else content(data)
