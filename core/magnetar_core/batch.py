@@ -20,8 +20,8 @@ A message that is too large for a batch travels as parts: its batch, made as abo
 pieces, and each piece is the body of a batch of its own that says which part it is.
 
 Little-endian; offsets and bits are laid out as Arrow lays out a binary array, so that a reader
-wraps them without a copy. The broker validates the header and stores the bytes that it received: it looks
-inside only to learn mixed keys for a Key_Shared subscription.
+wraps them without a copy. The broker validates the header and stores the bytes that it received: it
+looks inside only to learn mixed keys for a Key_Shared subscription.
 """
 
 from __future__ import annotations
