@@ -27,6 +27,7 @@ from magnetar_broker.coordinators.incarnations import Incarnations
 from magnetar_broker.coordinators.orphan_resolver import OrphanResolver
 from magnetar_broker.environment import Environment
 from magnetar_broker.groups.groups import Groups
+from magnetar_broker.local_access import LocalAccess
 from magnetar_broker.metrics import BrokerMetrics
 from magnetar_broker.recovery import Recovery
 from magnetar_broker.topic_directory.follower import TopicDirectoryFollower
@@ -171,6 +172,7 @@ class Broker:
             random,
             self._backup,
         )
+        self.local_access = LocalAccess(self.environment, self.topics, self.server)
 
     def _commits_of(self, config: BrokerConfig, store: Store) -> GroupCommit:
         observe = self.metrics.commits.observe

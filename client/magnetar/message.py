@@ -10,6 +10,7 @@ from magnetar_core.batch import (
     BODY_BYTES_MAX,
     NO_VALUE,
     ONE_MESSAGE_OVERHEAD_BYTES,
+    RECORD_BATCH,
     Columns,
     decode,
     join,
@@ -142,8 +143,9 @@ class ReceivedBatch:
             MessageTooLarge: a message exceeds the limit, or the batch declares to be too large.
         """
         try:
-            body_bytes = read_header(self.data, verify=False).body_bytes
-            if body_bytes <= message_bytes_max:
+            header = read_header(self.data, verify=False)
+            # The size of a RecordBatch is not known before it is opened.
+            if header.body_bytes <= message_bytes_max and header.codec != RECORD_BATCH:
                 return
             columns, base = self.columns, self.first_offset
             size = max(

@@ -19,6 +19,10 @@ A batch that needs no bits has none, so it is the same as if there were no tombs
 A message that is too large for a batch travels as parts: its batch, made as above, is cut into
 pieces, and each piece is the body of a batch of its own that says which part it is.
 
+A batch of Kafka's clients is stored as it came: in place of a codec it has RECORD_BATCH, and the
+stored bytes are a RecordBatch. Readers open it into the same columns; only its size when it is
+opened is not known before.
+
 Little-endian; offsets and bits are laid out as Arrow lays out a binary array, so that a reader
 wraps them without a copy. The broker validates the header and stores the bytes that it received: it
 looks inside only to learn mixed keys for a Key_Shared subscription.
@@ -43,6 +47,9 @@ import lz4.frame
 import zstandard
 
 from magnetar_core.errors import ChecksumMismatch, InvalidArgument, MessageTooLarge
+from magnetar_core.kafka_records.headers import properties_of
+from magnetar_core.kafka_records.reading import read_records
+from magnetar_core.record_batch import NO_TIMESTAMP
 
 MAGIC = 0x4D42
 VERSION = 1
@@ -97,6 +104,10 @@ class Codec(IntEnum):
     LZ4 = 2
 
 
+# In place of a codec: the stored bytes are a RecordBatch of Kafka, compressed in its own way.
+RECORD_BATCH = 3
+
+
 class Part(IntEnum):
     """Part of a message that a batch carries.
 
@@ -113,12 +124,13 @@ class BatchHeader(NamedTuple):
     """The fields of a batch that the broker needs.
 
     Attributes:
+        codec: a Codec, or RECORD_BATCH.
         key_hash: CRC-32C of the key that all messages share; 0 when keys differ or are absent.
     """
 
     part: Part
 
-    codec: Codec
+    codec: int
     count: int  # type: ignore[assignment]
     body_bytes: int
     stored_bytes: int
@@ -128,8 +140,10 @@ class BatchHeader(NamedTuple):
 _PART_AT = 3
 _PART_SHIFT = 4
 # Keys are the header's byte. Parts are never compressed; the batch that was cut into parts may be.
-_KINDS = {codec.value: (Part.WHOLE, codec) for codec in Codec} | {
-    part << _PART_SHIFT | Codec.NONE: (part, Codec.NONE) for part in Part if part
+_KINDS: dict[int, tuple[Part, int]] = {
+    **{codec.value: (Part.WHOLE, codec) for codec in Codec},
+    RECORD_BATCH: (Part.WHOLE, RECORD_BATCH),
+    **{part << _PART_SHIFT | Codec.NONE: (part, Codec.NONE) for part in Part if part},
 }
 
 
@@ -272,6 +286,21 @@ def encode(
     for column in (keys, event_times_ms, properties):
         if column is not None and len(column) != count:
             raise InvalidArgument(f"a column has {len(column)} entries for {count} messages")
+    parts, key_hash = _body(values, keys, event_times_ms, properties)
+    return _built(count, parts, key_hash, codec)
+
+
+def _body(
+    values: Sequence[bytes | None],
+    keys: Sequence[bytes | None] | None,
+    event_times_ms: Sequence[int] | None,
+    properties: Sequence[bytes] | None,
+) -> tuple[list[bytes], int]:
+    """Return the parts of a body, and the hash of the key that all messages share.
+
+    Raises:
+        InvalidArgument: there are over 2 GiB in a column.
+    """
     flags = 0
     key_hash = 0
     bits: list[bytes] = []
@@ -288,7 +317,7 @@ def encode(
     if keys is not None:
         flags |= HAS_KEYS
         first = keys[0] or b""
-        if keys.count(first) == count:
+        if keys.count(first) == len(keys):
             key_hash = google_crc32c.value(first)
         if all(keys):
             parts += _column(keys)
@@ -304,7 +333,7 @@ def encode(
         flags |= HAS_PROPERTIES
         parts += _column(properties)
     parts[0] = FLAGS.pack(flags)
-    return _built(count, parts + bits, key_hash, codec)
+    return parts + bits, key_hash
 
 
 def encoded_properties(properties: Mapping[str, str]) -> bytes:
@@ -404,6 +433,22 @@ def absent_places(bits: bytes | memoryview, count: int) -> list[int]:
 
 def _bit(bits: memoryview, place: int) -> int:
     return int(bits[place >> 3]) >> (place & 7) & 1
+
+
+def wrapped_records(records: bytes, count: int) -> bytes:
+    """Return the batch that stores a RecordBatch of Kafka, which was checked, as it is."""
+    size = len(records)
+    return _sealed(HEADER.pack(MAGIC, VERSION, RECORD_BATCH, count, size, size, 0), (records,))
+
+
+def is_of_kafka(batch: bytes) -> bool:
+    """Return whether a batch that read_header has accepted stores a RecordBatch."""
+    return batch[_PART_AT] == RECORD_BATCH
+
+
+def stored_records(batch: bytes) -> memoryview:
+    """Return the RecordBatch in a batch of which is_of_kafka() is true."""
+    return memoryview(batch)[HEADER.size : -CHECKSUM.size]
 
 
 def part_of(batch: bytes) -> Part:
@@ -508,9 +553,12 @@ def check_claims(header: BatchHeader, *, body_bytes_max: int, messages_max: int)
 
     Raises:
         MessageTooLarge: the body exceeds body_bytes_max, or the count exceeds messages_max.
-        InvalidArgument: the stored bytes cannot hold as much as the header declares.
+        InvalidArgument: the stored bytes cannot hold as much as the header declares, or it is a
+            RecordBatch, which the port for Kafka's clients checks, and no other.
     """
     part, codec, count, body_bytes, stored_bytes, _ = header
+    if codec == RECORD_BATCH:
+        raise InvalidArgument("batches of Kafka are sent to the port for Kafka's clients")
     if body_bytes > body_bytes_max:
         raise MessageTooLarge(
             f"a batch of {body_bytes} bytes when it is opened exceeds {body_bytes_max}",
@@ -544,12 +592,40 @@ def open_body(
     header = read_header(batch, verify=verify)
     if header.part:
         raise InvalidArgument("a part of a message cannot be opened by itself")
+    if header.codec == RECORD_BATCH:
+        return header.count, memoryview(_body_of_records(batch, header.count, body_bytes_max))
     check_claims(header, body_bytes_max=body_bytes_max, messages_max=COUNT_MAX)
     stored = memoryview(batch)[HEADER.size : HEADER.size + header.stored_bytes]
     body = _decompress(stored, header)
     if len(body) != header.body_bytes:
         raise InvalidArgument("the batch's body does not fit its header")
     return header.count, memoryview(body)
+
+
+def _body_of_records(batch: bytes, count: int, body_bytes_max: int) -> bytes:
+    """Return the body that a batch would have had if a client of ours had sent its messages."""
+    records = read_records(bytes(stored_records(batch)), bytes_max=body_bytes_max)
+    if len(records.values) != count:
+        raise InvalidArgument("the batch's records do not fit its header")
+    properties = None
+    if records.headers:
+        properties = [b""] * count
+        for place, headers in records.headers.items():
+            properties[place] = encoded_properties(properties_of(headers))
+    parts, _ = _body(records.values, records.keys, _times_of(records.timestamps_ms), properties)
+    return b"".join(parts)
+
+
+def _times_of(timestamps_ms: list[int]) -> list[int] | None:
+    """Return event times for timestamps of Kafka; None: there are none."""
+    if min(timestamps_ms) <= NO_EVENT_TIME_MS or max(timestamps_ms) >= -NO_EVENT_TIME_MS:
+        raise InvalidArgument("a record's timestamp does not fit into 64 bits")
+    without = timestamps_ms.count(NO_TIMESTAMP)
+    if not without:
+        return timestamps_ms
+    if without == len(timestamps_ms):
+        return None
+    return [NO_EVENT_TIME_MS if time_ms == NO_TIMESTAMP else time_ms for time_ms in timestamps_ms]
 
 
 def decode(batch: bytes, *, verify: bool = True, body_bytes_max: int = BODY_BYTES_MAX) -> Columns:

@@ -7,7 +7,7 @@ be shown.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from magnetar_broker.budgets.tails import Tails
@@ -29,6 +29,7 @@ class PartitionLog:
         tails: the tails of all partitions, which share a budget.
         highest_stamp: no marker that was ever here has a higher one.
         last_append_time_ms: no entry that was ever here has a later append time.
+        timestamp_lead_ms: no timestamp of a Kafka client was further ahead of its append time.
     """
 
     def __init__(
@@ -43,7 +44,9 @@ class PartitionLog:
         tails: Tails | None = None,
         highest_stamp: int = NO_STAMP,
         last_append_time_ms: int = 0,
+        timestamp_lead_ms: int = 0,
     ) -> None:
+        self.timestamp_lead_ms = timestamp_lead_ms
         self.highest_stamp = highest_stamp
         self.last_append_time_ms = last_append_time_ms
         self.ledger_id = ledger_id
@@ -61,6 +64,8 @@ class PartitionLog:
         # Offsets from which clients are reading; trimming stops before them.
         self._pins: dict[int, int] = {}
         self._next_pin = 0
+        # Called when there is more to read; usually empty.
+        self._waiting: dict[Callable[[], None], None] = {}
 
     def check(self) -> None:
         """Check the invariants."""
@@ -121,10 +126,25 @@ class PartitionLog:
         self._tails.forget(self)
         self._tail.clear()
         self._tail_start = self._tail_bytes = 0
+        self._wake()
 
     def advance(self, durable_end: int) -> None:
         """Note that entries up to here are durable."""
         self.durable_end = max(self.durable_end, durable_end)
+        if self._waiting:
+            self._wake()
+
+    def wait(self, callback: Callable[[], None]) -> None:
+        """Call back whenever there is more to read, or the log has ended, until forget()."""
+        self._waiting[callback] = None
+
+    def forget(self, callback: Callable[[], None]) -> None:
+        """Do not call back. Repeating it is harmless."""
+        self._waiting.pop(callback, None)
+
+    def _wake(self) -> None:
+        for callback in list(self._waiting):
+            callback()
 
     def tail_from(self, offset: int, *, entries_max: int) -> list[Entry]:
         """Return durable entries, beginning with the entry that holds `offset`.

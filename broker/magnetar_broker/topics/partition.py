@@ -21,7 +21,7 @@ from magnetar_broker.log.partition_log import PartitionLog
 from magnetar_broker.subscriptions.subscriptions import Subscriptions
 from magnetar_broker.transactions import index_rows
 from magnetar_broker.transactions.order import Order
-from magnetar_broker.transactions.producers import Producers
+from magnetar_broker.transactions.producers import Producers, unwrapped, with_epoch
 from magnetar_broker.transactions.transaction_index import (
     End,
     KeptWriter,
@@ -31,8 +31,15 @@ from magnetar_broker.transactions.transaction_index import (
 )
 from magnetar_broker.transactions.waiting_ends import AskedEnd, WaitingEnds
 from magnetar_core.access.grants import Rights
-from magnetar_core.errors import Gone, MagnetarError, QuotaExceeded, ResourceInUse
+from magnetar_core.errors import (
+    Gone,
+    MagnetarError,
+    ProducerFenced,
+    QuotaExceeded,
+    ResourceInUse,
+)
 from magnetar_core.history.events import (
+    NO_PRODUCER,
     MarkerWritten,
     ParticipantCreated,
     ParticipantDeleted,
@@ -82,6 +89,7 @@ class Partition:
             tails=environment.tails,
             highest_stamp=row.highest_stamp,
             last_append_time_ms=row.last_append_time_ms,
+            timestamp_lead_ms=row.timestamp_lead_ms,
         )
         self.reader = LogReader(environment.store, self.log, name)
         self.producers = Producers()
@@ -136,6 +144,56 @@ class Partition:
             sent = PlainSent(self.name, producer_id, sequence_id, count, offset)
             environment.history.note(sent)
         return offset, True
+
+    def send_in_epoch(
+        self, producer_id: int, producer_epoch: int, sequence: int, count: int, batch: bytes
+    ) -> tuple[int | None, bool, int, int]:
+        """Append a plain batch of a producer whose id has epochs, as send() does.
+
+        A new epoch begins at sequence 0, and takes the place of the epoch before it.
+
+        Args:
+            sequence: of 31 bits; it begins at 0 again after the highest.
+        Returns:
+            As send(); then the producer's id and the sequence as they are stored.
+        Raises:
+            ProducerFenced: a later epoch of the producer is known.
+            SequenceGap: as send().
+            InvalidArgument: as send().
+            DiskFull: as send().
+        """
+        newest = self.producers.newest_epoch(producer_id)
+        if newest is not None and producer_epoch < newest:
+            raise ProducerFenced(
+                f"producer {producer_id} has epoch {newest} on {self.name}, and not"
+                f" {producer_epoch}"
+            )
+        key = with_epoch(producer_id, producer_epoch)
+        known = self.producers.get(key)
+        sequence_id = unwrapped(known.next_sequence_id if known is not None else 0, sequence)
+        offset, is_new = self.send(key, sequence_id, count, batch)
+        if newest is not None and newest < producer_epoch:
+            self._forget_producers([with_epoch(producer_id, newest)])
+        return offset, is_new, key, sequence_id
+
+    def note_timestamp(self, timestamp_ms: int) -> None:
+        """Note the highest timestamp of the batch that was appended last, for searches by time."""
+        lead_ms = timestamp_ms - self.log.last_append_time_ms
+        self.log.timestamp_lead_ms = max(self.log.timestamp_lead_ms, lead_ms)
+
+    def send_without_sequence(self, count: int, batch: bytes) -> int:
+        """Append a plain batch whose repeats cannot be recognised; return its offset.
+
+        Raises:
+            DiskFull: the disk's reserve is reached.
+        """
+        environment, offset = self._environment, self.log.end_offset
+        environment.disk_reserve.check()
+        append_time_ms = self.log.next_append_time_ms(environment.clock.wall_ms())
+        self._append(DataEntry(offset, count, append_time_ms, batch))
+        if environment.history is not None:
+            environment.history.note(PlainSent(self.name, NO_PRODUCER, 0, count, offset))
+        return offset
 
     def send_in(
         self,
@@ -450,6 +508,7 @@ class Partition:
             has_txnlog=self.has_txnlog,
             highest_stamp=self.log.highest_stamp,
             last_append_time_ms=self.log.last_append_time_ms,
+            timestamp_lead_ms=self.log.timestamp_lead_ms,
             skipped=[
                 common.OffsetRange(first=first, last=last) for first, last in self.log.skipped
             ],
@@ -472,11 +531,15 @@ class Partition:
 
     def forget_idle_producers(self, before_run_time_ms: int) -> None:
         """Forget producers whose last batch is older than a run time."""
-        batch = self._environment.commits.batch
         idle = self.producers.idle_since(before_run_time_ms)
-        if idle and self._environment.history is not None:
-            self._environment.history.note(ProducersForgotten(self.name, tuple(idle)))
-        for producer_id in idle:
+        if idle:
+            self._forget_producers(idle)
+
+    def _forget_producers(self, producer_ids: Sequence[int]) -> None:
+        batch = self._environment.commits.batch
+        if self._environment.history is not None:
+            self._environment.history.note(ProducersForgotten(self.name, tuple(producer_ids)))
+        for producer_id in producer_ids:
             self.producers.forget(producer_id)
             key = keys.in_partition(self.name.topic_id, self.name.partition, producer_id)
             batch.delete(keys.PRODUCERS, key)

@@ -1,7 +1,10 @@
 """Sequences of plain sends, which make a repeated send harmless. Pure.
 
 Sequences count messages, from 0 without gaps, per (producer, partition).
-Source: PIP-31, Broker - Transaction Buffer, Dedup Cursor; docs/protocol/rules.md, rule l.
+A producer of Kafka has an epoch beside its id; here the pair is a producer id. An epoch before the
+newest that is known is fenced, for as long as the newest is remembered.
+Source: PIP-31, Broker - Transaction Buffer, Dedup Cursor; docs/protocol/rules.md, rule l; and
+docs/design/0024-kafka.md for epochs.
 """
 
 from __future__ import annotations
@@ -14,6 +17,25 @@ from magnetar_core.errors import InvalidArgument, SequenceGap
 
 # How many answers are remembered for repeats of batches that were in flight together.
 RECENT_BATCHES_MAX = 16
+# An epoch is the lower part of a producer id that has one.
+EPOCH_BITS = 16
+# Sequences of Kafka count so far, and begin at 0 again.
+_WRAPPED_AT = 1 << 31
+
+
+def with_epoch(producer_id: int, producer_epoch: int) -> int:
+    """Return the producer id here of a producer that has an epoch."""
+    return producer_id << EPOCH_BITS | producer_epoch
+
+
+def unwrapped(next_expected: int, sequence: int) -> int:
+    """Return the sequence without end that a wrapped one means: the nearest to the next one."""
+    found = next_expected - next_expected % _WRAPPED_AT + sequence
+    if found - next_expected > _WRAPPED_AT // 2 and found >= _WRAPPED_AT:
+        return found - _WRAPPED_AT
+    if next_expected - found > _WRAPPED_AT // 2:
+        return found + _WRAPPED_AT
+    return found
 
 
 def check_sequence(next_expected: int, sequence_id: int, count: int) -> bool:
@@ -60,6 +82,8 @@ class Producers:
         self._producers: dict[int, Producer] = {}
         # Producers that changed since the last group was sealed; insertion order.
         self.dirty: dict[int, None] = {}
+        # The newest epoch of each id that has epochs; None: no producer with an epoch came yet.
+        self._epochs: dict[int, int] | None = None
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -75,6 +99,20 @@ class Producers:
     def get(self, producer_id: int) -> Producer | None:
         """Return a producer, or None."""
         return self._producers.get(producer_id)
+
+    def newest_epoch(self, producer_id: int) -> int | None:
+        """Return the newest epoch of an id that has epochs; None: the id is not known."""
+        if self._epochs is None:
+            self._epochs = {}
+            for known in self._producers:
+                self._note_epoch(self._epochs, known)
+        return self._epochs.get(producer_id)
+
+    @staticmethod
+    def _note_epoch(epochs: dict[int, int], known: int) -> None:
+        producer_id, epoch = known >> EPOCH_BITS, known & ((1 << EPOCH_BITS) - 1)
+        if epoch > epochs.get(producer_id, -1):
+            epochs[producer_id] = epoch
 
     def check(self, producer_id: int, sequence_id: int, count: int) -> bool:
         """Return whether a batch is a repeat. An unknown producer starts at 0.
@@ -111,6 +149,8 @@ class Producers:
         Args:
             now_ms: wall clock.
         """
+        if self._epochs is not None:
+            self._note_epoch(self._epochs, producer_id)
         producer = self._producers.setdefault(producer_id, Producer())
         producer.next_sequence_id = sequence_id + count
         producer.last_time_ms = now_ms
@@ -130,3 +170,7 @@ class Producers:
         """Forget a producer."""
         self._producers.pop(producer_id, None)
         self.dirty.pop(producer_id, None)
+        if self._epochs is not None:
+            with_epochs, epoch = producer_id >> EPOCH_BITS, producer_id & ((1 << EPOCH_BITS) - 1)
+            if self._epochs.get(with_epochs) == epoch:
+                del self._epochs[with_epochs]

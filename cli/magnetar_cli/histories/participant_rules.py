@@ -65,7 +65,7 @@ def _check_sent(cluster: Cluster, life: Life, event: events.PlainSent) -> None:
     if event.offset != one.end_offset:
         raise No("invariant 4", f"{event.participant} ends at {one.end_offset}")
     sequence = one.producers.get(event.producer_id, 0)
-    if event.sequence_id == sequence:
+    if event.sequence_id == sequence or event.producer_id == events.NO_PRODUCER:
         return
     if cluster.broker(life).losses or cluster.broker(life).began_with_rows:
         cluster.doubt("a producer is from before the history, or before a loss")

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from magnetar.messaging.interval_set import IntervalSet
 from magnetar_core.history.events import (
+    NO_PRODUCER,
     Acked,
     AcksPending,
     CursorFound,
@@ -177,6 +178,8 @@ class ParticipantState:
     def sent(self, event: PlainSent) -> None:
         """Append plain messages."""
         self.end_offset = event.offset + event.messages
+        if event.producer_id == NO_PRODUCER:
+            return
         self.producers[event.producer_id] = event.sequence_id + event.messages
         places = self.places.setdefault(event.producer_id, {})
         places[event.sequence_id] = event.offset

@@ -306,8 +306,16 @@ class WriteConfirmed(NamedTuple):
     end_index: int
 
 
+# In place of a producer id: the messages have no sequence, and repeats are not recognised.
+NO_PRODUCER = -1
+
+
 class PlainSent(NamedTuple):
-    """A partition has plain messages. Invariants 4 and 5; model: AcceptPlainSend."""
+    """A partition has plain messages. Invariants 4 and 5; model: AcceptPlainSend.
+
+    Attributes:
+        producer_id: NO_PRODUCER: of a client of Kafka that is not idempotent.
+    """
 
     participant: PartitionName
     producer_id: int

@@ -10,7 +10,7 @@ import zstandard
 
 from magnetar_core.errors import InvalidArgument, MessageTooLarge
 from magnetar_core.kafka_records import snappy
-from magnetar_core.kafka_records.head import Compression
+from magnetar_core.record_batch import GZIP, LZ4, SNAPPY, ZSTD
 
 # How much is opened at once, so that small records take little memory.
 _PIECE_BYTES = 256 << 10
@@ -20,20 +20,27 @@ _GZIP_WINDOW_BITS = 31
 _ZSTD_WINDOW_BYTES_MAX = 32 << 20
 
 
-def opened(stored: bytes, compression: Compression, bytes_max: int) -> bytes:
+def opened(stored: bytes, compression: int, bytes_max: int) -> bytes:
     """Return the compressed records of a batch as they were.
+
+    Args:
+        compression: GZIP, SNAPPY, LZ4 or ZSTD.
 
     Raises:
         MessageTooLarge: they exceed bytes_max.
         InvalidArgument: they cannot be decompressed.
     """
+    opener = _OPENERS.get(compression)
+    if opener is None:
+        raise InvalidArgument(f"a RecordBatch has the unknown compression {compression}")
     try:
-        records = _OPENERS[compression](stored, bytes_max)
+        records = opener(stored, bytes_max)
     except (zlib.error, zstandard.ZstdError, RuntimeError, ValueError, EOFError) as error:
-        raise InvalidArgument(f"the records are not {compression.name.lower()}: {error}") from error
+        raise InvalidArgument(f"a RecordBatch cannot be decompressed: {error}") from error
     if len(records) > bytes_max:
         raise MessageTooLarge(
-            f"records exceed {bytes_max} bytes when they are opened", body_bytes_max=bytes_max
+            f"a RecordBatch of more than {bytes_max} bytes when it is opened",
+            body_bytes_max=bytes_max,
         )
     return records
 
@@ -83,9 +90,9 @@ def _zstd(stored: bytes, bytes_max: int) -> bytes:
     return b"".join(pieces)
 
 
-_OPENERS: dict[Compression, Callable[[bytes, int], bytes]] = {
-    Compression.GZIP: _gzip,
-    Compression.SNAPPY: snappy.decompress,
-    Compression.LZ4: _lz4,
-    Compression.ZSTD: _zstd,
+_OPENERS: dict[int, Callable[[bytes, int], bytes]] = {
+    GZIP: _gzip,
+    SNAPPY: snappy.decompress,
+    LZ4: _lz4,
+    ZSTD: _zstd,
 }

@@ -10,11 +10,13 @@ from typing import NamedTuple
 
 from magnetar_core.errors import InvalidArgument, MessageTooLarge
 from magnetar_core.kafka_records.decompression import opened
-from magnetar_core.kafka_records.head import (
-    HEAD,
+from magnetar_core.record_batch import (
+    CONTROL,
+    HEAD_BYTES,
+    KNOWN_ATTRIBUTES,
     LOG_APPEND_TIME,
+    NONE,
     RECORD_BYTES_MIN,
-    Compression,
     Head,
     read_head,
 )
@@ -31,51 +33,43 @@ class Records(NamedTuple):
     Attributes:
         values: None for a record without a value, a tombstone.
         keys: None for a record without a key; None instead of the list: no record has one.
-        timestamps_ms: NO_TIMESTAMP_MS for a record without one.
+        timestamps_ms: NO_TIMESTAMP for a record without one.
         headers: by the place of a record, of those that have some.
     """
 
-    head: Head
     values: list[bytes | None]
     keys: list[bytes | None] | None
     timestamps_ms: list[int]
     headers: dict[int, Headers]
 
 
-def read_records(
-    batch: bytes, *, body_bytes_max: int, messages_max: int, verify: bool = True
-) -> Records:
-    """Open a record batch.
+def read_records(batch: bytes, *, bytes_max: int) -> Records:
+    """Open a batch. Its checksum is not looked at.
 
     Args:
-        body_bytes_max: how many bytes the records may have when they are opened.
-        messages_max: how many records there may be.
+        bytes_max: the largest size of its records when they are decompressed.
     Raises:
-        InvalidArgument: as read_head, or the records contradict the head.
-        ChecksumMismatch: as read_head.
-        MessageTooLarge: there are more bytes or more records than that.
+        InvalidArgument: as read_head, or the records contradict the head, or are none of a client.
+        MessageTooLarge: it exceeds bytes_max.
     """
-    head = read_head(batch, verify=verify)
-    count = head.record_count
-    if count > messages_max:
-        raise MessageTooLarge(
-            f"a record batch of {count} records exceeds {messages_max}", messages_max=messages_max
-        )
-    if head.compression is Compression.NONE:
-        data, start = batch, HEAD.size
+    head = read_head(batch)
+    if head.attributes & ~KNOWN_ATTRIBUTES or head.attributes & CONTROL:
+        raise InvalidArgument(f"no client sends a RecordBatch with attributes {head.attributes:#x}")
+    if head.compression == NONE:
+        data, start = batch, HEAD_BYTES
     else:
-        data, start = opened(batch[HEAD.size :], head.compression, body_bytes_max), 0
+        data, start = opened(batch[HEAD_BYTES:], head.compression, bytes_max), 0
     size = len(data) - start
-    if size > body_bytes_max:
+    if size > bytes_max:
         raise MessageTooLarge(
-            f"records of {size} bytes exceed {body_bytes_max}", body_bytes_max=body_bytes_max
+            f"a RecordBatch of {size} bytes exceeds {bytes_max}", body_bytes_max=bytes_max
         )
-    if size < count * RECORD_BYTES_MIN:
-        raise InvalidArgument(f"{size} bytes cannot hold {count} records")
+    if size < head.count * RECORD_BYTES_MIN:
+        raise InvalidArgument(f"{size} bytes cannot hold {head.count} records")
     try:
         return _read(data, start, head)
     except IndexError as error:
-        raise InvalidArgument("the records of a batch are cut short") from error
+        raise InvalidArgument("the records of a RecordBatch are cut short") from error
 
 
 def _read(data: bytes, at: int, head: Head) -> Records:
@@ -83,7 +77,7 @@ def _read(data: bytes, at: int, head: Head) -> Records:
 
     What lies beyond the end raises IndexError, or makes the last record end elsewhere than it says.
     """
-    count = head.record_count
+    count = head.count
     values: list[bytes | None] = []
     keys: list[bytes | None] = []
     deltas: list[int] = []
@@ -121,7 +115,9 @@ def _read(data: bytes, at: int, head: Head) -> Records:
             else:
                 offset, at = _varint(data, at - 1)
         if offset != place << 1:
-            raise InvalidArgument(f"record {place} of a batch does not have the offset {place}")
+            raise InvalidArgument(
+                f"record {place} of a RecordBatch does not have the offset {place}"
+            )
         length = data[at]
         at += 1
         if length > 127:
@@ -159,17 +155,15 @@ def _read(data: bytes, at: int, head: Head) -> Records:
         else:
             at += 1
         if at != end:
-            raise InvalidArgument(f"record {place} of a batch has not the size that it says")
+            raise InvalidArgument(f"record {place} of a RecordBatch has not the size that it says")
     if at != len(data):
-        raise InvalidArgument("bytes follow the records of a batch")
+        raise InvalidArgument("bytes follow the records of a RecordBatch")
     if head.attributes & LOG_APPEND_TIME:
-        timestamps_ms = [head.timestamp_ms_max] * count
+        timestamps_ms = [head.max_timestamp_ms] * count
     else:
-        base = head.base_timestamp_ms
+        base = head.first_timestamp_ms
         timestamps_ms = [base + (delta >> 1 ^ -(delta & 1)) for delta in deltas]
-    return Records(
-        head, values, None if keys.count(None) == count else keys, timestamps_ms, headers
-    )
+    return Records(values, None if keys.count(None) == count else keys, timestamps_ms, headers)
 
 
 def _headers(data: bytes, at: int) -> tuple[Headers, int]:

@@ -1,30 +1,23 @@
-"""Writes a record batch. There is no loop in Python over messages without headers."""
+"""Writes a RecordBatch. There is no loop in Python over messages without headers."""
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, repeat
 from operator import add
 from typing import TypeVar, cast
 
-import google_crc32c
 import lz4.frame
-import zstandard
 
 from magnetar_core.errors import InvalidArgument
-from magnetar_core.kafka_records.head import CHECKED_START, HEAD, LENGTH_END, MAGIC, Compression
 from magnetar_core.kafka_records.reading import Headers
+from magnetar_core.record_batch import HEAD_BYTES, LZ4, NONE, with_head
 
-# No leader epoch, producer id, producer epoch and sequence.
-_NONE = -1
-_INT32_MAX = (1 << 31) - 1
+_RECORDS_BYTES_MAX = (1 << 31) - HEAD_BYTES
 _NO_BYTES = b"\x01"
 _NO_HEADERS = b"\x00"
 # What the sizes and offsets of nearly all messages are: what is made of them is kept. About 2 MB.
 _KEPT = 1 << 14
-_GZIP_WINDOW_BITS = 31
-_ZSTD_LEVEL = 1
 
 
 Made = TypeVar("Made")
@@ -66,73 +59,60 @@ _OFFSETS = list(map(varint, range(_KEPT)))
 _OFFSET_SIZES = list(map(len, _OFFSETS))
 
 
-def write_batch(
+def write_records(
     values: Sequence[bytes | None],
     keys: Sequence[bytes | None] | None,
     timestamps_ms: Sequence[int],
     headers: Mapping[int, Headers],
     *,
-    base_offset: int = 0,
-    offset_count: int | None = None,
-    compression: Compression = Compression.NONE,
+    base_offset: int,
+    compression: int = NONE,
 ) -> bytes:
-    """Return a record batch. Columns have as many entries as there are values.
+    """Return a batch. Columns have as many entries as there are values.
 
     Args:
         values: None for a tombstone.
         keys: None for a message without a key.
         timestamps_ms: the times of creation, in milliseconds since the Unix epoch.
         headers: by the place of a message, of those that have some.
-        offset_count: how many offsets the batch has, for a single message that has several; None:
-            one for each message.
-        compression: NONE, GZIP, LZ4 or ZSTD.
+        compression: NONE or LZ4, which every client reads.
     Raises:
-        InvalidArgument: no messages, more than 2 GiB, or a compression that is only read.
+        InvalidArgument: there are no messages, or more than 2 GiB.
     """
     count = len(values)
     if not count:
-        raise InvalidArgument("a record batch needs at least one message")
-    base_timestamp_ms = timestamps_ms[0]
-    records = _records(values, keys, base_timestamp_ms, timestamps_ms, headers)
-    if compression is not Compression.NONE:
-        records = _compressed(records, compression)
-    size = HEAD.size + len(records)
-    if size > _INT32_MAX:
-        raise InvalidArgument("a record batch holds 2 GiB at most")
-    head = HEAD.pack(
-        base_offset,
-        size - LENGTH_END,
-        _NONE,
-        MAGIC,
-        0,
-        compression,
-        (offset_count or count) - 1,
-        base_timestamp_ms,
-        max(timestamps_ms),
-        _NONE,
-        _NONE,
-        _NONE,
-        count,
+        raise InvalidArgument("a RecordBatch needs at least one message")
+    first_ms = timestamps_ms[0]
+    records = _records(values, keys, first_ms, timestamps_ms, headers)
+    if compression == LZ4:
+        # Java refuses frames with linked blocks.
+        records = lz4.frame.compress(records, block_linked=False, store_size=False)
+    if len(records) > _RECORDS_BYTES_MAX:
+        raise InvalidArgument("a RecordBatch holds 2 GiB at most")
+    return with_head(
+        records,
+        count=count,
+        base_offset=base_offset,
+        first_timestamp_ms=first_ms,
+        max_timestamp_ms=max(timestamps_ms),
+        compression=compression,
     )
-    checksum = google_crc32c.extend(google_crc32c.value(head[CHECKED_START:]), records)
-    start = CHECKED_START - 4
-    return b"".join((head[:start], checksum.to_bytes(4, "big"), head[CHECKED_START:], records))
 
 
 def _records(
     values: Sequence[bytes | None],
     keys: Sequence[bytes | None] | None,
-    base_timestamp_ms: int,
+    first_ms: int,
     timestamps_ms: Sequence[int],
     headers: Mapping[int, Headers],
 ) -> bytes:
     count = len(values)
     offsets, sizes = _offsets(count)
     begins: Iterable[bytes]
-    if timestamps_ms.count(base_timestamp_ms) == count:
+    if timestamps_ms.count(first_ms) == count:
         begins, begin_size = repeat(_begin(0), count), len(_begin(0))
     else:
-        begins = list(map(_begin, map((-base_timestamp_ms).__add__, timestamps_ms)))
+        begins = list(map(_begin, map((-first_ms).__add__, timestamps_ms)))
         sizes, begin_size = map(add, sizes, map(len, begins)), 0
     columns: list[Iterable[bytes]] = [begins, offsets]
     constant_size = begin_size
@@ -196,14 +176,3 @@ def _headers(some: Headers) -> bytes:
         else:
             found += (_form(len(value)), value)
     return b"".join(found)
-
-
-def _compressed(records: bytes, compression: Compression) -> bytes:
-    if compression is Compression.GZIP:
-        one = zlib.compressobj(wbits=_GZIP_WINDOW_BITS)
-        return one.compress(records) + one.flush()
-    if compression is Compression.LZ4:
-        return bytes(lz4.frame.compress(records))
-    if compression is Compression.ZSTD:
-        return zstandard.compress(records, _ZSTD_LEVEL)
-    raise InvalidArgument(f"no batch is written with {compression.name.lower()}")

@@ -152,7 +152,7 @@ class ProducerRow(_message.Message):
     def __init__(self, next_sequence_id: _Optional[int] = ..., last_time_ms: _Optional[int] = ..., last_sequence_id: _Optional[int] = ..., last_entry_id: _Optional[int] = ..., last_run_time_ms: _Optional[int] = ...) -> None: ...
 
 class PartitionRow(_message.Message):
-    __slots__ = ("first_offset", "end_offset", "retained_bytes", "has_txnlog", "skipped", "highest_stamp", "last_append_time_ms")
+    __slots__ = ("first_offset", "end_offset", "retained_bytes", "has_txnlog", "skipped", "highest_stamp", "last_append_time_ms", "timestamp_lead_ms")
     FIRST_OFFSET_FIELD_NUMBER: _ClassVar[int]
     END_OFFSET_FIELD_NUMBER: _ClassVar[int]
     RETAINED_BYTES_FIELD_NUMBER: _ClassVar[int]
@@ -160,6 +160,7 @@ class PartitionRow(_message.Message):
     SKIPPED_FIELD_NUMBER: _ClassVar[int]
     HIGHEST_STAMP_FIELD_NUMBER: _ClassVar[int]
     LAST_APPEND_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMP_LEAD_MS_FIELD_NUMBER: _ClassVar[int]
     first_offset: int
     end_offset: int
     retained_bytes: int
@@ -167,7 +168,8 @@ class PartitionRow(_message.Message):
     skipped: _containers.RepeatedCompositeFieldContainer[_common_pb2.OffsetRange]
     highest_stamp: int
     last_append_time_ms: int
-    def __init__(self, first_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., retained_bytes: _Optional[int] = ..., has_txnlog: _Optional[bool] = ..., skipped: _Optional[_Iterable[_Union[_common_pb2.OffsetRange, _Mapping]]] = ..., highest_stamp: _Optional[int] = ..., last_append_time_ms: _Optional[int] = ...) -> None: ...
+    timestamp_lead_ms: int
+    def __init__(self, first_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., retained_bytes: _Optional[int] = ..., has_txnlog: _Optional[bool] = ..., skipped: _Optional[_Iterable[_Union[_common_pb2.OffsetRange, _Mapping]]] = ..., highest_stamp: _Optional[int] = ..., last_append_time_ms: _Optional[int] = ..., timestamp_lead_ms: _Optional[int] = ...) -> None: ...
 
 class ClockJumpsRow(_message.Message):
     __slots__ = ("jumps",)

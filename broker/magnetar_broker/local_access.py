@@ -1,0 +1,180 @@
+"""Local access: what a listener for another protocol, in the broker's process, may ask of it.
+
+Appends, reads and topics need no more than this. Whatever is appended or refused may be told only
+when it is durable: settle() says when that is.
+Source: docs/design/0024-kafka.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from prometheus_client import Counter
+
+from magnetar_broker.commands.service import BrokerServer
+from magnetar_broker.environment import Environment
+from magnetar_broker.topics.partition import Partition
+from magnetar_broker.topics.topics import Topic, Topics
+from magnetar_core import batch as columnar
+from magnetar_core.errors import from_wire
+from magnetar_core.history.events import Event, PlainConfirmed
+from magnetar_core.server.commands import Gate, Reply, run_handler
+from magnetar_core.wire import common_pb2
+from magnetar_core.wire import topic_pb2 as topic_wire
+
+
+class LocalAccess:
+    """A broker, for a listener in its process."""
+
+    def __init__(self, environment: Environment, topics: Topics, server: BrokerServer) -> None:
+        self._environment = environment
+        self._topics = topics
+        self._server = server
+        # What was appended since the counters were set last.
+        self._counts: dict[Counter, int] = {}
+        config = environment.config
+        self.shard = config.shard
+        self.cluster_id = config.cluster_id
+        self.batch_bytes_max = config.batch_bytes_max
+        self.batch_body_bytes_max = config.batch_body_bytes_max
+        self.batch_messages_max = config.constants.batch_messages_max
+
+    # Topics
+
+    def topics(self) -> list[Topic]:
+        """Return all topics."""
+        return self._topics.all()
+
+    def topic(self, name: str) -> Topic:
+        """Return a topic.
+
+        Raises:
+            TopicNotFound: no topic has the name.
+            LogUnavailable: this broker may not have heard of it yet.
+        """
+        return self._topics.get(name)
+
+    def topic_of_id(self, topic_id: int) -> topic_wire.TopicRecord | None:
+        """Return the topic that has the id, or None."""
+        return self._topics.by_id.get(topic_id)
+
+    def partition(self, name: str, number: int) -> Partition:
+        """Return a partition that this broker keeps.
+
+        Raises:
+            PartitionMoved: another broker keeps it.
+            TopicNotFound: there is none.
+            LogUnavailable: as topic().
+        """
+        return self._topics.partition(name, number, 0)
+
+    async def ask(self, name: str, command: Any, *, origin: str, gate: Gate | None = None) -> Any:
+        """Return the answer to a command, as a client gets it.
+
+        Args:
+            name: the command's field in the envelope.
+            origin: the client's machine.
+            gate: access control, which the command passes first.
+        Raises:
+            MagnetarError: the command is refused.
+        """
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def respond(body: Any) -> None:
+            if not answer.done():
+                answer.set_result(body)
+
+        reply = Reply(respond, None, origin)
+        run_handler(self._handlers, name, [(command, reply)], self._server.refuse, gate)
+        body = await answer
+        if isinstance(body, common_pb2.ServerError):
+            raise from_wire(body)
+        return body
+
+    @property
+    def _handlers(self) -> Mapping[str, Any]:
+        return self._server.handlers
+
+    # Appends
+
+    def append_records(
+        self, partition: Partition, records: bytes, count: int, max_timestamp_ms: int
+    ) -> int:
+        """Append a RecordBatch that was checked; return its offset.
+
+        Args:
+            max_timestamp_ms: the highest timestamp of its records.
+        Raises:
+            DiskFull: the disk's reserve is reached.
+        """
+        batch = columnar.wrapped_records(records, count)
+        offset = partition.send_without_sequence(count, batch)
+        partition.note_timestamp(max_timestamp_ms)
+        self._count(count, len(batch))
+        return offset
+
+    def append_in_sequence(
+        self,
+        partition: Partition,
+        records: bytes,
+        count: int,
+        max_timestamp_ms: int,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        sequence: int,
+    ) -> tuple[int | None, Event]:
+        """Append a RecordBatch of an idempotent producer, unless it is a repeat.
+
+        Returns:
+            The offset of its first message, None if that of a repeat is forgotten; and the event
+            of the answer, for tell().
+        Raises:
+            ProducerFenced: a later epoch of the producer is known.
+            SequenceGap: earlier messages are missing.
+            InvalidArgument: it was accepted in part before.
+            DiskFull: the disk's reserve is reached.
+        """
+        batch = columnar.wrapped_records(records, count)
+        offset, is_new, key, sequence_id = partition.send_in_epoch(
+            producer_id, producer_epoch, sequence, count, batch
+        )
+        if is_new:
+            partition.note_timestamp(max_timestamp_ms)
+            self._count(count, len(batch))
+        known = -1 if offset is None else offset
+        confirmed = PlainConfirmed(partition.name, key, sequence_id, count, known, is_late=True)
+        return offset, confirmed
+
+    def _count(self, messages: int, byte_count: int) -> None:
+        if not self._counts:
+            self._environment.when_written(self._leave_counts)
+        self._environment.metrics.sent(self._add, messages, byte_count, transactional=False)
+
+    def _add(self, counter: Counter, amount: int) -> None:
+        self._counts[counter] = self._counts.get(counter, 0) + amount
+
+    def _leave_counts(self) -> None:
+        counts, self._counts = self._counts, {}
+        for counter, amount in counts.items():
+            counter.inc(amount)
+
+    # Answers
+
+    def settle(self, callback: Callable[[], None], *, late: bool) -> None:
+        """Call back when everything applied so far may be told.
+
+        Args:
+            late: only plain appends are told, which need to outlive the process, and not more.
+        """
+        if late:
+            self._environment.when_written(callback)
+        else:
+            self._environment.when_durable(callback)
+
+    def tell(self, event: Event) -> None:
+        """Note in the history, if there is one, that an answer leaves."""
+        if self._environment.history is not None:
+            self._environment.history.note(event)

@@ -1,0 +1,1 @@
+"""Listener for Kafka's clients, in a broker's process."""

@@ -1,0 +1,350 @@
+"""Connection of a Kafka client: frames in, answers out, strictly in order.
+
+A request begins when the one before it is applied. Answers leave in the order of requests, each
+when what it tells is durable: a client may send a batch while the one before it is being written.
+What a client may make large is limited before it takes memory. A frame has a length of 4 bytes, and
+begins with the kind of request and its version.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+from magnetar_kafka.answers import Answer
+from magnetar_kafka.budget import Budget
+from magnetar_kafka.config import KafkaConfig
+from magnetar_kafka.error_codes import ErrorCode
+from magnetar_kafka.metrics import KafkaMetrics
+from magnetar_kafka.request import Handle, Request
+from magnetar_kafka.wire.apis import API_OF_KEY, API_VERSIONS, PRODUCE, Api
+from magnetar_kafka.wire.codec import (
+    Input,
+    Malformed,
+    is_flexible,
+    read_nullable_string,
+    request_reader,
+    response_writer,
+    skip_tags,
+)
+
+log = logging.getLogger(__name__)
+
+# The length of a frame, and what every request begins with: kind, version, correlation id.
+LENGTH_BYTES = 4
+HEAD_BYTES = 8
+# No request but Produce needs more.
+SMALL_REQUEST_BYTES_MAX = 1 << 20
+# Requests that are applied, and whose answers wait.
+UNANSWERED_MAX = 64
+WRITE_BUFFER_BYTES = 256 << 10
+
+
+@dataclass(slots=True, kw_only=True)
+class _Leaving:
+    """An answer that has not left, and the bytes of its request."""
+
+    api: Api
+    version: int
+    correlation_id: bytes
+    answer: Answer
+    reserved: int
+    is_ready: bool = False
+
+
+class _Closed(Exception):
+    """The connection ends; the reason is one of the metric's."""
+
+    def __init__(self, reason: str, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
+@dataclass(slots=True, kw_only=True)
+class Server:
+    """What all connections share.
+
+    Attributes:
+        handle: applies a request, and returns its answer.
+        connections: those that are open.
+    """
+
+    config: KafkaConfig
+    handle: Handle
+    metrics: KafkaMetrics
+    budget: Budget
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    connections: set[Connection] = field(default_factory=set)
+
+
+class Connection(asyncio.Protocol):
+    """A client's connection."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._buffer = bytearray()
+        # How many bytes the buffer may hold before the network has to wait.
+        self._wanted = 0
+        self._more = asyncio.Event()
+        self._left = asyncio.Event()
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._leaving: deque[_Leaving] = deque()
+        # Bytes of answers that the network has not taken yet.
+        self._untaken = 0
+        self._serving: asyncio.Task[None] | None = None
+        self._transport: asyncio.Transport | None = None
+        self._peer = ""
+
+    # The transport's calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin to serve."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        server = self._server
+        if len(server.connections) >= server.config.kafka_connections_max:
+            server.metrics.closed.labels("too_many").inc()
+            transport.abort()
+            return
+        transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
+        self._peer = str((transport.get_extra_info("peername") or ("",))[0])
+        server.connections.add(self)
+        server.metrics.connections.inc()
+        self._serving = asyncio.get_running_loop().create_task(self._serve())
+
+    def data_received(self, data: bytes) -> None:
+        """Gather what was sent; let the network wait if it is not wanted yet."""
+        self._buffer += data
+        if len(self._buffer) > self._wanted and self._transport is not None:
+            self._transport.pause_reading()
+        self._more.set()
+
+    def pause_writing(self) -> None:
+        """The client does not take its answers."""
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        """The client has taken most of its answers."""
+        self._writable.set()
+        self._give_back_untaken()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """End: what was not begun is dropped."""
+        server = self._server
+        if self not in server.connections:
+            return
+        server.connections.discard(self)
+        server.metrics.connections.dec()
+        if self._serving is not None:
+            self._serving.cancel()
+        server.budget.give_back(sum(one.reserved for one in self._leaving))
+        self._leaving.clear()
+        self._give_back_untaken()
+
+    # Ending
+
+    async def finish(self) -> None:
+        """Answer what was begun, and close; the server is stopping."""
+        self._more.set()
+        if self._serving is not None:
+            await asyncio.wait([self._serving])
+
+    def abort(self) -> None:
+        """Close at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _close(self, reason: str, text: str) -> None:
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        self._server.metrics.closed.labels(reason).inc()
+        log.info("the connection of a Kafka client from %s is closed: %s", self._peer, text)
+        transport.abort()
+
+    # Requests
+
+    async def _serve(self) -> None:
+        try:
+            while await self._next_request():
+                pass
+            while self._leaving:
+                self._left.clear()
+                await self._left.wait()
+            if self._transport is not None:
+                self._transport.close()
+        except _Closed as closed:
+            self._close(closed.reason, str(closed))
+        except Malformed as error:
+            self._close("malformed", str(error))
+        except Exception:
+            log.exception("a request of a Kafka client failed")
+            self._close("failed", "a bug; the log has it")
+
+    async def _next_request(self) -> bool:
+        """Read a request and apply it; return False when the server stops."""
+        server = self._server
+        if not await self._has(LENGTH_BYTES + HEAD_BYTES):
+            return False
+        size = int.from_bytes(self._buffer[:LENGTH_BYTES], "big", signed=True)
+        key, version = (int.from_bytes(self._buffer[at : at + 2], "big") for at in (4, 6))
+        api = API_OF_KEY.get(key)
+        limit = server.config.kafka_request_bytes_max
+        if api is not PRODUCE:
+            limit = min(limit, SMALL_REQUEST_BYTES_MAX)
+        if not HEAD_BYTES <= size <= limit:
+            raise Malformed(f"a request of kind {key} has {size} bytes, and not {limit} at most")
+        await server.budget.take(size)
+        try:
+            try:
+                async with asyncio.timeout(server.config.kafka_request_timeout_ms / 1000):
+                    if not await self._has(LENGTH_BYTES + size):
+                        return False
+            except TimeoutError:
+                raise _Closed("slow", "a request did not come to its end in time") from None
+            end = LENGTH_BYTES + size
+            with memoryview(self._buffer) as view:
+                frame = bytes(view[LENGTH_BYTES:end])
+            del self._buffer[:end]
+            self._wanted = 0
+            answer, known, answered_version = await self._apply(api, key, version, frame)
+        except BaseException:
+            server.budget.give_back(size)
+            raise
+        leaving = _Leaving(
+            api=known,
+            version=answered_version,
+            correlation_id=frame[4:HEAD_BYTES],
+            answer=answer,
+            reserved=size + answer.reserved,
+        )
+        self._leaving.append(leaving)
+
+        def ready() -> None:
+            leaving.is_ready = True
+            self._flush()
+
+        answer.settle(ready)
+        await self._room()
+        return True
+
+    async def _has(self, byte_count: int) -> bool:
+        """Wait until so many bytes are there; return False when the server stops."""
+        while len(self._buffer) < byte_count:
+            if self._server.stopping.is_set():
+                return False
+            self._wanted = byte_count
+            self._more.clear()
+            if self._transport is not None:
+                self._transport.resume_reading()
+            await self._more.wait()
+        return not self._server.stopping.is_set()
+
+    async def _room(self) -> None:
+        """Wait while too many answers are on their way.
+
+        Raises:
+            _Closed: the client does not take them.
+        """
+        if len(self._leaving) < UNANSWERED_MAX and self._writable.is_set():
+            return
+        while len(self._leaving) >= UNANSWERED_MAX:
+            self._left.clear()
+            await self._left.wait()
+        try:
+            async with asyncio.timeout(self._server.config.kafka_request_timeout_ms / 1000):
+                await self._writable.wait()
+        except TimeoutError:
+            raise _Closed("slow", "it does not take its answers") from None
+
+    async def _apply(
+        self, api: Api | None, key: int, version: int, frame: bytes
+    ) -> tuple[Answer, Api, int]:
+        """Apply a request; return its answer, and the kind and version that it has.
+
+        Raises:
+            Malformed: it is not a request that is known here.
+        """
+        if api is None or not api.first <= version <= api.last:
+            if api is API_VERSIONS:
+                # The oldest version, which every client reads, has the code and the table.
+                return _unsupported(), API_VERSIONS, 0
+            raise Malformed(f"version {version} of request {key} is not answered here")
+        source = Input(frame, HEAD_BYTES)
+        client_id = read_nullable_string(source) or ""
+        if is_flexible(api, version):
+            skip_tags(source)
+        body = request_reader(api, version)(source)
+        if source.at != len(frame):
+            raise Malformed(f"{len(frame) - source.at} bytes follow a request {api.name}")
+        assert self._transport is not None
+        host, port = self._transport.get_extra_info("sockname")[:2]
+        request = Request(
+            api=api,
+            version=version,
+            body=body,
+            client_id=client_id,
+            origin=self._peer,
+            address=(host, port),
+            stopping=self._server.stopping,
+        )
+        return await self._server.handle(request), api, version
+
+    # Answers
+
+    def _flush(self) -> None:
+        """Write the answers that may leave now, up to the first that has to wait."""
+        leaving, transport = self._leaving, self._transport
+        if transport is None or transport.is_closing():
+            return
+        while leaving and leaving[0].is_ready:
+            one = leaving.popleft()
+            message = one.answer.leaving()
+            if message is None:
+                self._server.budget.give_back(one.reserved)
+                self._close("moved", "a shard behind an answer has another owner")
+                return
+            error = one.answer.first_error()
+            self._server.metrics.requests.labels(one.api.name, error.name).inc()
+            if one.answer.is_silent:
+                self._server.budget.give_back(one.reserved)
+                if error:
+                    self._close("refused", f"{error.name} cannot be answered")
+                    return
+                continue
+            transport.write(_framed(one, message))
+            self._untaken += one.reserved
+        if self._writable.is_set():
+            self._give_back_untaken()
+        self._left.set()
+
+    def _give_back_untaken(self) -> None:
+        self._server.budget.give_back(self._untaken)
+        self._untaken = 0
+
+
+def _framed(one: _Leaving, message: dict[str, Any]) -> bytearray:
+    out = bytearray(LENGTH_BYTES)
+    out += one.correlation_id
+    # Clients read the table of versions before they know which header to expect.
+    if one.api is not API_VERSIONS and is_flexible(one.api, one.version):
+        out.append(0)
+    response_writer(one.api, one.version)(out, message)
+    out[:LENGTH_BYTES] = (len(out) - LENGTH_BYTES).to_bytes(LENGTH_BYTES, "big")
+    return out
+
+
+def _unsupported() -> Answer:
+    code = ErrorCode.UNSUPPORTED_VERSION
+    rows = [
+        {
+            "api_key": API_VERSIONS.key,
+            "min_version": API_VERSIONS.first,
+            "max_version": API_VERSIONS.last,
+        }
+    ]
+    return Answer(body=lambda: {"error_code": code, "api_keys": rows}, codes=(code,))

@@ -1,0 +1,112 @@
+"""Listener for Kafka's clients: its port, the shards in whose name it answers, an orderly end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from random import Random
+
+from prometheus_client import CollectorRegistry
+
+from magnetar_broker.local_access import LocalAccess
+from magnetar_core.config import join_address
+from magnetar_core.server.commands import Gate
+from magnetar_kafka.answers import Answer
+from magnetar_kafka.budget import Budget
+from magnetar_kafka.config import KafkaConfig
+from magnetar_kafka.connection import Connection, Server
+from magnetar_kafka.metrics import KafkaMetrics
+from magnetar_kafka.request import Handle, Request
+from magnetar_kafka.requests.client_requests import ClientRequests
+from magnetar_kafka.requests.fetch import FetchRequests
+from magnetar_kafka.requests.list_offsets import ListOffsetsRequests
+from magnetar_kafka.requests.produce import ProduceRequests
+from magnetar_kafka.requests.topic_requests import TopicRequests
+from magnetar_kafka.shards import Shard, Shards
+from magnetar_kafka.wire.apis import APIS
+
+log = logging.getLogger(__name__)
+
+
+class Listener:
+    """A port for Kafka's clients.
+
+    Args:
+        node_id: the number of this broker for clients.
+        gate: access control of commands that change topics; None: there is none.
+    """
+
+    def __init__(
+        self,
+        config: KafkaConfig,
+        random: Random,
+        registry: CollectorRegistry,
+        *,
+        node_id: int,
+        gate: Gate | None = None,
+    ) -> None:
+        self.shards = Shards()
+        metrics, budget = KafkaMetrics(registry), Budget(config.kafka_memory_bytes_max)
+        handlers: dict[int, Handle] = {
+            **ClientRequests(random).handlers,
+            **TopicRequests(self.shards, config, random, node_id=node_id, gate=gate).handlers,
+            **ProduceRequests(self.shards).handlers,
+            **FetchRequests(self.shards, config, budget, metrics).handlers,
+            **ListOffsetsRequests(self.shards).handlers,
+        }
+        assert handlers.keys() == {api.key for api in APIS}
+        self._handlers = handlers
+        self._server = Server(config=config, handle=self._handle, metrics=metrics, budget=budget)
+        self._listening: asyncio.Server | None = None
+        self.address = ""
+
+    def add(self, access: LocalAccess, may_speak: Callable[[], bool] = lambda: True) -> Shard:
+        """Answer in the name of a broker of this process, until remove().
+
+        Args:
+            may_speak: whether the lease of its shard lasts, and its store has not failed.
+        """
+        shard = Shard(access, may_speak)
+        self.shards.add(shard)
+        return shard
+
+    def remove(self, shard: Shard) -> None:
+        """Answer no longer in the name of a broker. Repeating it is harmless."""
+        self.shards.remove(shard)
+
+    async def open(self, host: str, port: int) -> None:
+        """Open the port.
+
+        Args:
+            port: 0: the operating system chooses.
+        Raises:
+            OSError: the port is taken, or the address is not one of this machine.
+        """
+        loop = asyncio.get_running_loop()
+        self._listening = await loop.create_server(
+            lambda: Connection(self._server), host.strip("[]"), port
+        )
+        found: int = self._listening.sockets[0].getsockname()[1]
+        self.address = join_address(host, found)
+
+    async def close(self, grace_ms: int) -> None:
+        """Let no client in; answer what was begun, within a time.
+
+        Args:
+            grace_ms: connections that are open after it are cut.
+        """
+        if self._listening is not None:
+            self._listening.close()
+        self._server.stopping.set()
+        connections = list(self._server.connections)
+        if connections:
+            finishing = [asyncio.ensure_future(one.finish()) for one in connections]
+            _, late = await asyncio.wait(finishing, timeout=grace_ms / 1000)
+            for one in late:
+                one.cancel()
+        for connection in list(self._server.connections):
+            connection.abort()
+
+    async def _handle(self, request: Request) -> Answer:
+        return await self._handlers[request.api.key](request)

@@ -1,0 +1,1 @@
+"""Kafka's wire protocol: which requests there are, and how messages are laid out. Pure."""

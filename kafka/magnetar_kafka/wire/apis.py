@@ -1,0 +1,52 @@
+"""The requests of Kafka's clients that are answered, and their versions. Pure.
+
+Source: Kafka's documentation, Protocol (https://kafka.apache.org/protocol.html).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Api(NamedTuple):
+    """A kind of request.
+
+    Attributes:
+        first: the lowest version that is answered.
+        last: the highest one.
+        text: what is answered, for people.
+    """
+
+    key: int
+    name: str
+    first: int
+    last: int
+    text: str
+
+
+PRODUCE = Api(0, "Produce", 3, 12, "appends batches outside of transactions")
+FETCH = Api(1, "Fetch", 4, 12, "committed messages; waits for new ones; no fetch sessions")
+LIST_OFFSETS = Api(2, "ListOffsets", 1, 7, "first, end, and by time")
+METADATA = Api(3, "Metadata", 0, 12, "topics, their partitions, and this broker")
+FIND_COORDINATOR = Api(10, "FindCoordinator", 0, 4, "refused: there are no coordinators yet")
+API_VERSIONS = Api(18, "ApiVersions", 0, 3, "this table")
+CREATE_TOPICS = Api(19, "CreateTopics", 2, 7, "creates topics")
+DELETE_TOPICS = Api(20, "DeleteTopics", 1, 6, "deletes topics")
+INIT_PRODUCER_ID = Api(22, "InitProducerId", 0, 4, "ids of idempotent producers")
+DESCRIBE_CONFIGS = Api(32, "DescribeConfigs", 1, 4, "settings of topics")
+DESCRIBE_CLUSTER = Api(60, "DescribeCluster", 0, 1, "this broker")
+
+APIS = (
+    PRODUCE,
+    FETCH,
+    LIST_OFFSETS,
+    METADATA,
+    FIND_COORDINATOR,
+    API_VERSIONS,
+    CREATE_TOPICS,
+    DELETE_TOPICS,
+    INIT_PRODUCER_ID,
+    DESCRIBE_CONFIGS,
+    DESCRIBE_CLUSTER,
+)
+API_OF_KEY = {api.key: api for api in APIS}
