@@ -17,7 +17,6 @@ from magnetar_core.kafka_records.reading import Headers
 BASE64_PREFIX = "data:;base64,"
 # A text that no prefix of RFC 2397 has.
 NULL_TEXT = "data:null"
-_MARK = b"data:"
 
 
 def properties_of(headers: Headers) -> dict[str, str]:
@@ -36,12 +35,14 @@ def headers_of(properties: Mapping[str, str]) -> Headers:
 def _text_of(value: bytes | None) -> str:
     if value is None:
         return NULL_TEXT
-    # A text that could be taken for one of ours is not left as it is.
-    if not value.startswith(_MARK):
-        try:
-            return value.decode()
-        except UnicodeDecodeError:
-            pass
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        pass
+    else:
+        # A text that would be taken for one of ours is not left as it is.
+        if _value_of(text) == value:
+            return text
     return BASE64_PREFIX + base64.b64encode(value).decode()
 
 
