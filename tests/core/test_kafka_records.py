@@ -288,7 +288,7 @@ def bomb_of_snappy(size: int) -> bytes:
     return snappy_of(bytes(size))[:4] + b"\0\0" + b"\xfe\1\0" * ((size - 1) // 64)
 
 
-BOMBS = {
+BOMBS: dict[int, Callable[[int], bytes]] = {
     GZIP: lambda size: gzip.compress(bytes(size)),
     SNAPPY: bomb_of_snappy,
     LZ4: lambda size: lz4.frame.compress(bytes(size)),
