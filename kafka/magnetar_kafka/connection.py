@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from magnetar_kafka.answers import Answer
 from magnetar_kafka.budget import Budget
@@ -41,6 +41,8 @@ SMALL_REQUEST_BYTES_MAX = 1 << 20
 # Requests that are applied, and whose answers wait.
 UNANSWERED_MAX = 64
 WRITE_BUFFER_BYTES = 256 << 10
+# So much is read before it is wanted: a connection that does not read does not see its end either.
+READ_AHEAD_BYTES = 64 << 10
 
 
 @dataclass(slots=True, kw_only=True)
@@ -87,7 +89,7 @@ class Connection(asyncio.Protocol):
         self._server = server
         self._buffer = bytearray()
         # How many bytes the buffer may hold before the network has to wait.
-        self._wanted = 0
+        self._wanted = READ_AHEAD_BYTES
         self._more = asyncio.Event()
         self._left = asyncio.Event()
         self._writable = asyncio.Event()
@@ -103,15 +105,15 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin to serve."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # That of uvloop is none of asyncio's classes.
+        self._transport = stream = cast(asyncio.Transport, transport)
         server = self._server
         if len(server.connections) >= server.config.kafka_connections_max:
             server.metrics.closed.labels("too_many").inc()
-            transport.abort()
+            stream.abort()
             return
-        transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
-        self._peer = str((transport.get_extra_info("peername") or ("",))[0])
+        stream.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
+        self._peer = str((stream.get_extra_info("peername") or ("",))[0])
         server.connections.add(self)
         server.metrics.connections.inc()
         self._serving = asyncio.get_running_loop().create_task(self._serve())
@@ -210,7 +212,7 @@ class Connection(asyncio.Protocol):
             with memoryview(self._buffer) as view:
                 frame = bytes(view[LENGTH_BYTES:end])
             del self._buffer[:end]
-            self._wanted = 0
+            self._want(READ_AHEAD_BYTES)
             answer, known, answered_version = await self._apply(api, key, version, frame)
         except BaseException:
             server.budget.give_back(size)
@@ -237,12 +239,16 @@ class Connection(asyncio.Protocol):
         while len(self._buffer) < byte_count:
             if self._server.stopping.is_set():
                 return False
-            self._wanted = byte_count
             self._more.clear()
-            if self._transport is not None:
-                self._transport.resume_reading()
+            self._want(max(byte_count, READ_AHEAD_BYTES))
             await self._more.wait()
         return not self._server.stopping.is_set()
+
+    def _want(self, byte_count: int) -> None:
+        """Let the buffer hold so many bytes."""
+        self._wanted = byte_count
+        if len(self._buffer) <= byte_count and self._transport is not None:
+            self._transport.resume_reading()
 
     async def _room(self) -> None:
         """Wait while too many answers are on their way.

@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 from typing import Any, NamedTuple
 
+import google_crc32c
+import uvloop
 from prometheus_client import CollectorRegistry
 from tests.broker.harness import World
 
@@ -153,7 +155,9 @@ def run(
         await scenario(world)
         await world.stop()
 
-    asyncio.run(within())
+    # As servers do.
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(within())
 
 
 def records(*values: bytes, base: int = 0, timestamp_ms: int = NO_TIMESTAMP) -> list[Record]:
@@ -189,8 +193,6 @@ def batch(
 
 
 def sealed(made: bytearray) -> bytes:
-    import google_crc32c
-
     made[17:21] = int(google_crc32c.value(bytes(made[21:]))).to_bytes(4, "big")
     return bytes(made)
 

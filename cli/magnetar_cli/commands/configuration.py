@@ -6,11 +6,10 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import click
 
-from magnetar_cli.servers.options import SECTIONS, settings_of, shared_settings
+from magnetar_cli.servers.options import SECTIONS, all_settings
 from magnetar_cli.types import json_option
 
 
@@ -64,14 +63,14 @@ def _settings(config_file: Path | None) -> list[_Setting]:
     sources = Sources.load(os.environ, SECTIONS, config_file)
     found: list[_Setting] = []
     for section in SECTIONS:
-        kinds: list[type[Any]] = [settings_of(section), *shared_settings()]
+        kinds = all_settings(section)
         for kind in kinds:
             resolved = resolve(kind, section, sources, beside=kinds)
             found += [
                 _Setting(section, name, getattr(resolved.settings, name), resolved.origins[name])
                 for name in names_of(kind)
             ]
-    every = [settings_of(section) for section in SECTIONS] + shared_settings()
+    every = [one for section in SECTIONS for one in all_settings(section)]
     for complaint in unknown_variables(every, os.environ):
         click.echo(f"warning: {complaint}", err=True)
     return found

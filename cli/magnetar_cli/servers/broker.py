@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from magnetar_cli.servers.options import (
+    PORT,
     SECTIONS,
     access_config,
+    all_settings,
     history_config,
     links_of,
     listen_config,
     load_membership,
     member_options,
     server_options,
-    shared_settings,
     store_config,
     traces_config,
 )
@@ -30,6 +31,7 @@ from magnetar_cli.servers.owner_options import (
 )
 
 if TYPE_CHECKING:
+    from magnetar_broker.broker import Broker
     from magnetar_broker.budgets.memory_budget import MemoryBudget
     from magnetar_broker.config import BrokerConfig
     from magnetar_cli.servers.member_process import Place
@@ -65,6 +67,12 @@ SERVICE = "Broker"
     help="Confirm plain messages when they are on the disk, or when the operating system has them."
     "  [default: synced]",
 )
+@click.option(
+    "--kafka-port",
+    type=PORT,
+    help="Answer Kafka's clients on this port; 0: the system chooses.  [default: none]",
+)
+@click.option("--kafka-port-if-free", type=PORT, hidden=True)
 @owner_options
 @member_options
 @server_options
@@ -90,6 +98,7 @@ def broker(**options: Any) -> None:
 def _run_one(options: dict[str, Any], membership: Membership | None, sources: Sources) -> None:
     """Run a broker that keeps its shard."""
     from magnetar_broker.config import BrokerConfig
+    from magnetar_cli.servers.kafka_port import kafka_port_of
     from magnetar_cli.servers.server_process import ServerProcess, run
     from magnetar_core.membership.address_book import MemberAddress
     from magnetar_core.process.settings import resolve
@@ -119,27 +128,32 @@ def _run_one(options: dict[str, Any], membership: Membership | None, sources: So
         )
         given.update(membership.settings())
     given["durability"] = options["durability"]
-    resolved = resolve(BrokerConfig, "broker", sources, beside=shared_settings(), **given)
+    resolved = resolve(BrokerConfig, "broker", sources, beside=all_settings("broker"), **given)
     _check_frames(resolved.settings, listen)
     store = store_config(options, "broker", sources)
     _check_durability(resolved.settings, store)
+
+    access = access_config(options, "broker", sources)
+    kafka = kafka_port_of(options, sources, resolved.settings, listen, access)
 
     def build(world: World) -> Component:
         config = resolved.settings
         if resolved.origins["address"] == "default":
             config = replace(config, address=world.address)
-        return _build(config, world, _memory_budget(config))
+        built = _build_broker(config, world, _memory_budget(config))
+        return built if kafka is None else kafka.beside(built, world)
 
     run(
         ServerProcess(
             service=SERVICE,
             rows=_rows(options, resolved.settings, store, name),
             listen=listen,
-            access=access_config(options, "broker", sources),
+            access=access,
             links=links_of("broker", sources, listen),
             traces=traces_config(options, "broker", sources),
             history=history_config(options, "broker", sources),
             build=build,
+            kafka=kafka.told if kafka is not None else dict,
             number=resolved.settings.shard,
             supervised=options["supervised"],
             ready_file=options["ready_file"],
@@ -150,15 +164,17 @@ def _run_one(options: dict[str, Any], membership: Membership | None, sources: So
 def _run_member(options: dict[str, Any], sources: Sources, owner: Owning) -> None:
     """Run a server that takes the shards of brokers which etcd has for it."""
     from magnetar_broker.config import BrokerConfig
+    from magnetar_cli.servers.kafka_port import refuse_kafka_port
     from magnetar_cli.servers.member_process import MemberProcess, run
     from magnetar_cli.servers.shard_servers import ShardKind
     from magnetar_core.process.settings import resolve
 
+    refuse_kafka_port(options, sources)
     config = resolve(
         BrokerConfig,
         "broker",
         sources,
-        beside=shared_settings(),
+        beside=all_settings("broker"),
         cluster_id=options["cluster_id"],
         durability=options["durability"],
     ).settings
@@ -169,7 +185,7 @@ def _run_member(options: dict[str, Any], sources: Sources, owner: Owning) -> Non
     def kind_of(place: Place) -> ShardKind:
         return ShardKind(
             rows=lambda shard: _rows(options, config, owner.store, str(shard)),
-            build=lambda shard, world: _build(
+            build=lambda shard, world: _build_broker(
                 replace(place.broker, name=str(shard)), world, memory, place.book
             ),
         )
@@ -203,12 +219,12 @@ def _memory_budget(config: BrokerConfig) -> MemoryBudget:
     )
 
 
-def _build(
+def _build_broker(
     config: BrokerConfig, world: World, memory: MemoryBudget, book: AddressBook | None = None
-) -> Component:
+) -> Broker:
     from magnetar_broker.broker import Broker
 
-    component: Component = Broker(
+    return Broker(
         config,
         world.store,
         world.transport,
@@ -220,7 +236,6 @@ def _build(
         memory,
         history=world.history,
     )
-    return component
 
 
 def _rows(options: dict[str, Any], settings: BrokerConfig, config: StoreConfig, name: str) -> Rows:

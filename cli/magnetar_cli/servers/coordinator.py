@@ -12,13 +12,13 @@ import click
 from magnetar_cli.servers.options import (
     SECTIONS,
     access_config,
+    all_settings,
     history_config,
     links_of,
     listen_config,
     load_membership,
     member_options,
     server_options,
-    shared_settings,
     store_config,
     traces_config,
 )
@@ -105,7 +105,7 @@ def _run_one(options: dict[str, Any], membership: Membership | None, sources: So
         given["broker_names"] = tuple(broker.name for broker in membership.brokers)
         given.update(membership.settings())
     config = resolve(
-        CoordinatorConfig, "coordinator", sources, beside=shared_settings(), **given
+        CoordinatorConfig, "coordinator", sources, beside=all_settings("coordinator"), **given
     ).settings
 
     run(
@@ -141,7 +141,7 @@ def _run_member(options: dict[str, Any], sources: Sources, owner: Owning) -> Non
         CoordinatorConfig,
         "coordinator",
         sources,
-        beside=shared_settings(),
+        beside=all_settings("coordinator"),
         cluster_id=options["cluster_id"],
     ).settings
 

@@ -151,14 +151,23 @@ def shared_settings() -> list[type[Any]]:
     ]
 
 
+def all_settings(section: str) -> list[type[Any]]:
+    """Return the classes of settings that a kind of server has, its own first."""
+    own = [settings_of(section)]
+    if section == "broker":
+        from magnetar_kafka.config import KafkaConfig
+
+        own.append(KafkaConfig)
+    return [*own, *shared_settings()]
+
+
 def resolve_shared(
     kind: type[SettingsT], section: str, sources: Sources, **flags: object
 ) -> Resolved[SettingsT]:
-    """Create settings of one of the classes that both kinds of servers have."""
+    """Create settings of one of the classes that a kind of server has."""
     from magnetar_core.process.settings import resolve
 
-    beside = [settings_of(section), *shared_settings()]
-    return resolve(kind, section, sources, beside=beside, **flags)
+    return resolve(kind, section, sources, beside=all_settings(section), **flags)
 
 
 def store_config(options: dict[str, Any], section: str, sources: Sources) -> StoreConfig:

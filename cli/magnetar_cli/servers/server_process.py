@@ -99,6 +99,7 @@ class ServerProcess:
     Attributes:
         links: how its links to other servers are secured.
         traces: which traces it makes.
+        kafka: tells, when the server is ready, what Ready says about Kafka's clients.
         number: its shard, or TCID.
         history: where it writes the history of the protocol.
         supervised: whether a standalone process started this process. Then it reports readiness as
@@ -114,6 +115,7 @@ class ServerProcess:
     links: LinkSecurity
     traces: TracesConfig
     history: HistoryConfig
+    kafka: Callable[[], dict[str, str]] = dict
     number: int = 0
     supervised: bool = False
     ready_file: Path | None = None
@@ -202,6 +204,7 @@ async def _serve(process: ServerProcess) -> None:
             pid=os.getpid(),
             address=server.address,
             metrics=metrics,
+            **process.kafka(),
         )
         announce(ready, process.ready_file, supervised=process.supervised)
         await stop.wait()

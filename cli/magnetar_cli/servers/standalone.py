@@ -72,6 +72,12 @@ from magnetar_cli.servers.standalone_ports import METRICS_PORT, choose_ports
     "--port", type=PORT, help="The first broker's port; the others follow. 0: the system chooses."
 )
 @click.option(
+    "--kafka-port",
+    type=PORT,
+    help="Answer Kafka's clients on this port.  [default: 9092, if it is free]",
+)
+@click.option("--no-kafka", is_flag=True, help="Open no port for Kafka's clients.")
+@click.option(
     "--durability",
     type=click.Choice(["synced", "os"]),
     help="Confirm plain messages when they are on the disk, or when the operating system has them."
@@ -120,6 +126,10 @@ def standalone(**options: Any) -> None:
         StoreConfig(store=store)
         common += ["--store", store]
     durability = ["--durability", options["durability"]] if options["durability"] else []
+    kafka: list[str] = []
+    if not options["no_kafka"]:
+        name = "--kafka-port-if-free" if options["kafka_port"] is None else "--kafka-port"
+        kafka = [name, str(ports.kafka)]
     data_dir: Path = options["data_dir"]
     members = standalone_members(
         data_dir,
@@ -140,7 +150,11 @@ def standalone(**options: Any) -> None:
     supervisor = Supervisor(
         members=members,
         broker_arguments=[
-            arguments("broker", one.name, broker_directory(data_dir, number), port) + durability
+            [
+                *arguments("broker", one.name, broker_directory(data_dir, number), port),
+                *durability,
+                *kafka,
+            ]
             for number, (one, port) in enumerate(zip(members.brokers, ports.brokers, strict=True))
         ],
         coordinator_arguments=[

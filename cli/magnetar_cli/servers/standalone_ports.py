@@ -22,6 +22,7 @@ from magnetar_cli.servers.console_options import DEFAULT_PORT as CONSOLE_PORT
 from magnetar_cli.servers.coordinator import COORDINATOR_PORT
 
 METRICS_PORT = 9650
+KAFKA_PORT = 9092
 # Where the system is to choose, the lowest port.
 FIRST = 10_000
 _RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
@@ -33,12 +34,14 @@ class Ports:
 
     Attributes:
         console: the port of the console, if there is one; 0: the system chooses.
+        kafka: the port for Kafka's clients.
     """
 
     brokers: list[int]
     coordinators: list[int]
     metrics: list[int]
     console: int
+    kafka: int
 
 
 def choose_ports(options: dict[str, Any], host: str) -> Ports:
@@ -75,7 +78,11 @@ def choose_ports(options: dict[str, Any], host: str) -> Ports:
         raise click.UsageError(
             f"two servers would have port {twice}; choose ports that lie farther apart"
         )
-    free = free_ports(host, sum(one.count(0) for one in ranges))
+    is_chosen_by_system = 0 in (base, options["broker_port"])
+    kafka: int | None = options["kafka_port"]
+    if kafka is None:
+        kafka = 0 if is_chosen_by_system else KAFKA_PORT
+    free = free_ports(host, sum(one.count(0) for one in ranges) + 1)
     broker_ports, coordinator_ports, metrics_ports = (
         [port or next(free) for port in one] for one in ranges
     )
@@ -84,6 +91,7 @@ def choose_ports(options: dict[str, Any], host: str) -> Ports:
         coordinators=coordinator_ports,
         metrics=metrics_ports,
         console=console_port,
+        kafka=kafka or next(free),
     )
 
 

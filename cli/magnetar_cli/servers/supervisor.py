@@ -216,6 +216,7 @@ class Supervisor:
         return (
             f"ready: {_addresses('broker', self._brokers)},"
             f" {_addresses('coordinator', self._coordinators)}, metrics {' '.join(metrics)}"
+            f"{_kafka(self._brokers[0])}"
             + "".join(f", console {one.ready['address']}" for one in self._consoles)
         )
 
@@ -264,6 +265,14 @@ def _label(kind: str, name: str, members: Sequence[object]) -> str:
 def _addresses(kind: str, servers: list[Child]) -> str:
     addresses = " ".join(server.ready["address"] for server in servers)
     return f"{kind}{'s' if len(servers) > 1 else ''} {addresses}"
+
+
+def _kafka(broker: Child) -> str:
+    """Say where Kafka's clients are answered, or why they are not."""
+    if broker.ready.get("kafka"):
+        return f", Kafka's clients {broker.ready['kafka']}"
+    reason = broker.ready.get("no_kafka")
+    return f", no port for Kafka's clients ({reason})" if reason else ""
 
 
 async def _wait_until_ready(servers: list[Child], tasks: list[asyncio.Task[None]]) -> None:

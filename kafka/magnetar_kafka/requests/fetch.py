@@ -21,6 +21,7 @@ from magnetar_kafka.config import KafkaConfig
 from magnetar_kafka.error_codes import ErrorCode, Refused, code_of
 from magnetar_kafka.metrics import KafkaMetrics
 from magnetar_kafka.request import Handle, Request
+from magnetar_kafka.requests.partitions import locate
 from magnetar_kafka.requests.stored_records import read_records
 from magnetar_kafka.shards import Shard, Shards
 from magnetar_kafka.wire import apis
@@ -144,19 +145,11 @@ class FetchRequests:
             offset=one["fetch_offset"],
             bytes_max=one["partition_max_bytes"],
         )
-        directory = self._shards.directory()
+        found = Part(shard=None, fields={})
         try:
-            if directory is None:
-                raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this server has no shard")
-            wanted.shard = directory
-            record = directory.access.topic(topic).record
-            shard = self._shards.of(record, wanted.number)
-            if shard is None:
-                raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the partition is elsewhere")
-            wanted.shard = shard
-            wanted.partition = shard.access.partition(topic, wanted.number)
+            wanted.shard, wanted.partition = locate(self._shards, topic, wanted.number, found)
         except (Refused, MagnetarError) as error:
-            wanted.refused = error
+            wanted.shard, wanted.refused = found.shard, error
         return wanted
 
     async def _read(self, one: _Wanted, part: Part, bytes_max: int) -> int:

@@ -21,6 +21,7 @@ from magnetar_core.record_batch import read_head
 from magnetar_kafka.answers import Answer, Part
 from magnetar_kafka.error_codes import ErrorCode, Refused, code_of
 from magnetar_kafka.request import Handle, Request
+from magnetar_kafka.requests.partitions import locate
 from magnetar_kafka.shards import Shard, Shards
 from magnetar_kafka.wire import apis
 
@@ -68,17 +69,8 @@ class ListOffsetsRequests:
             "offset": NONE_FOUND,
         }
         part = Part(shard=None, fields=fields)
-        directory = self._shards.directory()
         try:
-            if directory is None:
-                raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this server has no shard")
-            part.shard = directory
-            record = directory.access.topic(topic).record
-            shard = self._shards.of(record, one["partition_index"])
-            if shard is None:
-                raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the partition is elsewhere")
-            part.shard = shard
-            partition = shard.access.partition(topic, one["partition_index"])
+            shard, partition = locate(self._shards, topic, one["partition_index"], part)
             fields["offset"], fields["timestamp"] = await _found(shard, partition, one["timestamp"])
         except (Refused, MagnetarError) as error:
             fields["error_code"] = code_of(error)

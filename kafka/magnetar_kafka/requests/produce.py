@@ -1,8 +1,9 @@
 """Produce: appends batches as they came, each when its head and its checksum are right.
 
 Sequences are per (producer id, epoch) and partition; a repeat is recognised after a restart as
-well. A batch without a producer id is appended again whenever it is sent again, and leaves no row of a
-producer. acks=1 is treated as acks=all; acks=0 is not answered, and an error ends the connection.
+well. A batch without a producer id is appended again whenever it is sent again, and leaves no row
+of a producer. acks=1 is treated as acks=all; acks=0 is not answered, and an error ends the
+connection.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from magnetar_core.record_batch import (
 from magnetar_kafka.answers import Answer, Part
 from magnetar_kafka.error_codes import ErrorCode, Refused, code_of
 from magnetar_kafka.request import Handle, Request
+from magnetar_kafka.requests.partitions import locate
 from magnetar_kafka.shards import Shard, Shards
 from magnetar_kafka.wire import apis
 
@@ -90,20 +92,10 @@ class ProduceRequests:
             "log_start_offset": NO_OFFSET,
         }
         part = Part(shard=None, fields=fields)
-        directory = self._shards.directory()
         try:
             if refusal is not None:
                 raise refusal
-            if directory is None:
-                raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this server has no shard")
-            # What is refused because of the topics rests on who knows them.
-            part.shard = directory
-            record = directory.access.topic(topic).record
-            shard = self._shards.of(record, one["index"])
-            if shard is None:
-                raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the partition is elsewhere")
-            part.shard = shard
-            partition = shard.access.partition(topic, one["index"])
+            shard, partition = locate(self._shards, topic, one["index"], part)
             fields["log_start_offset"] = partition.log.first_offset
             offset, part.confirms = _append(shard, partition, one["records"])
             part.is_late = True
