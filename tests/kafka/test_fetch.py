@@ -8,7 +8,8 @@ from tests.broker.harness import end, send, txn
 from tests.kafka.harness import KafkaWorld, batch, fetch, fetched, produce, run
 from tests.waiting import until
 
-from magnetar_core.record_batch import read_head, read_records
+from magnetar_core.kafka_records.reading import read_records
+from magnetar_core.record_batch import read_head
 from magnetar_kafka.error_codes import ErrorCode
 from magnetar_kafka.wire import apis
 
@@ -20,8 +21,8 @@ def opened(data: bytes) -> list[tuple[int, bytes | None]]:
         size = int.from_bytes(data[8:12], "big") + 12
         one, data = data[:size], data[size:]
         base = read_head(one).base_offset
-        records = read_records(memoryview(one), bytes_max=1 << 20)
-        found += [(base + place, record.value) for place, record in enumerate(records)]
+        values = read_records(one, bytes_max=1 << 20).values
+        found += [(base + place, value) for place, value in enumerate(values)]
     return found
 
 
