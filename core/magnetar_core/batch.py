@@ -40,7 +40,7 @@ from io import BytesIO
 from itertools import accumulate, compress, repeat
 from json.encoder import encode_basestring as _quoted
 from operator import is_not, le, sub
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import google_crc32c
 import lz4.frame
@@ -286,38 +286,22 @@ def encode(
     for column in (keys, event_times_ms, properties):
         if column is not None and len(column) != count:
             raise InvalidArgument(f"a column has {len(column)} entries for {count} messages")
-    parts, key_hash = _body(values, keys, event_times_ms, properties)
-    return _built(count, parts, key_hash, codec)
-
-
-def _body(
-    values: Sequence[bytes | None],
-    keys: Sequence[bytes | None] | None,
-    event_times_ms: Sequence[int] | None,
-    properties: Sequence[bytes] | None,
-) -> tuple[list[bytes], int]:
-    """Return the parts of a body, and the hash of the key that all messages share.
-
-    Raises:
-        InvalidArgument: there are over 2 GiB in a column.
-    """
     flags = 0
     key_hash = 0
-    bits: list[bytes] = []
-    parts: list[bytes] = [b""]
+    bits: tuple[bytes, ...] = ()
     try:
-        parts += _column(values)
+        parts = [b"", *_column(values)]
     except TypeError:
         # What fails costs nothing until it does: nearly all batches have only values.
         if None not in values:
             raise
         flags |= HAS_VALUE_BITS
-        parts += _column([value or b"" for value in values])
-        bits.append(_bits_of(values))
+        parts = [b"", *_column([value or b"" for value in values])]
+        bits = (_bits_of(values),)
     if keys is not None:
         flags |= HAS_KEYS
         first = keys[0] or b""
-        if keys.count(first) == len(keys):
+        if keys[-1] == first and keys.count(first) == count:
             key_hash = google_crc32c.value(first)
         if all(keys):
             parts += _column(keys)
@@ -325,7 +309,7 @@ def _body(
             parts += _column([key or b"" for key in keys])
             if b"" in keys:
                 flags |= HAS_KEY_BITS
-                bits.append(_bits_of(keys))
+                bits += (_bits_of(keys),)
     if event_times_ms is not None:
         flags |= HAS_EVENT_TIMES
         parts.append(array("q", event_times_ms).tobytes())
@@ -333,7 +317,8 @@ def _body(
         flags |= HAS_PROPERTIES
         parts += _column(properties)
     parts[0] = FLAGS.pack(flags)
-    return parts + bits, key_hash
+    parts += bits
+    return _built(count, parts, key_hash, codec)
 
 
 def encoded_properties(properties: Mapping[str, str]) -> bytes:
@@ -612,8 +597,13 @@ def _body_of_records(batch: bytes, count: int, body_bytes_max: int) -> bytes:
         properties = [b""] * count
         for place, headers in records.headers.items():
             properties[place] = encoded_properties(properties_of(headers))
-    parts, _ = _body(records.values, records.keys, _times_of(records.timestamps_ms), properties)
-    return b"".join(parts)
+    made = encode(
+        records.values,
+        records.keys,
+        event_times_ms=_times_of(records.timestamps_ms),
+        properties=properties,
+    )
+    return made[HEADER.size : -CHECKSUM.size]
 
 
 def _times_of(timestamps_ms: list[int]) -> list[int] | None:
@@ -701,12 +691,11 @@ def _column(entries: Sequence[bytes | None]) -> tuple[bytes, bytes]:
     Raises:
         TypeError: an entry is None.
     """
-    present = cast(Sequence[bytes], entries)
     try:
-        offsets = array("i", accumulate(map(len, present), initial=0))
+        offsets = array("i", accumulate(map(len, entries), initial=0))  # type: ignore[arg-type]
     except OverflowError as error:
         raise InvalidArgument("a batch's column holds 2 GiB at most") from error
-    return offsets.tobytes(), b"".join(present)
+    return offsets.tobytes(), b"".join(entries)  # type: ignore[arg-type]
 
 
 def _read_column(body: memoryview, at: int, count: int) -> tuple[array[int], memoryview, int]:

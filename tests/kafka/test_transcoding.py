@@ -158,7 +158,7 @@ def test_peek_shows_messages_of_kafka() -> None:
 
 
 def test_slots_of_keys_are_those_of_our_batches() -> None:
-    rows = [(b"v", key, None, {}) for key in (b"a", b"b", None, b"")]
+    rows: Any = [(b"v", key, None, {}) for key in (b"a", b"b", None, b"")]
     ours, theirs = slots_of(native(rows)), slots_of(kafka(*(Row(0, key, v) for v, key, *_ in rows)))
     assert ours == theirs
     assert slots_of(kafka(Row(0, None, b"v"))) == EMPTY_KEY_SLOT

@@ -1,7 +1,7 @@
 """Records of a batch, as lists.
 
 The loop over records is plain Python, written out for integers of one and two bytes, as nearly all
-are. docs/design/0024-null-values.md has measurements, and says why no compiled reader is taken.
+are. docs/design/0025-null-values.md has measurements, and says why no compiled reader is taken.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -192,10 +192,11 @@ def cut(
     The first batch fills the room that an open batch has left. It is empty when the first value
     does not fit there.
     """
-    sizes = map(MESSAGE_OVERHEAD_BYTES.__add__, lengths(values))
-    if keys is not None:
-        sizes = map(int.__add__, sizes, lengths(keys))
-    ends = list(accumulate(sizes))
+    try:
+        ends = _ends(map(len, values), None if keys is None else map(len, keys))  # type: ignore[arg-type]
+    except TypeError:
+        # Some are absent, which is found without a look at each beforehand.
+        ends = _ends(lengths(values), None if keys is None else lengths(keys))
     start, done = 0, 0
     room_is_whole = room_bytes >= batch_bytes_max and room_messages > 0
     while start < len(values):
@@ -206,6 +207,14 @@ def cut(
         yield start, stop, end - done
         start, done = stop, end
         room_bytes, room_messages, room_is_whole = batch_bytes_max, batch_messages_max, True
+
+
+def _ends(value_sizes: Iterable[int], key_sizes: Iterable[int] | None) -> list[int]:
+    """Return how many bytes messages take up to each of them."""
+    sizes = map(MESSAGE_OVERHEAD_BYTES.__add__, value_sizes)
+    if key_sizes is not None:
+        sizes = map(int.__add__, sizes, key_sizes)
+    return list(accumulate(sizes))
 
 
 def lengths(entries: Sequence[bytes | None]) -> list[int]:
