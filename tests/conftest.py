@@ -46,6 +46,7 @@ LONG = frozenset(
         "console/test_top.py",
         "console/test_top_command.py",
         "console/test_top_rights.py",
+        "kafka/test_clients.py",
         "mutants/test_reach.py",
         "mutants/test_sample.py",
         "spec/test_changed_traces.py",

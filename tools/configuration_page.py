@@ -16,6 +16,7 @@ from magnetar_core.process.settings import names_of
 from magnetar_core.recording.config import HistoryConfig
 from magnetar_core.security.link_security import LinkConfig
 from magnetar_core.traces.config import TracesConfig
+from magnetar_kafka.config import KafkaConfig
 from magnetar_storage.store_config import StoreConfig
 
 HEAD = """\
@@ -52,6 +53,7 @@ def page() -> str:
     parts = [HEAD]
     for title, kind in (
         ("[broker]", BrokerConfig),
+        ("Kafka's clients: in [broker]", KafkaConfig),
         ("[coordinator]", CoordinatorConfig),
         ("Listening: in both sections", ListenConfig),
         ("Links to other servers: in both sections, and for the command line", LinkConfig),

@@ -15,6 +15,7 @@ import cluster_dashboard_page
 import configuration_page
 import dashboard_page
 import errors_page
+import kafka_page
 import metrics_page
 import states_page
 
@@ -23,6 +24,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/access.md": access_page.page,
     "docs/configuration.md": configuration_page.page,
     "docs/errors.md": errors_page.page,
+    "docs/kafka_requests.md": kafka_page.page,
     "docs/protocol/states.md": states_page.page,
     "docs/metrics.md": metrics_page.page,
     "deploy/grafana/dashboards/transactions.json": dashboard_page.page,

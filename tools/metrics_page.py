@@ -14,6 +14,7 @@ from magnetar_core.security.certificate_metrics import tell_expiry
 from magnetar_core.server.connection_metrics import tell_connections
 from magnetar_core.server.grpc_server import GrpcServer
 from magnetar_core.traces.metrics import TracesMetrics
+from magnetar_kafka.metrics import KafkaMetrics
 from magnetar_storage.object_store.metrics import ObjectStoreMetrics
 
 HEAD = """\
@@ -83,6 +84,7 @@ def registries() -> Iterable[tuple[str, CollectorRegistry]]:
     TracesMetrics(coordinator)
     HistoryMetrics(broker)
     HistoryMetrics(coordinator)
+    KafkaMetrics(broker)
     ObjectStoreMetrics("magnetar_broker", broker)
     ObjectStoreMetrics("magnetar_coordinator", coordinator)
     return (("Broker", broker), ("Coordinator", coordinator))

@@ -375,6 +375,13 @@ def test_snappy_as_others_compress_it(data: bytes, repeated: int) -> None:
     assert snappy.decompress(stream, len(data)) == data
 
 
+def test_copies_of_snappy() -> None:
+    """Eight bytes from four back, and six from one back, in the three forms of a copy."""
+    for last in (b"\x09\1", b"\x16\1\0", b"\x17\1\0\0\0"):
+        block = b"\x12\x0cabcd" + b"\x11\4" + last
+        assert snappy.decompress(block, 100) == b"abcdabcdabcd" + b"d" * 6
+
+
 @given(st.binary(max_size=60), st.booleans())
 def test_snappy_that_is_damaged_raises_nothing_else(data: bytes, is_stream: bool) -> None:
     stream = b"\x82SNAPPY\0" + bytes(8) + len(data).to_bytes(4, "big") + data
@@ -396,6 +403,7 @@ def test_snappy_that_is_damaged_raises_nothing_else(data: bytes, is_stream: bool
         b"\4\0a\x01\2",
         b"\4\0a\x01\0",
         b"\2\0a",
+        b"\5\0a\x0e\1",
         b"\1\0a\0b",
         b"\1\xf8\0\0\0\0a",
         b"\x82SNAPPY\0" + bytes(8) + b"\0\0\0\5\1\0a",

@@ -103,7 +103,7 @@ def test_damaged_requests_do_no_harm() -> None:
         random = Random(5)
         client = await world.connect()
         kept: list[bytes] = []
-        client.send_frame = kept.append  # type: ignore[method-assign]
+        client.send_frame = kept.append  # type: ignore[assignment, method-assign]
         for version in range(3, 13):
             client.tell(apis.PRODUCE, produce(batch(b"a"), batch(b"b")), version)
         for version in range(4, 13):

@@ -36,8 +36,8 @@ def test_metadata_names_topics_partitions_and_this_broker() -> None:
     async def scenario(world: KafkaWorld) -> None:
         client = await world.connect()
         for version in range(apis.METADATA.last + 1):
-            everything = [] if version == 0 else None
-            answer = await client.ask(apis.METADATA, {"topics": everything}, version)
+            body: dict[str, Any] = {"topics": [] if version == 0 else None}
+            answer = await client.ask(apis.METADATA, body, version)
             assert [(one["node_id"], one["port"]) for one in answer["brokers"]] == [(1, world.port)]
             (topic,) = answer["topics"]
             assert (topic["name"], topic["error_code"]) == ("t", ErrorCode.NONE)
@@ -195,7 +195,7 @@ def test_coordinators_are_refused_and_ids_of_producers_differ() -> None:
     async def scenario(world: KafkaWorld) -> None:
         client = await world.connect()
         for version in range(apis.FIND_COORDINATOR.last + 1):
-            body = {"key": "g", "coordinator_keys": ["g"]}
+            body: dict[str, Any] = {"key": "g", "coordinator_keys": ["g"]}
             answer = await client.ask(apis.FIND_COORDINATOR, body, version)
             rows = answer["coordinators"] if version == 4 else [answer]
             assert rows[0]["error_code"] == ErrorCode.COORDINATOR_NOT_AVAILABLE

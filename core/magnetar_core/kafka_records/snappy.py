@@ -75,6 +75,8 @@ def _block(data: bytes, bytes_max: int) -> bytearray:
                 width = 2 if kind == _COPY_2 else 4
                 distance = int.from_bytes(data[at : at + width], "little")
                 at += width
+                if at > end:
+                    raise InvalidArgument("a copy of Snappy is cut short")
             start = len(out) - distance
             if start < 0 or not distance:
                 raise InvalidArgument("a copy of Snappy begins outside")

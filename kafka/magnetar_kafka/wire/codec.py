@@ -202,7 +202,7 @@ def _struct_reader(fields: Sequence[Mapping[str, Any]], *, flexible: bool) -> Re
         for field in fields
         if "tag" in field
     }
-    defaults = {field["name"]: field.get("default") for field in fields if "tag" in field}
+    defaults = {field["name"]: _default_of(field) for field in fields if "tag" in field}
 
     def read(source: Input) -> dict[str, Any]:
         found = {name: read_field(source) for name, read_field in plain}
