@@ -12,9 +12,9 @@
              in UTF-8, or no bytes; which messages have a value, and which have a key, a bit for
              each message.
 
-Without the bits, each message has a value, which may be empty, and an empty key is no key. With
-them, a message without a value is a tombstone, and a key may be empty. What is absent has no bytes.
-A batch that needs no bits has none, so it is the same as if there were no tombstones.
+Without the bits, each message has a value, which may be empty, and an empty key says that there is
+none. With them, a message without a value is a tombstone, and a key may be empty. What is absent
+has no bytes. A batch that needs none of them has none of them.
 
 A message that is too large for a batch travels as parts: its batch, made as above, is cut into
 pieces, and each piece is the body of a batch of its own that says which part it is.

@@ -128,7 +128,7 @@ class Rows:
         # With nulls, as they were given.
         self._given_keys = _where_given(batch, "key")
         self.keys: pa.Array | None = None
-        # Which keys are empty, if any is. Those of messages without a key are not.
+        # Which keys are empty, if any is. A missing key is not.
         self.empty_keys: np.ndarray | None = None
         if self._given_keys is not None:
             keys = _binary(self._given_keys)

@@ -165,7 +165,7 @@ def test_slots_of_keys_are_those_of_our_batches() -> None:
 
 
 def test_a_single_message_of_kafkas_batch_is_one_of_ours() -> None:
-    """As pickling a message makes it."""
+    """Pickling a message makes it."""
     columns = decode(kafka(*ROWS))
     one = decode(columns.single(1))
     assert (one.values_or_none(), one.keys(), one.event_time_ms(0)) == ([None], [b"k"], None)
@@ -194,7 +194,7 @@ def test_records_that_contradict_the_header_around_them() -> None:
     with pytest.raises(InvalidArgument, match="do not fit its header"):
         decode(wrapped_records(batch(b"a", b"b"), 3))
     far = batch(of=[Row((1 << 63) - 1, None, b"a"), Row(0, None, b"b")])
-    # The first timestamp is the largest: what is added to it is none.
+    # The first timestamp is the largest, and the second adds to it.
     with pytest.raises(InvalidArgument, match="64 bits"):
         decode(wrapped_records(moved(far, 100), 2))
 

@@ -20,7 +20,7 @@ _SHORT_MAX = 60
 
 
 def decompress(data: bytes, bytes_max: int) -> bytes:
-    """Return what was compressed, as one block or as Java's stream of blocks.
+    """Return the data of one block, or of Java's stream of blocks.
 
     Raises:
         MessageTooLarge: it declares to be larger than bytes_max.

@@ -24,7 +24,7 @@ Made = TypeVar("Made")
 
 
 class _Kept(dict[int, Made]):
-    """What is made of integers, looked up without a call of Python's."""
+    """Values that are made of integers, and looked up without a call of Python's."""
 
     def __init__(self, make: Callable[[int], Made]) -> None:
         super().__init__()
