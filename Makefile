@@ -189,10 +189,14 @@ bench-quick: $(INSTALLED) ## A minute: what a change did to the costs of the mai
 bench-peers: $(INSTALLED) ## Magnetar beside Kafka and Pulsar, which are fetched; ARGS="--quick"
 	$(BIN)/python -m benchmarks.peers $(ARGS)
 
+.PHONY: judges-kafka
+judges-kafka: $(INSTALLED) ## librdkafka's own tests against a broker, a selection; fetched and built once
+	$(BIN)/python -m tests.kafka.judges.librdkafka $(ARGS)
+
 .PHONY: clean
 clean: ## Remove caches and builds
 	rm -rf build dist .docs .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
-	find . -name '.venv*' -prune -o -name .compose -prune -o -name .peers -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
+	find . -name '.venv*' -prune -o -name .compose -prune -o -name .peers -prune -o -name .judges -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .PHONY: distclean
 distclean: clean ## Remove .venv, those of other Pythons, the demo's data, built images, peers too

@@ -52,7 +52,7 @@ class LocalAccess:
 
         Raises:
             TopicNotFound: no topic has the name.
-            LogUnavailable: this broker may not have heard of it yet.
+            LogUnavailable: the topic may be too new to be known here.
         """
         return self._topics.get(name)
 

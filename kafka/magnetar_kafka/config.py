@@ -20,7 +20,9 @@ class KafkaConfig:
             is free. Clients are not authenticated there, so the port needs a server without access
             file, tokens and certificates of clients.
         kafka_auto_create_topics: whether a client that asks about a topic which does not exist
-            creates it, with a single partition, as some clients expect.
+            creates it, as some clients expect.
+        kafka_topic_partitions: partitions of a topic whose client names no number. Higher: more
+            consumers can share the work. Lower: less memory.
         kafka_connections_max: limit on the connections of Kafka's clients; the server closes
             further ones at once. Higher: more clients. Lower: less memory.
         kafka_request_bytes_max: largest request of a Kafka client; the connection of a larger one
@@ -39,6 +41,7 @@ class KafkaConfig:
 
     kafka_port: int | None = None
     kafka_auto_create_topics: bool = False
+    kafka_topic_partitions: int = 1
     kafka_connections_max: int = 1_000
     kafka_request_bytes_max: int = 16 << 20
     kafka_memory_bytes_max: int = 128 << 20

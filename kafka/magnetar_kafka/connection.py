@@ -2,8 +2,8 @@
 
 A request begins when the one before it is applied. Answers leave in the order of requests, each
 when what it tells is durable: a client may send a batch while the one before it is being written.
-What a client may make large is limited before it takes memory. A frame has a length of 4 bytes, and
-begins with the kind of request and its version.
+Whatever a client may make large is limited before it takes memory. A frame has a length of 4 bytes,
+and begins with the kind of request and its version.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from magnetar_kafka.answers import Answer
+from magnetar_kafka.answer import Answer
 from magnetar_kafka.budget import Budget
 from magnetar_kafka.config import KafkaConfig
 from magnetar_kafka.error_codes import ErrorCode
@@ -41,7 +41,7 @@ SMALL_REQUEST_BYTES_MAX = 1 << 20
 # Requests that are applied, and whose answers wait.
 UNANSWERED_MAX = 64
 WRITE_BUFFER_BYTES = 256 << 10
-# So much is read before it is wanted: a connection that does not read does not see its end either.
+# So much is read before it is needed: a connection that does not read does not see its end either.
 READ_AHEAD_BYTES = 64 << 10
 
 
@@ -67,7 +67,7 @@ class _Closed(Exception):
 
 @dataclass(slots=True, kw_only=True)
 class Server:
-    """What all connections share.
+    """Surroundings that all connections share.
 
     Attributes:
         handle: applies a request, and returns its answer.
@@ -105,7 +105,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin to serve."""
-        # That of uvloop is none of asyncio's classes.
+        # The class of uvloop is not derived from asyncio's.
         self._transport = stream = cast(asyncio.Transport, transport)
         server = self._server
         if len(server.connections) >= server.config.kafka_connections_max:
@@ -119,7 +119,7 @@ class Connection(asyncio.Protocol):
         self._serving = asyncio.get_running_loop().create_task(self._serve())
 
     def data_received(self, data: bytes) -> None:
-        """Gather what was sent; let the network wait if it is not wanted yet."""
+        """Gather what was sent; let the network wait if it is not needed yet."""
         self._buffer += data
         if len(self._buffer) > self._wanted and self._transport is not None:
             self._transport.pause_reading()

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from magnetar_broker.local_access import LocalAccess
 from magnetar_core.config import join_address
 from magnetar_core.server.commands import Gate
-from magnetar_kafka.answers import Answer
+from magnetar_kafka.answer import Answer
 from magnetar_kafka.budget import Budget
 from magnetar_kafka.config import KafkaConfig
 from magnetar_kafka.connection import Connection, Server
@@ -24,7 +24,6 @@ from magnetar_kafka.requests.list_offsets import ListOffsetsRequests
 from magnetar_kafka.requests.produce import ProduceRequests
 from magnetar_kafka.requests.topic_requests import TopicRequests
 from magnetar_kafka.shards import Shard, Shards
-from magnetar_kafka.wire.apis import APIS
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +54,6 @@ class Listener:
             **FetchRequests(self.shards, config, budget, metrics).handlers,
             **ListOffsetsRequests(self.shards).handlers,
         }
-        assert handlers.keys() == {api.key for api in APIS}
         self._handlers = handlers
         self._server = Server(config=config, handle=self._handle, metrics=metrics, budget=budget)
         self._listening: asyncio.Server | None = None

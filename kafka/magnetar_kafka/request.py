@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from magnetar_kafka.answers import Answer
+from magnetar_kafka.answer import Answer
 from magnetar_kafka.wire.apis import Api
 
 

@@ -18,6 +18,7 @@ FOLDERS = (
     "storage",
     "cluster",
     "broker",
+    "kafka",
     "coordinator",
     "client",
     "pipeline",

@@ -18,6 +18,7 @@ COMPONENTS = (
     "storage",
     "cluster",
     "broker",
+    "kafka",
     "coordinator",
     "client",
     "cli",

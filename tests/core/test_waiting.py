@@ -14,6 +14,7 @@ COMPONENTS = (
     "storage",
     "cluster",
     "broker",
+    "kafka",
     "coordinator",
     "client",
     "console",

@@ -23,6 +23,7 @@ PRODUCT = (
     "console",
     "coordinator",
     "core",
+    "kafka",
     "pipeline",
     "storage",
 )

@@ -19,6 +19,13 @@ def request(key: int, version: int, body: bytes) -> bytes:
     return key.to_bytes(2, "big") + version.to_bytes(2, "big") + HEAD + body
 
 
+def test_every_request_of_the_table_has_a_handler() -> None:
+    async def scenario(world: KafkaWorld) -> None:
+        assert world.listener._handlers.keys() == {api.key for api in apis.APIS}
+
+    run(scenario)
+
+
 def test_an_unknown_version_of_the_table_is_answered_with_the_oldest() -> None:
     async def scenario(world: KafkaWorld) -> None:
         client = await world.connect()

@@ -8,8 +8,10 @@ from tests.broker.harness import end, send, txn
 from tests.kafka.harness import KafkaWorld, batch, fetch, fetched, produce, run
 from tests.waiting import until
 
+from magnetar_core import batch as columnar
 from magnetar_core.kafka_records.reading import read_records
 from magnetar_core.record_batch import read_head
+from magnetar_core.wire import topic_pb2
 from magnetar_kafka.error_codes import ErrorCode
 from magnetar_kafka.wire import apis
 
@@ -55,6 +57,45 @@ def test_messages_of_our_clients_are_record_batches() -> None:
         (part,) = fetched(await client.ask(apis.FETCH, fetch(1)))
         assert opened(part["records"]) == [(0, b"x"), (1, b"y")]
         assert part["error_code"] == ErrorCode.NONE
+
+    run(scenario)
+
+
+def test_a_message_in_parts_is_joined_and_has_the_offset_of_its_last_part() -> None:
+    async def scenario(world: KafkaWorld) -> None:
+        client = await world.connect()
+        large = bytes(range(256)) * 40
+        await world.client.ask(send(b"before"))
+        parts = columnar.split(columnar.encode([large], [b"k"]), 3_000)
+        for number, one in enumerate(parts):
+            command = send(b"", producer=5, sequence=number, in_txn=txn(1))
+            command.batch = one
+            await world.client.ask(command)
+        await world.client.ask(end(txn(1), counts={5: len(parts)}))
+        await world.client.ask(send(b"after", sequence=1))
+        last = len(parts)
+        (part,) = fetched(await client.ask(apis.FETCH, fetch()))
+        assert opened(part["records"]) == [(0, b"before")]
+        (part,) = fetched(await client.ask(apis.FETCH, fetch(1)))
+        assert opened(part["records"]) == [(last, large), (last + 1, b"after")]
+        # Without its beginning it is passed over.
+        (part,) = fetched(await client.ask(apis.FETCH, fetch(2)))
+        assert opened(part["records"]) == [(last + 1, b"after")]
+        (part,) = fetched(await client.ask(apis.FETCH, fetch(1, max_bytes=4_000)))
+        assert part["error_code"] == ErrorCode.CORRUPT_MESSAGE
+
+    run(scenario)
+
+
+def test_a_waiting_fetch_is_told_that_the_topic_was_deleted() -> None:
+    async def scenario(world: KafkaWorld) -> None:
+        client = await world.connect()
+        client.tell(apis.FETCH, fetch(max_wait=50_000, min_bytes=1))
+        waiting = asyncio.ensure_future(client.answer())
+        await until(lambda: world.metric("parked_fetches"))
+        await world.client.ask(topic_pb2.CommandDeleteTopic(topic="t"))
+        (part,) = fetched(await waiting)
+        assert part["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     run(scenario)
 

@@ -65,11 +65,14 @@ def test_a_question_creates_a_topic_only_if_that_is_set() -> None:
         assert topic["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         body = {"topics": [{"name": "new"}, {"name": "/no"}], "allow_auto_topic_creation": True}
         topic, bad = (await client.ask(apis.METADATA, body))["topics"]
-        assert (topic["error_code"], len(topic["partitions"])) == (ErrorCode.NONE, 1)
+        assert (topic["error_code"], len(topic["partitions"])) == (ErrorCode.NONE, 4)
         assert bad["error_code"] == ErrorCode.INVALID_TOPIC_EXCEPTION
         assert world.broker.topics.lookup("new") is not None
 
-    run(scenario, {"kafka_auto_create_topics": True})
+        (row,) = await created(world, asked("x", num_partitions=-1))
+        assert row["num_partitions"] == 4
+
+    run(scenario, {"kafka_auto_create_topics": True, "kafka_topic_partitions": 4})
 
 
 def test_topics_are_created_with_the_settings_that_are_asked_for() -> None:

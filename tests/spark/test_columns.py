@@ -28,9 +28,12 @@ from magnetar_core.batch import (
     encode,
     encode_columns,
     encoded_properties,
+    wrapped_records,
 )
 from magnetar_core.errors import ChecksumMismatch, InvalidArgument
 from magnetar_core.ids import TxnID
+from magnetar_core.kafka_records.reading import Headers
+from magnetar_core.kafka_records.writing import write_records
 from magnetar_core.wire import broker_pb2
 from magnetar_spark import arrow_in
 from magnetar_spark.arrow_in import LargeMessage, Router, Rows, gathered
@@ -109,6 +112,22 @@ def test_compressed_batches(codec: Codec) -> None:
     batch = RecordBatches("flights", 3, include_headers=False).of(columns)
     assert batch.column("value").to_pylist() == values
     assert batch.column("key").null_count == batch.column("txn_id").null_count == 100
+
+
+def test_a_batch_of_a_kafka_client_reads_as_the_sdk_reads_it() -> None:
+    headers: dict[int, Headers] = {0: [(b"a", b"1"), (b"a", b"2")], 1: [(b"b", None)]}
+    values = [b"v", None, b""]
+    records = write_records(values, [b"k", None, b""], [5, 6, 7], headers, base_offset=0)
+    data = wrapped_records(records, 3)
+    columns = MessageColumns(received(data, 3), 0, 3)
+    rows = RecordBatches("flights", 3, include_headers=True).of(columns).to_pylist()
+    assert [row["value"] for row in rows] == values
+    for row, message in zip(rows, columns, strict=True):
+        assert (row["key"], row["value"]) == (message.key, message.value_or_none)
+        assert row["offset"] == message.offset
+        assert message.event_time_ms == round(row["event_time"].timestamp() * 1000)
+        texts = {one["key"]: one["value"].decode() for one in row["headers"] or ()}
+        assert texts == message.properties
 
 
 def test_damage_is_told() -> None:

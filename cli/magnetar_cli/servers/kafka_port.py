@@ -83,7 +83,7 @@ class KafkaPort:
     address: str = ""
 
     def told(self) -> dict[str, str]:
-        """Return what Ready says about it."""
+        """Return the fields of Ready about it."""
         return {"kafka": self.address, "no_kafka": "" if self.address else self.refusal}
 
     def beside(self, broker: Broker, world: World) -> Component:

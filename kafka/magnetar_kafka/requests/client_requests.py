@@ -1,4 +1,4 @@
-"""What clients ask before they work: versions, ids of producers, coordinators."""
+"""Questions that clients ask before they work: versions, ids of producers, coordinators."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any
 
-from magnetar_kafka.answers import Answer
+from magnetar_kafka.answer import Answer
 from magnetar_kafka.error_codes import ErrorCode
 from magnetar_kafka.request import Handle, Request
 from magnetar_kafka.requests.produce import PRODUCER_ID_BITS

@@ -15,7 +15,7 @@ from typing import Any
 
 from magnetar_broker.topics.partition import Partition
 from magnetar_core.errors import LogUnavailable, MagnetarError, OutOfRange
-from magnetar_kafka.answers import Answer, Part
+from magnetar_kafka.answer import Answer, Part
 from magnetar_kafka.budget import Budget
 from magnetar_kafka.config import KafkaConfig
 from magnetar_kafka.error_codes import ErrorCode, Refused, code_of
@@ -120,7 +120,8 @@ class FetchRequests:
             self._budget.give_back(bytes_max)
             if not await self._grown(wanted, bytes_min - gathered, ends_s, request):
                 bytes_min = 0
-        return self._answer(body["topics"], parts, bytes_max)
+        self._budget.give_back(bytes_max - min(gathered, bytes_max))
+        return self._answer(body["topics"], parts, min(gathered, bytes_max))
 
     def _answer(self, topics: Any, parts: list[Part], reserved: int) -> Answer:
         rest = iter(parts)
@@ -161,6 +162,9 @@ class FetchRequests:
         if one.refused is not None or partition is None:
             assert one.refused is not None
             part.fields["error_code"] = code_of(one.refused)
+            return 0
+        if partition.deleted:
+            part.fields["error_code"] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             return 0
         one.seen_end = partition.log.durable_end
         records: list[bytes | memoryview] = []

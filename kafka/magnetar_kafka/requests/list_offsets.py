@@ -18,7 +18,7 @@ from magnetar_core import batch as columnar
 from magnetar_core.errors import MagnetarError
 from magnetar_core.kafka_records.reading import read_records
 from magnetar_core.record_batch import read_head
-from magnetar_kafka.answers import Answer, Part
+from magnetar_kafka.answer import Answer, Part
 from magnetar_kafka.error_codes import ErrorCode, Refused, code_of
 from magnetar_kafka.request import Handle, Request
 from magnetar_kafka.requests.partitions import locate

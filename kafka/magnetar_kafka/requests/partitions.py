@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from magnetar_broker.topics.partition import Partition
-from magnetar_kafka.answers import Part
+from magnetar_kafka.answer import Part
 from magnetar_kafka.error_codes import ErrorCode, Refused
 from magnetar_kafka.shards import Shard, Shards
 

@@ -26,7 +26,7 @@ from magnetar_core.record_batch import (
     check_checksum,
     read_head,
 )
-from magnetar_kafka.answers import Answer, Part
+from magnetar_kafka.answer import Answer, Part
 from magnetar_kafka.error_codes import ErrorCode, Refused, code_of
 from magnetar_kafka.request import Handle, Request
 from magnetar_kafka.requests.partitions import locate
@@ -192,6 +192,8 @@ def _check_kind(head: Head) -> None:
     if head.producer_id == NO_PRODUCER_ID:
         return
     if not 0 <= head.producer_id < 1 << PRODUCER_ID_BITS:
-        raise Refused(ErrorCode.INVALID_RECORD, f"{head.producer_id} is no id of a producer")
+        raise Refused(
+            ErrorCode.INVALID_RECORD, f"{head.producer_id} cannot be the id of a producer"
+        )
     if head.producer_epoch < 0 or head.base_sequence < 0:
         raise Refused(ErrorCode.INVALID_RECORD, "a producer's batch needs an epoch and a sequence")

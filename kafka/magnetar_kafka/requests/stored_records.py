@@ -1,4 +1,4 @@
-"""What is stored, as Kafka's clients read it.
+"""Stored batches, as Kafka's clients read them.
 
 Their own batches leave as they came, but for base offset and leader epoch. Messages of our clients
 become a RecordBatch. A message in parts has the offset of its last part.
@@ -46,12 +46,15 @@ async def read_records(partition: Partition, offset: int, *, bytes_max: int) -> 
                 found = (_records_of(one.batch, one, one.visible_count),)
                 # Each batch is opened: others have their turn.
                 await asyncio.sleep(0)
+            elif gathered:
+                # The message follows in the next answer, which begins with it.
+                return pieces
             else:
                 found = _joined(parts, one, bytes_max)
             pieces += found
             gathered += sum(map(len, found))
         # A message in parts is read to its end, and one without its beginning is passed over.
-        if not stored or (gathered and not parts) or offset >= partition.log.durable_end:
+        if not stored or gathered or offset >= partition.log.durable_end:
             return pieces
 
 

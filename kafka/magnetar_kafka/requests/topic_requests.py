@@ -12,7 +12,7 @@ from magnetar_broker.local_access import LocalAccess
 from magnetar_core.errors import InvalidArgument, MagnetarError, TopicExists, TopicNotFound
 from magnetar_core.server.commands import Gate
 from magnetar_core.wire import topic_pb2
-from magnetar_kafka.answers import Answer, Part
+from magnetar_kafka.answer import Answer, Part
 from magnetar_kafka.config import KafkaConfig
 from magnetar_kafka.error_codes import ErrorCode, Refused, code_of
 from magnetar_kafka.request import Handle, Request
@@ -150,7 +150,10 @@ class TopicRequests:
         self, access: LocalAccess, name: str, origin: str
     ) -> topic_pb2.TopicRecord:
         command = topic_pb2.CommandCreateTopic(
-            topic=name, retain_unconsumed=topic_pb2.NO, call_token=self._new_token()
+            topic=name,
+            partitions=self._config.kafka_topic_partitions,
+            retain_unconsumed=topic_pb2.NO,
+            call_token=self._new_token(),
         )
         try:
             await access.ask("create_topic", command, origin=origin, gate=self._gate)
@@ -227,7 +230,7 @@ class TopicRequests:
             access = _access_of(directory)
             command = command_of(
                 name,
-                _partitions_of(one),
+                _partitions_of(one, self._config.kafka_topic_partitions),
                 one["configs"],
                 batch_bytes_max=access.batch_bytes_max,
                 call_token=self._new_token(),
@@ -344,9 +347,11 @@ def _access_of(directory: Shard | None) -> LocalAccess:
     return directory.access
 
 
-def _partitions_of(one: Mapping[str, Any]) -> int:
+def _partitions_of(one: Mapping[str, Any], default: int) -> int:
     """Return how many partitions a topic is asked for.
 
+    Args:
+        default: for a topic of which no number is given.
     Raises:
         Refused: the number is impossible.
     """
@@ -363,7 +368,7 @@ def _partitions_of(one: Mapping[str, Any]) -> int:
         raise Refused(
             ErrorCode.INVALID_REPLICATION_FACTOR, f"a replication factor cannot be {factor}"
         )
-    return 1 if count == -1 else int(count)
+    return default if count == -1 else int(count)
 
 
 def _where(request: Request) -> dict[str, Any]:

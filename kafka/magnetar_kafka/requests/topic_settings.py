@@ -93,7 +93,7 @@ def _limit(name: str, value: str) -> int:
 def _number(name: str, value: str) -> int:
     digits = value.removeprefix("-")
     if not (digits.isascii() and digits.isdigit() and len(digits) < 19):
-        raise Refused(ErrorCode.INVALID_CONFIG, f"{name} is {value!r}, which is no number")
+        raise Refused(ErrorCode.INVALID_CONFIG, f"{name} is {value!r}, and not a number")
     return int(value)
 
 

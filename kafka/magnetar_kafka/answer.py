@@ -1,7 +1,8 @@
 """Answers: they leave in order, each when all that it tells may be told.
 
 A part that speaks for a partition becomes NOT_LEADER_OR_FOLLOWER if the shard may not speak when
-the answer leaves. What rests on a shard as a whole does not leave then: the connection ends.
+the answer leaves. An answer that rests on a shard as a whole does not leave then: the
+connection ends.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Answer:
         withdrawn: the fields of a part whose shard may not speak.
         rests_on: shards without which none of it may leave.
         codes: the codes besides those of the parts, for the metrics.
-        is_silent: the request wants no answer, but an error ends the connection.
+        is_silent: the request asks for no answer, but an error ends the connection.
         reserved: bytes of the budget that it holds until the client has taken it.
     """
 
