@@ -74,15 +74,15 @@ def test_a_message_in_parts_is_joined_and_has_the_offset_of_its_last_part() -> N
         await world.client.ask(end(txn(1), counts={5: len(parts)}))
         await world.client.ask(send(b"after", sequence=1))
         last = len(parts)
-        (part,) = fetched(await client.ask(apis.FETCH, fetch()))
-        assert opened(part["records"]) == [(0, b"before")]
-        (part,) = fetched(await client.ask(apis.FETCH, fetch(1)))
-        assert opened(part["records"]) == [(last, large), (last + 1, b"after")]
+        (got,) = fetched(await client.ask(apis.FETCH, fetch()))
+        assert opened(got["records"]) == [(0, b"before")]
+        (got,) = fetched(await client.ask(apis.FETCH, fetch(1)))
+        assert opened(got["records"]) == [(last, large), (last + 1, b"after")]
         # Without its beginning it is passed over.
-        (part,) = fetched(await client.ask(apis.FETCH, fetch(2)))
-        assert opened(part["records"]) == [(last + 1, b"after")]
-        (part,) = fetched(await client.ask(apis.FETCH, fetch(1, max_bytes=4_000)))
-        assert part["error_code"] == ErrorCode.CORRUPT_MESSAGE
+        (got,) = fetched(await client.ask(apis.FETCH, fetch(2)))
+        assert opened(got["records"]) == [(last + 1, b"after")]
+        (got,) = fetched(await client.ask(apis.FETCH, fetch(1, max_bytes=4_000)))
+        assert got["error_code"] == ErrorCode.CORRUPT_MESSAGE
 
     run(scenario)
 

@@ -17,6 +17,7 @@ COMPONENT_OF = {
     "magnetar_storage": "storage",
     "magnetar_cluster": "cluster",
     "magnetar_broker": "broker",
+    "magnetar_kafka": "kafka",
     "magnetar_coordinator": "coordinator",
     "magnetar": "client",
     "magnetar_spark": "pipeline",
@@ -25,10 +26,11 @@ COMPONENT_OF = {
 }
 TESTS_OF = {component: component for component in COMPONENT_OF.values()} | {"pipeline": "spark"}
 # What the simulation never runs: memory of a process, stores on real disks and in object stores,
-# etcd, real links, Spark, the command line, the console.
+# etcd, real links, Kafka's clients, Spark, the command line, the console.
 NOT_SIMULATED = (
     "cli/",
     "console/",
+    "kafka/",
     "pipeline/",
     "broker/magnetar_broker/budgets/memory_budget.py",
     "storage/magnetar_storage/rocksdb/",

@@ -163,7 +163,7 @@ class FetchRequests:
             assert one.refused is not None
             part.fields["error_code"] = code_of(one.refused)
             return 0
-        if partition.deleted:
+        if _is_gone(partition):
             part.fields["error_code"] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             return 0
         one.seen_end = partition.log.durable_end
@@ -180,7 +180,7 @@ class FetchRequests:
             return 0
         except MagnetarError as error:
             part.fields["error_code"] = code_of(error)
-            if partition.deleted:
+            if _is_gone(partition):
                 part.fields["error_code"] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             elif isinstance(error, OutOfRange):
                 self._tell_range(part, partition)
@@ -230,6 +230,11 @@ class FetchRequests:
             except TimeoutError:
                 return False
         return True
+
+
+def _is_gone(partition: Partition) -> bool:
+    """Return whether the partition was deleted; that may happen during each wait."""
+    return partition.deleted
 
 
 def _goes_on(one: _Wanted) -> bool:

@@ -12,6 +12,7 @@ from tests.mutants.catalogue import (
     console,
     coordinator,
     core,
+    kafka,
     pipeline,
     storage,
 )
@@ -24,6 +25,7 @@ CATALOGUE: tuple[Mutant, ...] = (
     *broker.MUTANTS,
     *broker_consuming.MUTANTS,
     *broker_topics.MUTANTS,
+    *kafka.MUTANTS,
     *coordinator.MUTANTS,
     *client.MUTANTS,
     *pipeline.MUTANTS,

@@ -1,0 +1,66 @@
+"""Mistakes in the port for Kafka's clients, and in what the broker does for it."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+from tests.mutants.operations import LeaveOut, Never, Put
+
+MUTANTS: tuple[Mutant, ...] = (
+    Mutant(
+        "kafka-answers-after-the-lease",
+        "magnetar_kafka.answer:Answer.leaving",
+        Never("part.shard is not None and not part.shard.may_speak()"),
+        "A part of an answer leaves in the name of a shard that another server may have.",
+    ),
+    Mutant(
+        "kafka-waits-for-a-lost-shard",
+        "magnetar_kafka.shards:Shard.end",
+        LeaveOut("for callback in waiting.values(): ..."),
+        "An answer, or a fetch, waits for a shard that is gone.",
+    ),
+    Mutant(
+        "kafka-answers-before-durable",
+        "magnetar_kafka.answer:Answer.settle",
+        Put("0", "len(late)"),
+        "A batch is confirmed before it is durable.",
+    ),
+    Mutant(
+        "kafka-checksum-not-compared",
+        "magnetar_kafka.requests.produce:_checked",
+        LeaveOut("check_checksum(records, head)"),
+        "A batch that was damaged on its way is stored.",
+    ),
+    Mutant(
+        "kafka-control-batches-are-stored",
+        "magnetar_kafka.requests.produce:_check_kind",
+        Never("head.attributes & CONTROL"),
+        "A client writes a control batch, which readers take for the end of a transaction.",
+    ),
+    Mutant(
+        "kafka-length-not-compared",
+        "magnetar_kafka.wire.codec:Input.count_elements",
+        Never("count > len(self.data) - self.at or self.elements > ELEMENTS_MAX"),
+        "A few bytes claim an array of any length.",
+    ),
+    Mutant(
+        "kafka-earlier-epoch-goes-on",
+        "magnetar_broker.topics.partition:Partition.send_in_epoch",
+        Never("newest is not None and producer_epoch < newest"),
+        "A producer that was replaced appends again.",
+        tests=("tests/kafka/test_produce.py",),
+    ),
+    Mutant(
+        "kafka-lead-of-timestamps-forgotten",
+        "magnetar_broker.topics.partition:Partition.write_deferred_rows",
+        Put("0", "self.log.timestamp_lead_ms"),
+        "After a restart a search by time misses timestamps that were ahead.",
+        tests=("tests/kafka/test_list_offsets.py",),
+    ),
+    Mutant(
+        "kafka-fetch-sleeps-on",
+        "magnetar_broker.log.partition_log:PartitionLog.advance",
+        Never("self._waiting"),
+        "A fetch that waits is not woken by new messages.",
+        tests=("tests/kafka/test_fetch.py",),
+    ),
+)
