@@ -11,7 +11,7 @@ import pytest
 from tests.client.fakes import FakeCluster, run
 from tests.waiting import until
 
-from magnetar import Client, DeadLetterPolicy, Message, Output, process
+from magnetar import Batching, Client, DeadLetterPolicy, Message, Output, process
 from magnetar.message import ReceivedBatch
 from magnetar.messaging.receiving.assembly import Assembly
 from magnetar.messaging.sending.batching import partition_of_key
@@ -44,10 +44,10 @@ async def consumed(client: Client, count: int, **settings: Any) -> list[Message]
     return found
 
 
-@pytest.mark.parametrize("codec", ["none", "zstd", "lz4"])
-@pytest.mark.parametrize("batching", ["mixed", "by_key"])
+@pytest.mark.parametrize("codec", list(Codec))
+@pytest.mark.parametrize("batching", list(Batching))
 @pytest.mark.parametrize("together", [False, True])
-def test_what_is_absent_is_not_what_is_empty(codec: str, batching: str, together: bool) -> None:
+def test_what_is_absent_is_not_what_is_empty(codec: Codec, batching: Batching, together: bool) -> None:
     async def test(cluster: FakeCluster, client: Client) -> None:
         cluster.topic("t")
         producer = await client.create_producer("t", codec=codec, batching=batching, linger_ms=20)
@@ -60,7 +60,7 @@ def test_what_is_absent_is_not_what_is_empty(codec: str, batching: str, together
         found = list(map(content, await consumed(client, len(SENT))))
         # By key, those with an empty key and those without one share a batch.
         assert sorted(found, key=repr) == sorted(SENT, key=repr)
-        if batching == "mixed":
+        if batching is Batching.MIXED:
             assert found == SENT
 
     run(test)
