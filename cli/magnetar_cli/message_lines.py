@@ -1,7 +1,8 @@
 """Messages as lines: what `magnetar consume` prints and `magnetar produce` reads.
 
 The lines are values, keys and values with a separator, or JSON. A line of JSON loses nothing of a
-message: what is not UTF-8 is in base64, in `key_base64` and `value_base64`.
+message: what is not UTF-8 is in base64, in `key_base64` and `value_base64`, and the value of a
+message without one is null. The other lines do not tell what is absent from what is empty.
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ class ValueLines:
     """Values, and keys with a separator."""
 
     values: Sequence[bytes]
-    keys: Sequence[bytes] | None = None
+    keys: Sequence[bytes | None] | None = None
     bad: BadLine | None = None
 
     def __len__(self) -> int:
@@ -139,11 +140,14 @@ def decode_values(lines: Sequence[bytes], _: int) -> ValueLines:
 
 
 def decoder_of_keys(separator: bytes) -> Decoder:
-    """Return a function that parts each line at the first separator, into key and value."""
+    """Return a function that parts each line at the first separator, into key and value.
+
+    Without a key before the separator the message has none.
+    """
 
     def decode(lines: Sequence[bytes], number: int) -> ValueLines:
         values: list[bytes] = []
-        keys: list[bytes] = []
+        keys: list[bytes | None] = []
         for line in lines:
             key, found, value = line.partition(separator)
             if not found:
@@ -153,7 +157,7 @@ def decoder_of_keys(separator: bytes) -> Decoder:
                     f"has no {shown!r}; correct it, or name another --key-separator",
                 )
                 return ValueLines(values, keys, bad)
-            keys.append(key)
+            keys.append(key or None)
             values.append(value)
         return ValueLines(values, keys)
 
@@ -164,7 +168,7 @@ class JsonMessage(NamedTuple):
     """A message that a line of JSON describes."""
 
     line: int
-    value: bytes
+    value: bytes | None
     key: bytes | None
     properties: Mapping[str, str] | None
     event_time_ms: int | None
@@ -183,7 +187,7 @@ class JsonLines:
     @property
     def byte_count(self) -> int:
         """Bytes of all values."""
-        return sum(len(one.value) for one in self.messages)
+        return sum(len(one.value or b"") for one in self.messages)
 
     def part(self, start: int, stop: int) -> JsonLines:
         """Return some of the messages."""
@@ -239,9 +243,11 @@ def _message_of(line: bytes, number: int) -> JsonMessage:
     for name in facts:
         if name not in _OF_THE_LOG and name not in _OF_THE_MESSAGE:
             raise ValueError(f"{name!r} is unknown; there are {', '.join(_OF_THE_MESSAGE)}")
+    if not facts.keys() & {"value", "value_base64"}:
+        raise ValueError(
+            "it has neither value nor value_base64; a message without a value has null there"
+        )
     value = _bytes_of(facts, "value")
-    if value is None:
-        raise ValueError("it has neither value nor value_base64")
     return JsonMessage(
         number, value, _bytes_of(facts, "key"), _properties_of(facts), _event_time_of(facts)
     )
@@ -298,17 +304,19 @@ def _event_time_of(facts: Mapping[str, Any]) -> int | None:
 
 
 def encode_values(columns: MessageColumns) -> bytes:
-    """Return each value as a line."""
-    return b"\n".join((*columns.values(), b""))
+    """Return each value as a line; that of a message without a value is empty."""
+    return b"\n".join((*(value or b"" for value in columns.values_or_none()), b""))
 
 
 def encoder_of_keys(separator: bytes) -> Callable[[MessageColumns], bytes]:
     """Return a function that makes a line of each key, the separator and the value."""
 
     def encode(columns: MessageColumns) -> bytes:
-        values = columns.values()
-        keys = columns.keys() or [b""] * len(values)
-        lines = [key + separator + one for key, one in zip(keys, values, strict=True)]
+        values = columns.values_or_none()
+        keys = columns.keys() or [None] * len(values)
+        lines = [
+            (key or b"") + separator + (one or b"") for key, one in zip(keys, values, strict=True)
+        ]
         return b"\n".join((*lines, b""))
 
     return encode
@@ -343,7 +351,9 @@ def content_of(message: Message | UncommittedMessage) -> dict[str, Any]:
         facts["properties"] = dict(message.properties)
     if message.key is not None:
         facts |= _text_or_base64("key", message.key)
-    return facts | _text_or_base64("value", message.value)
+    if message.value_or_none is None:
+        return facts | {"value": None}
+    return facts | _text_or_base64("value", message.value_or_none)
 
 
 def _text_or_base64(name: str, data: bytes) -> dict[str, str]:

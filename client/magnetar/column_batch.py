@@ -35,11 +35,14 @@ class ColumnBatch:
     Attributes:
         count: the number of messages.
         values: the values.
-        keys: the keys; an empty key means that the message has no key.
+        keys: the keys; an empty key means that the message has no key, unless key_bits say more.
         event_times_ms: count times int64, milliseconds since the Unix epoch; the lowest int64 means
             that the message has no event time.
         properties: for each message a JSON object of texts, or an empty text.
         key_hash: the CRC-32C of the key, if all messages have the same key; otherwise 0.
+        value_bits: which messages have a value, as Arrow's bitmap of validity, with zeros behind
+            the last message; None: all have one. What is absent has no bytes in its column.
+        key_bits: which messages have a key, in the same way; a key may be empty then.
     Raises:
         InvalidArgument: a column has another number of messages, or another type.
     """
@@ -50,6 +53,8 @@ class ColumnBatch:
     event_times_ms: bytes | memoryview | None = None
     properties: BytesColumn | None = None
     key_hash: int = 0
+    value_bits: bytes | memoryview | None = None
+    key_bits: bytes | memoryview | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -59,6 +64,11 @@ class ColumnBatch:
         times = self.event_times_ms
         if times is not None and buffer_bytes(times) != 8 * self.count:
             raise InvalidArgument(f"the event times are not those of {self.count} messages")
+        for bits in (self.value_bits, self.key_bits):
+            if bits is not None and buffer_bytes(bits) != -(-self.count // 8):
+                raise InvalidArgument(f"the bits are not those of {self.count} messages")
+        if self.key_bits is not None and self.keys is None:
+            raise InvalidArgument("there are bits of keys, and no keys")
 
     @property
     def byte_count(self) -> int:
@@ -100,6 +110,8 @@ class ColumnBatch:
             self.keys,
             event_times_ms=self.event_times_ms,
             properties=self.properties,
+            value_bits=self.value_bits,
+            key_bits=self.key_bits,
             key_hash=self.key_hash,
             codec=codec,
         )

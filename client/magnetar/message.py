@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from itertools import repeat
 
 from magnetar.habits import KnowsHabits
 from magnetar_core.batch import (
     BODY_BYTES_MAX,
+    NO_VALUE,
     ONE_MESSAGE_OVERHEAD_BYTES,
     RECORD_BATCH,
     Columns,
@@ -32,6 +33,7 @@ class ReceivedBatch:
         "_keys",
         "_properties",
         "_values",
+        "_values_or_none",
         "append_time_ms",
         "body_bytes_max",
         "consumer_id",
@@ -81,14 +83,18 @@ class ReceivedBatch:
         self.append_time_ms = wire.append_time_ms
         self.txn_id = TxnID.from_wire(wire.txn_id) if wire.HasField("txn_id") else None
         self._columns: Columns | None = None
+        # None, too, while a message has no value: see values_or_none.
         self._values: list[bytes] | None = None
-        self._keys: list[bytes] | None = None
+        self._values_or_none: Sequence[bytes | None] | None = None
+        self._keys: list[bytes | None] | None = None
         self._properties: list[dict[str, str]] | None = None
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle and copy it without what was read of it."""
         given = {name: getattr(self, name) for name in ReceivedBatch.__slots__}
-        state = given | dict.fromkeys(("_columns", "_keys", "_properties", "_values"))
+        state = given | dict.fromkeys(
+            ("_columns", "_keys", "_properties", "_values", "_values_or_none")
+        )
         return object.__new__, (type(self),), (None, state)
 
     def single(self, place: int) -> ReceivedBatch:
@@ -157,13 +163,40 @@ class ReceivedBatch:
 
     @property
     def values(self) -> list[bytes]:
-        """The values of the messages."""
+        """The values of the messages.
+
+        Raises:
+            InvalidArgument: a message has no value.
+        """
         if self._values is None:
             self._values = self.columns.values()
         return self._values
 
     @property
-    def keys(self) -> list[bytes] | None:
+    def values_or_none(self) -> Sequence[bytes | None]:
+        """The values of the messages; None for a message without one."""
+        if self.columns.value_bits is None:
+            return self.values
+        if self._values_or_none is None:
+            self._values_or_none = self.columns.values_or_none()
+        return self._values_or_none
+
+    def value(self, place: int) -> bytes:
+        """Return the value of a message, by its place in the columns.
+
+        Raises:
+            InvalidArgument: the message has no value.
+        """
+        value = self.values_or_none[place]
+        if value is None:
+            raise InvalidArgument(
+                f"the message at offset {self.first_offset + place} of partition {self.partition}"
+                f" of {self.topic} {NO_VALUE}"
+            )
+        return value
+
+    @property
+    def keys(self) -> list[bytes | None] | None:
         """The keys of the messages; None when no message has a key."""
         if self._keys is None:
             self._keys = self.columns.keys()
@@ -205,6 +238,7 @@ class AssembledBatch(ReceivedBatch):
         self.txn_id = first.txn_id
         self._columns = None
         self._values = None
+        self._values_or_none = None
         self._keys = None
         self._properties = None
 
@@ -234,16 +268,29 @@ class Message(KnowsHabits):
 
     @property
     def value(self) -> bytes:
-        """The value."""
+        """The value. A topic without tombstones needs nothing else.
+
+        Raises:
+            InvalidArgument: the message has no value; `value_or_none` is None then.
+        """
         # Not the batch's property, which would be a call more for each message.
         values = self.batch._values
-        return (self.batch.values if values is None else values)[self.place]
+        return self.batch.value(self.place) if values is None else values[self.place]
+
+    @property
+    def value_or_none(self) -> bytes | None:
+        """The value; None for a message without one.
+
+        Such a message is a tombstone in Kafka, and has a null value in Pulsar: it deletes what
+        earlier messages with its key said.
+        """
+        return self.batch.values_or_none[self.place]
 
     @property
     def key(self) -> bytes | None:
-        """The key; None for a message without a key, or with an empty key."""
+        """The key, which may be empty; None for a message without a key."""
         keys = self.batch.keys
-        return None if keys is None else keys[self.place] or None
+        return None if keys is None else keys[self.place]
 
     @property
     def properties(self) -> Mapping[str, str]:
@@ -306,7 +353,9 @@ class Message(KnowsHabits):
         return self.batch.txn_id
 
     def __repr__(self) -> str:
-        return f"<Message {self.topic} {self.message_id}, {len(self.value)} bytes>"
+        value = self.value_or_none
+        size = "no value" if value is None else f"{len(value)} bytes"
+        return f"<Message {self.topic} {self.message_id}, {size}>"
 
 
 class MessageColumns:
@@ -380,10 +429,21 @@ class MessageColumns:
         return map(Message, repeat(self.batch), range(self.start, self.stop))
 
     def values(self) -> list[bytes]:
-        """Return the values of the messages."""
+        """Return the values of the messages.
+
+        Raises:
+            InvalidArgument: a message of the batch has no value.
+        """
         return self.batch.values[self.start : self.stop]
 
-    def keys(self) -> list[bytes] | None:
-        """Return the keys of the messages; None when no message has a key."""
+    def values_or_none(self) -> Sequence[bytes | None]:
+        """Return the values of the messages; None for a message without one."""
+        return self.batch.values_or_none[self.start : self.stop]
+
+    def keys(self) -> list[bytes | None] | None:
+        """Return the key of each message, None for a message without one.
+
+        None instead of the list: no message of the batch has a key.
+        """
         keys = self.batch.keys
         return None if keys is None else keys[self.start : self.stop]

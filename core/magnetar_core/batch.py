@@ -9,7 +9,12 @@
              offsets, count + 1 times int32, and a run of bytes;
              then, when present, event times, count times int64, NO_EVENT_TIME_MS for a message
              without one; properties, as offsets and bytes: for each message a JSON object of texts
-             in UTF-8, or no bytes.
+             in UTF-8, or no bytes; which messages have a value, and which have a key, a bit for
+             each message.
+
+Without the bits, each message has a value, which may be empty, and an empty key says that there is
+none. With them, a message without a value is a tombstone, and a key may be empty. What is absent
+has no bytes. A batch that needs none of them has none of them.
 
 A message that is too large for a batch travels as parts: its batch, made as above, is cut into
 pieces, and each piece is the body of a batch of its own that says which part it is.
@@ -18,9 +23,9 @@ A batch of Kafka's clients is stored as it came: in place of a codec it has RECO
 stored bytes are a RecordBatch. Readers open it into the same columns; only its size when it is
 opened is not known before.
 
-Little-endian; offsets are laid out as Arrow lays out a binary array, so that a reader wraps them
-without a copy. The broker validates the header and stores the bytes that it received: it looks
-inside only to learn mixed keys for a Key_Shared subscription.
+Little-endian; offsets and bits are laid out as Arrow lays out a binary array, so that a reader
+wraps them without a copy. The broker validates the header and stores the bytes that it received: it
+looks inside only to learn mixed keys for a Key_Shared subscription.
 """
 
 from __future__ import annotations
@@ -32,9 +37,9 @@ from array import array
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from io import BytesIO
-from itertools import accumulate
+from itertools import accumulate, compress, repeat
 from json.encoder import encode_basestring as _quoted
-from operator import le, sub
+from operator import is_not, le, sub
 from typing import NamedTuple
 
 import google_crc32c
@@ -42,7 +47,9 @@ import lz4.frame
 import zstandard
 
 from magnetar_core.errors import ChecksumMismatch, InvalidArgument, MessageTooLarge
-from magnetar_core.record_batch import NO_TIMESTAMP, Record, read_records
+from magnetar_core.kafka_records.headers import properties_of
+from magnetar_core.kafka_records.reading import read_records
+from magnetar_core.record_batch import NO_TIMESTAMP
 
 MAGIC = 0x4D42
 VERSION = 1
@@ -59,8 +66,8 @@ _CHECKED = google_crc32c.value(bytes(CHECKSUM.size))
 # The largest value of the header's count field.
 COUNT_MAX = (1 << 32) - 1
 # The most that a body with a single message has besides the message: flags, offsets of three
-# columns, an event time.
-ONE_MESSAGE_OVERHEAD_BYTES = 36
+# columns, an event time, bits of two columns.
+ONE_MESSAGE_OVERHEAD_BYTES = 38
 # The default limit of a body, for callers that have no limit of their own.
 BODY_BYTES_MAX = 64 << 20
 # More than the best ratio of each codec: LZ4 writes 255 bytes as a single byte, Zstandard a block
@@ -71,6 +78,16 @@ _EXPANSION_SLACK_BYTES = 1 << 10
 HAS_KEYS = 1
 HAS_EVENT_TIMES = 2
 HAS_PROPERTIES = 4
+# Which messages have a value: some have none.
+HAS_VALUE_BITS = 8
+# Which messages have a key: some have an empty one.
+HAS_KEY_BITS = 16
+_KNOWN_FLAGS = HAS_KEYS | HAS_EVENT_TIMES | HAS_PROPERTIES | HAS_VALUE_BITS | HAS_KEY_BITS
+
+# What a bit is in a text of digits.
+_DIGITS = b"01"
+# What follows the name of a message in an error.
+NO_VALUE = "has no value, as a tombstone: value_or_none and values_or_none() give None for it"
 
 # The event time of a message that has none. Any other int64 is a time, 0 as well.
 NO_EVENT_TIME_MS = -(1 << 63)
@@ -131,10 +148,10 @@ _KINDS: dict[int, tuple[Part, int]] = {
 
 
 class Row(NamedTuple):
-    """A message of a decoded batch; fields that the message does not have are empty, or None."""
+    """A message of a decoded batch; fields that the message does not have are None."""
 
-    key: bytes
-    value: bytes
+    key: bytes | None
+    value: bytes | None
     event_time_ms: int | None
     properties: dict[str, str]
 
@@ -144,6 +161,10 @@ class Columns(NamedTuple):
 
     The bytes of a column are a part of the object that `obj` of their memoryview names:
     `value_start` and `key_start` say where they begin in it.
+
+    Attributes:
+        value_bits: which messages have a value, as Arrow's bitmap of validity; None: all have.
+        key_bits: which messages have a key; None: those whose key is not empty.
     """
 
     count: int  # type: ignore[assignment]
@@ -156,16 +177,36 @@ class Columns(NamedTuple):
     property_bytes: memoryview | None
     value_start: int
     key_start: int
+    value_bits: memoryview | None = None
+    key_bits: memoryview | None = None
 
     def values(self) -> list[bytes]:
-        """Return the value of each message."""
+        """Return the value of each message.
+
+        Raises:
+            InvalidArgument: a message has no value.
+        """
+        if self.value_bits is not None:
+            for place in absent_places(self.value_bits, self.count):
+                raise InvalidArgument(f"message {place} of the batch {NO_VALUE}")
         return _slices(self.value_offsets, self.value_bytes.obj, self.value_start)
 
-    def keys(self) -> list[bytes] | None:
-        """Return the key of each message; None if the batch has no keys."""
+    def values_or_none(self) -> Sequence[bytes | None]:
+        """Return the value of each message; None for a message without one."""
+        values = _slices(self.value_offsets, self.value_bytes.obj, self.value_start)
+        return values if self.value_bits is None else _with_none(values, self.value_bits)
+
+    def keys(self) -> list[bytes | None] | None:
+        """Return the key of each message, None for a message without one.
+
+        None instead of the list: the batch has no keys.
+        """
         if self.key_offsets is None or self.key_bytes is None:
             return None
-        return _slices(self.key_offsets, self.key_bytes.obj, self.key_start)
+        keys = _slices(self.key_offsets, self.key_bytes.obj, self.key_start)
+        if self.key_bits is not None:
+            return _with_none(keys, self.key_bits)
+        return [*keys] if all(keys) else [key or None for key in keys]
 
     def properties(self) -> list[dict[str, str]] | None:
         """Return the properties of each message; None if the batch has none.
@@ -186,9 +227,12 @@ class Columns(NamedTuple):
 
     def row(self, place: int) -> Row:
         """Return a single message, without reading the others."""
+        key = _slice(self.key_offsets, self.key_bytes, place)
+        has_key = bool(key) if self.key_bits is None else _bit(self.key_bits, place)
+        has_value = self.value_bits is None or _bit(self.value_bits, place)
         return Row(
-            _slice(self.key_offsets, self.key_bytes, place),
-            _slice(self.value_offsets, self.value_bytes, place),
+            key if has_key else None,
+            _slice(self.value_offsets, self.value_bytes, place) if has_value else None,
             self.event_time_ms(place),
             _parsed(_slice(self.property_offsets, self.property_bytes, place)),
         )
@@ -204,6 +248,8 @@ class Columns(NamedTuple):
             _column_of_one(self.key_offsets, self.key_bytes, place),
             event_times_ms=None if times is None else times[place : place + 1].tobytes(),
             properties=_column_of_one(self.property_offsets, self.property_bytes, place),
+            value_bits=_bits_of_one(self.value_bits, place),
+            key_bits=_bits_of_one(self.key_bits, place),
         )
 
     def largest_message_bytes(self, first: int, last: int) -> int:
@@ -218,8 +264,8 @@ class Columns(NamedTuple):
 
 
 def encode(
-    values: Sequence[bytes],
-    keys: Sequence[bytes] | None = None,
+    values: Sequence[bytes | None],
+    keys: Sequence[bytes | None] | None = None,
     *,
     event_times_ms: Sequence[int] | None = None,
     properties: Sequence[bytes] | None = None,
@@ -228,6 +274,7 @@ def encode(
     """Build a batch of len(values) messages. Each other column, if given, has as many entries.
 
     Args:
+        values, keys: None for a message without one, which is not the same as an empty one.
         event_times_ms: NO_EVENT_TIME_MS for a message without one.
         properties: as encoded_properties() returns them.
     Raises:
@@ -241,12 +288,28 @@ def encode(
             raise InvalidArgument(f"a column has {len(column)} entries for {count} messages")
     flags = 0
     key_hash = 0
-    parts: list[bytes] = [b"", *_column(values)]
+    bits: tuple[bytes, ...] = ()
+    try:
+        parts = [b"", *_column(values)]
+    except TypeError:
+        # What fails costs nothing until it does: nearly all batches have only values.
+        if None not in values:
+            raise
+        flags |= HAS_VALUE_BITS
+        parts = [b"", *_column([value or b"" for value in values])]
+        bits = (_bits_of(values),)
     if keys is not None:
         flags |= HAS_KEYS
-        parts += _column(keys)
-        if all(key == keys[0] for key in keys):
-            key_hash = google_crc32c.value(keys[0])
+        first = keys[0] or b""
+        if keys[-1] == first and keys.count(first) == count:
+            key_hash = google_crc32c.value(first)
+        if all(keys):
+            parts += _column(keys)
+        else:
+            parts += _column([key or b"" for key in keys])
+            if b"" in keys:
+                flags |= HAS_KEY_BITS
+                bits += (_bits_of(keys),)
     if event_times_ms is not None:
         flags |= HAS_EVENT_TIMES
         parts.append(array("q", event_times_ms).tobytes())
@@ -254,6 +317,7 @@ def encode(
         flags |= HAS_PROPERTIES
         parts += _column(properties)
     parts[0] = FLAGS.pack(flags)
+    parts += bits
     return _built(count, parts, sum(map(len, parts)), key_hash, codec)
 
 
@@ -288,6 +352,8 @@ def encode_columns(
     *,
     event_times_ms: bytes | memoryview | None = None,
     properties: tuple[bytes | memoryview, bytes | memoryview] | None = None,
+    value_bits: bytes | memoryview | None = None,
+    key_bits: bytes | memoryview | None = None,
     key_hash: int = 0,
     codec: Codec = Codec.NONE,
 ) -> bytes:
@@ -297,6 +363,8 @@ def encode_columns(
         values: offsets (count + 1 times int32, from 0), and the bytes that they divide. Neither is
             checked. The same holds for keys and properties.
         event_times_ms: count times int64.
+        value_bits, key_bits: as in `Columns`, with zeros behind the last message. What is absent
+            has no bytes. There are no bits of keys without keys.
         key_hash: hash of the key that all messages share; 0 if keys differ.
     Raises:
         InvalidArgument: no messages.
@@ -314,8 +382,42 @@ def encode_columns(
     if properties is not None:
         flags |= HAS_PROPERTIES
         parts += properties
+    if value_bits is not None:
+        flags |= HAS_VALUE_BITS
+        parts.append(value_bits)
+    if key_bits is not None:
+        flags |= HAS_KEY_BITS
+        parts.append(key_bits)
     parts[0] = FLAGS.pack(flags)
     return _built(count, parts, sum(map(buffer_bytes, parts)), key_hash, codec)
+
+
+def _bits_of_one(bits: memoryview | None, place: int) -> bytes | None:
+    return None if bits is None else bytes((_bit(bits, place),))
+
+
+def _bits_of(entries: Sequence[bytes | None]) -> bytes:
+    """Return which entries are not None, a bit for each, from the lowest bit of the first byte."""
+    digits = bytes(map(_DIGITS.__getitem__, map(is_not, entries, repeat(None))))
+    return int(digits[::-1], 2).to_bytes(-(-len(entries) // 8), "little")
+
+
+def absent_places(bits: bytes | memoryview, count: int) -> list[int]:
+    """Return the places of the entries that are absent, in ascending order.
+
+    Raises:
+        ValueError: there are bits for more entries than `count`.
+    """
+    present = int.from_bytes(bits, "little")
+    if present >> count:
+        raise ValueError("bits left over")
+    # A further one keeps the zeros at the end; the digits begin with the highest bit.
+    digits = bin(present | 1 << count)[:2:-1]
+    return list(compress(range(count), map("0".__eq__, digits)))
+
+
+def _bit(bits: memoryview, place: int) -> int:
+    return int(bits[place >> 3]) >> (place & 7) & 1
 
 
 def wrapped_records(records: bytes, count: int) -> bytes:
@@ -490,43 +592,34 @@ def open_body(
 
 
 def _body_of_records(batch: bytes, count: int, body_bytes_max: int) -> bytes:
-    """Return the body that a batch would have had if a client of ours had sent its messages.
-
-    A null value becomes an empty one, and a null key no key. Of headers with the same name the last
-    one counts; bytes that are not UTF-8 are taken for Latin-1.
-    """
-    records = read_records(stored_records(batch), bytes_max=body_bytes_max)
-    if len(records) != count:
+    """Return the body that a batch would have had if a client of ours had sent its messages."""
+    records = read_records(bytes(stored_records(batch)), bytes_max=body_bytes_max)
+    if len(records.values) != count:
         raise InvalidArgument("the batch's records do not fit its header")
-    flags = HAS_EVENT_TIMES
-    parts: list[bytes] = [b"", *_column([record.value or b"" for record in records])]
-    if any(record.key for record in records):
-        flags |= HAS_KEYS
-        parts += _column([record.key or b"" for record in records])
-    times_ms = [
-        NO_EVENT_TIME_MS if record.timestamp_ms == NO_TIMESTAMP else record.timestamp_ms
-        for record in records
-    ]
-    try:
-        parts.append(array("q", times_ms).tobytes())
-    except OverflowError as error:
-        raise InvalidArgument("a record's timestamp does not fit into 64 bits") from error
-    if any(record.headers for record in records):
-        flags |= HAS_PROPERTIES
-        parts += _column([encoded_properties(_properties_of(record)) for record in records])
-    parts[0] = FLAGS.pack(flags)
-    return b"".join(parts)
+    properties = None
+    if records.headers:
+        properties = [b""] * count
+        for place, headers in records.headers.items():
+            properties[place] = encoded_properties(properties_of(headers))
+    made = encode(
+        records.values,
+        records.keys,
+        event_times_ms=_times_of(records.timestamps_ms),
+        properties=properties,
+    )
+    return made[HEADER.size : -CHECKSUM.size]
 
 
-def _properties_of(record: Record) -> dict[str, str]:
-    return {_text(name): _text(value or b"") for name, value in record.headers}
-
-
-def _text(data: bytes) -> str:
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return data.decode("latin-1")
+def _times_of(timestamps_ms: list[int]) -> list[int] | None:
+    """Return event times for timestamps of Kafka; None: there are none."""
+    if min(timestamps_ms) <= NO_EVENT_TIME_MS or max(timestamps_ms) >= -NO_EVENT_TIME_MS:
+        raise InvalidArgument("a record's timestamp does not fit into 64 bits")
+    without = timestamps_ms.count(NO_TIMESTAMP)
+    if not without:
+        return timestamps_ms
+    if without == len(timestamps_ms):
+        return None
+    return [NO_EVENT_TIME_MS if time_ms == NO_TIMESTAMP else time_ms for time_ms in timestamps_ms]
 
 
 def decode(batch: bytes, *, verify: bool = True, body_bytes_max: int = BODY_BYTES_MAX) -> Columns:
@@ -546,7 +639,7 @@ def decode(batch: bytes, *, verify: bool = True, body_bytes_max: int = BODY_BYTE
 
 def _columns(body: memoryview, count: int, body_start: int) -> Columns:
     """Return the columns of a body that begins at `body_start` of what its memory belongs to."""
-    flags = FLAGS.unpack_from(body)[0]
+    flags = read_flags(body)
     at = FLAGS.size
     value_offsets, value_bytes, at = _read_column(body, at, count)
     value_start, key_start = body_start + at - len(value_bytes), 0
@@ -560,6 +653,11 @@ def _columns(body: memoryview, count: int, body_start: int) -> Columns:
         at += 8 * count
     if flags & HAS_PROPERTIES:
         property_offsets, property_bytes, at = _read_column(body, at, count)
+    value_bits = key_bits = None
+    if flags & HAS_VALUE_BITS:
+        value_bits, at = _read_bits(body, at, value_offsets)
+    if key_offsets is not None and flags & HAS_KEY_BITS:
+        key_bits, at = _read_bits(body, at, key_offsets)
     if at != len(body):
         raise ValueError("bytes left over")
     return Columns(
@@ -573,15 +671,35 @@ def _columns(body: memoryview, count: int, body_start: int) -> Columns:
         property_bytes,
         value_start,
         key_start,
+        value_bits,
+        key_bits,
     )
 
 
-def _column(entries: Sequence[bytes]) -> tuple[bytes, bytes]:
+def read_flags(body: memoryview) -> int:
+    """Return which columns a body has, as the sum of HAS_KEYS and the others.
+
+    Raises:
+        struct.error: the body is too short.
+        ValueError: there are columns that this version does not know.
+    """
+    flags = int(FLAGS.unpack_from(body)[0])
+    if flags & ~_KNOWN_FLAGS or (flags & HAS_KEY_BITS and not flags & HAS_KEYS):
+        raise ValueError("unknown columns")
+    return flags
+
+
+def _column(entries: Sequence[bytes | None]) -> tuple[bytes, bytes]:
+    """Return entries as offsets and bytes.
+
+    Raises:
+        TypeError: an entry is None.
+    """
     try:
-        offsets = array("i", accumulate(map(len, entries), initial=0))
+        offsets = array("i", accumulate(map(len, entries), initial=0))  # type: ignore[arg-type]
     except OverflowError as error:
         raise InvalidArgument("a batch's column holds 2 GiB at most") from error
-    return offsets.tobytes(), b"".join(entries)
+    return offsets.tobytes(), b"".join(entries)  # type: ignore[arg-type]
 
 
 def _read_column(body: memoryview, at: int, count: int) -> tuple[array[int], memoryview, int]:
@@ -595,6 +713,24 @@ def _read_column(body: memoryview, at: int, count: int) -> tuple[array[int], mem
     if offsets[0] != 0 or not rises or end + size > len(body):
         raise ValueError("offsets out of range")
     return offsets, body[end : end + size], end + size
+
+
+def _read_bits(body: memoryview, at: int, offsets: array[int]) -> tuple[memoryview, int]:
+    count = len(offsets) - 1
+    end = at + -(-count // 8)
+    if end > len(body):
+        raise ValueError("bits cut short")
+    bits = body[at:end]
+    if any(offsets[place] != offsets[place + 1] for place in absent_places(bits, count)):
+        raise ValueError("an absent entry has bytes")
+    return bits, end
+
+
+def _with_none(entries: list[bytes], bits: memoryview) -> list[bytes | None]:
+    found: list[bytes | None] = [*entries]
+    for place in absent_places(bits, len(found)):
+        found[place] = None
+    return found
 
 
 def _slices(offsets: array[int], data: object, start: int) -> list[bytes]:

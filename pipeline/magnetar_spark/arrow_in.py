@@ -30,7 +30,7 @@ ANY_PARTITION = -1
 class LargeMessage:
     """A message that is too large for a batch and has to be sent alone."""
 
-    value: bytes
+    value: bytes | None
     key: bytes | None
     event_time_ms: int | None
     properties: Mapping[str, str] | None
@@ -119,19 +119,21 @@ class Rows:
     def __init__(self, batch: pa.RecordBatch, *, include_headers: bool) -> None:
         names = batch.schema.names
         values = batch.column("value")
-        if values.null_count:
-            raise SinkError(
-                "a row's column 'value' is null: a message has a value, if an empty one. Topics are"
-                " not compacted, so there is nothing that a tombstone would delete: leave such rows"
-                " out, or say coalesce(value, '')"
-            )
         headers = batch.column("headers") if include_headers and "headers" in names else None
         if headers is not None and not len(headers.flatten()):
             headers = None
-        self.values = _binary(values)
+        # Without nulls; which of them are absent, if any is.
+        self.values = _binary(values).fill_null(b"")
+        self.absent_values = _some(values.is_null())
         # With nulls, as they were given.
-        self._given_keys = batch.column("key") if "key" in names else None
-        self.keys = _keys(self._given_keys)
+        self._given_keys = _where_given(batch, "key")
+        self.keys: pa.Array | None = None
+        # Which keys are empty, if any is. A missing key is not.
+        self.empty_keys: np.ndarray | None = None
+        if self._given_keys is not None:
+            keys = _binary(self._given_keys)
+            self.keys = keys.fill_null(b"")
+            self.empty_keys = _some(pc.equal(pc.binary_length(keys), 0).fill_null(False))
         self.partitions = _where_given(batch, "partition")
         self.times_ms = times_ms(batch)
         self.properties = None if headers is None else _properties(headers)
@@ -139,7 +141,14 @@ class Rows:
     def content(self, topic: str) -> Content:
         """Return the fingerprint of the rows."""
         return content_of(
-            topic, self.values, self.keys, self.partitions, self.times_ms, self.properties
+            topic,
+            self.values,
+            self.keys,
+            self.partitions,
+            self.times_ms,
+            self.properties,
+            absent_values=self.absent_values,
+            empty_keys=self.empty_keys,
         )
 
     def batches(
@@ -202,6 +211,9 @@ class Rows:
         for name in ("values", "keys", "times_ms", "properties"):
             column = getattr(self, name)
             setattr(rows, name, None if column is None else column.take(order))
+        for name in ("absent_values", "empty_keys"):
+            which = getattr(self, name)
+            setattr(rows, name, None if which is None else which[order.to_numpy()])
         return rows
 
     def cut(self, start: int = 0, stop: int | None = None) -> Iterator[ColumnBatch | LargeMessage]:
@@ -234,16 +246,34 @@ class Rows:
             None if self.keys is None else _bytes_column(self.keys, start, stop),
             times,
             None if self.properties is None else _bytes_column(self.properties, start, stop),
+            value_bits=self._value_bits(start, stop),
+            key_bits=self._key_bits(start, stop),
         )
+
+    def _value_bits(self, start: int, stop: int) -> bytes | None:
+        if self.absent_values is None or not self.absent_values[start:stop].any():
+            return None
+        return np.packbits(~self.absent_values[start:stop], bitorder="little").tobytes()
+
+    def _key_bits(self, start: int, stop: int) -> bytes | None:
+        if self.empty_keys is None or not self.empty_keys[start:stop].any():
+            return None
+        lengths = np.diff(binary_offsets(self.keys)[start : stop + 1])
+        present = (lengths > 0) | self.empty_keys[start:stop]
+        return np.packbits(present, bitorder="little").tobytes()
 
     def _large(self, at: int) -> LargeMessage:
         properties = None if self.properties is None else self.properties[at].as_py()
         return LargeMessage(
-            self.values[at].as_py(),
-            None if self.keys is None else self.keys[at].as_py() or None,
+            None if _is_at(self.absent_values, at) else self.values[at].as_py(),
+            self._key(at),
             self._time_ms(at),
             json.loads(properties) if properties else None,
         )
+
+    def _key(self, at: int) -> bytes | None:
+        key: bytes = b"" if self.keys is None else self.keys[at].as_py()
+        return key if key or _is_at(self.empty_keys, at) else None
 
     def _time_ms(self, at: int) -> int | None:
         time_ms = NO_EVENT_TIME_MS if self.times_ms is None else self.times_ms[at].as_py()
@@ -273,21 +303,14 @@ def _where_given(batch: pa.RecordBatch, name: str) -> pa.Array | None:
     return None if column.null_count == len(column) else column
 
 
-def _keys(given: pa.Array | None) -> pa.Array | None:
-    """Without nulls: in a batch, an empty key says that there is none.
+def _some(which: pa.Array) -> np.ndarray | None:
+    """Return which rows are meant; None: no row is."""
+    found: np.ndarray = which.to_numpy(zero_copy_only=False)
+    return found if found.any() else None
 
-    Raises:
-        SinkError: so an empty one cannot be told from it.
-    """
-    if given is None or given.null_count == len(given):
-        return None
-    keys = _binary(given)
-    if pc.any(pc.equal(pc.binary_length(keys), 0)).as_py():
-        raise SinkError(
-            "a row's column 'key' is empty: a message has a key of at least one byte, or none. Say"
-            " nullif(key, '') for none"
-        )
-    return keys.fill_null(b"")
+
+def _is_at(which: np.ndarray | None, at: int) -> bool:
+    return which is not None and bool(which[at])
 
 
 def times_ms(batch: pa.RecordBatch) -> pa.Array | None:

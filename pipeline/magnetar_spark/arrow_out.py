@@ -16,10 +16,13 @@ from magnetar.message import MessageColumns
 from magnetar_core.batch import (
     FLAGS,
     HAS_EVENT_TIMES,
+    HAS_KEY_BITS,
     HAS_KEYS,
     HAS_PROPERTIES,
+    HAS_VALUE_BITS,
     NO_EVENT_TIME_MS,
     open_body,
+    read_flags,
 )
 from magnetar_core.errors import InvalidArgument
 from magnetar_core.ids import TxnID
@@ -162,23 +165,28 @@ class _Body:
             raise InvalidArgument("the batch's columns do not fit its header") from error
 
     def _read(self, body: memoryview) -> None:
-        flags = FLAGS.unpack_from(body)[0]
+        flags = read_flags(body)
         self._body = body
         self._at = FLAGS.size
-        values, _ = self._column()
-        self.values: pa.Array = values
+        values, is_empty = self._column()
         self.keys: pa.Array | None = None
         self.event_times_ms: np.ndarray | None = None
         self.properties: list[dict[str, str]] | None = None
         if flags & HAS_KEYS:
-            keys, empty = self._column()
-            self.keys = _nulls_where(keys, empty)
+            self.keys, is_empty_key = self._column()
         if flags & HAS_EVENT_TIMES:
             size = _TIME_BYTES * self.count
             self.event_times_ms = np.frombuffer(self._take(size), dtype="<i8")
         if flags & HAS_PROPERTIES:
             texts, _ = self._column()
             self.properties = _properties_of(texts)
+        if flags & HAS_VALUE_BITS:
+            values = self._with_bits(values, is_empty)
+        self.values: pa.Array = values
+        if flags & HAS_KEY_BITS:
+            self.keys = self._with_bits(self.keys, is_empty_key)
+        elif self.keys is not None:
+            self.keys = _nulls_where(self.keys, is_empty_key)
         if self._at != len(body):
             raise ValueError("bytes left over")
 
@@ -201,6 +209,15 @@ class _Body:
         data = self._take(int(offsets[-1]))
         buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
         return pa.Array.from_buffers(pa.binary(), self.count, buffers), lengths == 0
+
+    def _with_bits(self, array: pa.Array, is_empty: np.ndarray) -> pa.Array:
+        """Return a column whose entries are null as the next bits say."""
+        stored = self._take(-(-self.count // 8))
+        bits = np.unpackbits(np.frombuffer(stored, dtype=np.uint8), bitorder="little")
+        if bits[self.count :].any() or not is_empty[bits[: self.count] == 0].all():
+            raise ValueError("bits that do not fit")
+        buffers = [pa.py_buffer(stored), *array.buffers()[1:]]
+        return pa.Array.from_buffers(array.type, self.count, buffers)
 
 
 def _nulls_where(array: pa.Array, absent: np.ndarray) -> pa.Array:

@@ -33,6 +33,10 @@ _COLUMN = np.uint64(0xD1342543DE82EF95)
 _MIX_1 = np.uint64(0xFF51AFD7ED558CCD)
 _MIX_2 = np.uint64(0xC4CEB9FE1A85EC53)
 _MIX_SHIFT = np.uint64(33)
+# What stands for the hash of a value that is absent, and of a key that is empty: without them, for
+# an empty value and for no key.
+_NO_VALUE = np.uint64(0xA0761D6478BD642F)
+_EMPTY_KEY = np.uint64(0xE7037ED1A0B428DB)
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,9 @@ def content_of(
     partitions: pa.Array | None,
     times_ms: pa.Array | None,
     properties: pa.Array | None,
+    *,
+    absent_values: npt.NDArray[np.bool_] | None = None,
+    empty_keys: npt.NDArray[np.bool_] | None = None,
 ) -> Content:
     """Return the fingerprint of rows of a topic. A missing column counts as a column of nulls.
 
@@ -77,12 +84,21 @@ def content_of(
         partitions: the partitions that rows give, and null elsewhere.
         times_ms: the event times in milliseconds; NO_EVENT_TIME_MS: none.
         properties: binary, without nulls.
+        absent_values: the rows that have no value; they have an empty one in `values`.
+        empty_keys: the rows that have an empty key; others with an empty one have none.
     """
     count = len(values)
     state = np.full(count, _digest(topic.encode()), dtype=np.uint64)
     size = 0
-    for column in (values, keys, properties):
-        state = _mixed(state * _COLUMN + (_no_bytes() if column is None else hashes(column)))
+    for column, which, instead in (
+        (values, absent_values, _NO_VALUE),
+        (keys, empty_keys, _EMPTY_KEY),
+        (properties, None, _NO_VALUE),
+    ):
+        found = _no_bytes() if column is None else hashes(column)
+        if which is not None:
+            found = np.where(which, instead, found)
+        state = _mixed(state * _COLUMN + found)
         size += 0 if column is None else _byte_count(column)
     for numbers, absent in ((partitions, -1), (times_ms, NO_EVENT_TIME_MS)):
         state = _mixed(state * _COLUMN + _numbers(numbers, absent))

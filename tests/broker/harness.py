@@ -184,7 +184,7 @@ class Client:
 def messages_of(batch: wire.DeliveredBatch) -> list[tuple[int, bytes]]:
     excluded = {offset for one in batch.excluded for offset in range(one.first, one.last + 1)}
     first = batch.entry_id + batch.first_index
-    values = columnar.decode(batch.batch).values()
+    values = [value or b"" for value in columnar.decode(batch.batch).values_or_none()]
     assert len(values) == batch.num_messages
     return [
         (first + place, value)

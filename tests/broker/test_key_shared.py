@@ -67,6 +67,30 @@ def test_messages_of_one_batch_go_to_the_consumers_of_their_keys() -> None:
     run(scenario)
 
 
+def test_no_key_and_an_empty_key_stay_in_order_among_themselves() -> None:
+    """They have the same hash, also in a batch whose values are tombstones."""
+
+    async def scenario(world: World) -> None:
+        keys: list[bytes | None] = [None, b"", key_of(1, 1, 2), key_of(2, 1, 2)]
+        clients = [await attached(world, consumer) for consumer in (1, 2)]
+        for sequence in (0, 4):
+            command = send(*[b""] * 4, sequence=sequence)
+            command.batch = encode([None, b"", None, b"v"], keys)
+            await world.client.ask(command)
+        for sequence, key in ((8, b""), (9, None)):
+            command = send(b"", sequence=sequence)
+            command.batch = encode([None], [key])
+            await world.client.ask(command)
+        await world.settle()
+        first, second = (client.offsets() for client in clients)
+        assert sorted(first + second) == list(range(10))
+        without = {0, 1, 4, 5, 8, 9}
+        assert without <= set(first) or without <= set(second)
+        assert (2 in first, 3 in second) == (True, True)
+
+    run(scenario)
+
+
 def test_a_key_moves_when_its_messages_are_acknowledged() -> None:
     async def scenario(world: World) -> None:
         key, other = key_of(2, 1, 2), key_of(1, 1, 2)

@@ -33,23 +33,26 @@ from magnetar_core.wire import broker_pb2
 
 TEXT = st.text()
 # What the log stores as none is none for who reads it.
-KEYS = st.none() | st.binary(min_size=1)
+KEYS = st.none() | st.binary()
 EVENT_TIMES_MS = st.none() | st.integers(NO_EVENT_TIME_MS + 1, (1 << 63) - 1)
 MESSAGES = st.lists(
     st.tuples(
-        st.binary() | TEXT.map(str.encode), KEYS, st.dictionaries(TEXT, TEXT), EVENT_TIMES_MS
+        st.none() | st.binary() | TEXT.map(str.encode),
+        KEYS,
+        st.dictionaries(TEXT, TEXT),
+        EVENT_TIMES_MS,
     ),
     min_size=1,
 )
 
-Content = tuple[bytes, bytes | None, dict[str, str], int | None]
+Content = tuple[bytes | None, bytes | None, dict[str, str], int | None]
 
 
 def received(messages: Sequence[Content]) -> MessageColumns:
     """Return messages as a consumer gets them."""
     batch = encode(
         [value for value, *_ in messages],
-        [key or b"" for _, key, *_ in messages],
+        [key for _, key, *_ in messages],
         event_times_ms=[
             NO_EVENT_TIME_MS if time_ms is None else time_ms for *_, time_ms in messages
         ],
@@ -80,7 +83,7 @@ def test_what_consume_prints_as_json_is_what_produce_sends(
     assert found.bad is None
     assert list(map(content, found.messages)) == messages
     assert [one.line for one in found.messages] == list(range(first, first + len(messages)))
-    assert found.byte_count == sum(len(value) for value, *_ in messages)
+    assert found.byte_count == sum(len(value or b"") for value, *_ in messages)
 
 
 @given(st.lists(st.tuples(st.binary(), st.binary()), min_size=1))
@@ -95,9 +98,24 @@ def test_what_consume_prints_with_keys_is_what_produce_sends(
     splitter = LineSplitter(1_000_000)
     keyed = decoder_of_keys(b"|")(splitter.split(encoder_of_keys(b"|")(columns)), 1)
     assert keyed.bad is None
-    assert list(zip(keyed.keys or (), keyed.values, strict=True)) == pairs  # type: ignore[attr-defined]
+    # A line does not tell an empty key from none.
+    found = list(zip(keyed.keys or (), keyed.values, strict=True))  # type: ignore[attr-defined]
+    assert found == [(key or None, value) for key, value in pairs]
     values = decode_values(splitter.split(encode_values(columns)), 1).values
     assert values == [value for _, value in pairs]
+
+
+def test_a_message_without_a_value_has_null_in_json_and_an_empty_line() -> None:
+    columns = received([(None, b"k", {}, None), (b"", b"", {}, None), (b"v", None, {}, None)])
+    facts = [json.loads(line) for line in encode_json(columns).splitlines()]
+    assert [(one["value"], one.get("key")) for one in facts] == [
+        (None, "k"),
+        ("", ""),
+        ("v", None),
+    ]
+    assert encode_values(columns) == b"\n\nv\n"
+    assert encoder_of_keys(b"|")(columns) == b"k|\n|\n|v\n"
+    assert read(b'{"value": null, "key": ""}')[1:3] == (None, b"")
 
 
 @pytest.mark.parametrize(
@@ -107,7 +125,7 @@ def test_what_consume_prints_with_keys_is_what_produce_sends(
         (b'{"value": "tea"', "is not JSON"),
         (b'["tea"]', "not an object"),
         (b"{}", "neither value nor value_base64"),
-        (b'{"value": null}', "neither value nor value_base64"),
+        (b'{"value": null, "value_base64": "YQ==", "key": 5}', "key is not a text"),
         (b'{"value": 5}', "value is not a text"),
         (b'{"value": {"a": 1}}', "has to be quoted"),
         (b'{"value": "a", "value_base64": "YQ=="}', "both value and value_base64"),

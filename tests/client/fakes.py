@@ -52,7 +52,7 @@ class Partition:
     def append(self, batch: bytes, txn_id: TxnID | None = None) -> int:
         columns = decode(batch)
         first = len(self.messages)
-        self.messages += columns.values()
+        self.messages += [value or b"" for value in columns.values_or_none()]
         self.batches.append((first, columns.count, batch, txn_id))
         return first
 

@@ -19,8 +19,8 @@ from magnetar_core.errors import (
 codecs = st.sampled_from(list(Codec))
 messages = st.lists(
     st.tuples(
-        st.binary(max_size=64),
-        st.binary(max_size=16),
+        st.none() | st.binary(max_size=64),
+        st.none() | st.binary(max_size=16),
         st.integers(-(1 << 63), (1 << 63) - 1),
         st.dictionaries(st.text(max_size=8), st.text(max_size=8), max_size=3),
     ),
@@ -29,9 +29,13 @@ messages = st.lists(
 )
 
 
+# Value, key, event time, properties.
+Message = tuple[bytes | None, bytes | None, int, dict[str, str]]
+
+
 @given(messages, codecs, st.booleans(), st.booleans(), st.booleans())
 def test_what_goes_in_comes_out(
-    rows: list[tuple[bytes, bytes, int, dict[str, str]]],
+    rows: list[Message],
     codec: Codec,
     with_keys: bool,
     with_times: bool,
@@ -47,7 +51,14 @@ def test_what_goes_in_comes_out(
     )
     columns = batch.decode(encoded)
     assert columns.count == len(rows)
-    assert columns.values() == values
+    assert columns.values_or_none() == values
+    assert [columns.row(place)[:2] for place in range(columns.count)] == [
+        (key if with_keys else None, value) for key, value in zip(keys, values, strict=True)
+    ]
+    for place, (value, key) in enumerate(zip(values, keys, strict=True)):
+        one = batch.decode(columns.single(place))
+        assert one.values_or_none() == [value]
+        assert (one.keys() or [None]) == [key if with_keys else None]
     assert columns.keys() == (keys if with_keys else None)
     assert columns.properties() == (properties if with_properties else None)
     stored_times = columns.event_times_ms
@@ -57,9 +68,7 @@ def test_what_goes_in_comes_out(
 
 
 @given(messages, codecs)
-def test_the_header_tells_what_a_broker_needs(
-    rows: list[tuple[bytes, bytes, int, dict[str, str]]], codec: Codec
-) -> None:
+def test_the_header_tells_what_a_broker_needs(rows: list[Message], codec: Codec) -> None:
     encoded = batch.encode([row[0] for row in rows], [rows[0][1]] * len(rows), codec=codec)
     header = batch.read_header(encoded)
     assert header.count == len(rows)
@@ -81,7 +90,7 @@ def test_columns_must_be_of_one_length() -> None:
 
 @given(st.data(), messages, codecs)
 def test_one_changed_byte_is_noticed(
-    data: st.DataObject, rows: list[tuple[bytes, bytes, int, dict[str, str]]], codec: Codec
+    data: st.DataObject, rows: list[Message], codec: Codec
 ) -> None:
     encoded = bytearray(batch.encode([row[0] for row in rows], codec=codec))
     place = data.draw(st.integers(0, len(encoded) - 1))
@@ -98,7 +107,7 @@ def test_foreign_bytes_are_refused(data: bytes) -> None:
 
 @given(st.data(), messages, codecs)
 def test_damage_under_a_right_checksum_raises_nothing_else(
-    data: st.DataObject, rows: list[tuple[bytes, bytes, int, dict[str, str]]], codec: Codec
+    data: st.DataObject, rows: list[Message], codec: Codec
 ) -> None:
     """A client may build what it likes and sign it; readers get an error, never a crash."""
     values, keys, times, properties = (list(column) for column in zip(*rows, strict=True))
@@ -116,10 +125,81 @@ def test_damage_under_a_right_checksum_raises_nothing_else(
         encoded[place] = data.draw(st.integers(0, 255))
     try:
         columns = batch.decode(bytes(encoded), verify=False)
-        columns.values()
+        columns.values_or_none()
         columns.keys()
+        columns.row(columns.count - 1)
     except MagnetarError:
         pass
+
+
+def test_bytes_of_a_batch_with_tombstones_and_empty_keys() -> None:
+    """Bits of validity as Arrow has them, behind everything else."""
+    plain = batch.encode([b"a", b"", b"c"], [b"k", None, b"l"])
+    encoded = batch.encode([b"a", None, b"c"], [b"k", b"", None])
+    body = encoded[batch.HEADER.size : -batch.CHECKSUM.size]
+    assert body == bytes.fromhex(
+        "19000000"  # keys, bits of values, bits of keys
+        "00000000 01000000 01000000 02000000 6163"  # a, none, c
+        "00000000 01000000 01000000 01000000 6b"  # k, an empty one, none
+        "05 03"
+    )
+    # Nothing else changes, and nothing of a batch that needs no bits.
+    assert plain[batch.HEADER.size] == batch.HAS_KEYS
+    assert batch.encode([b"a"], [None]) == batch.encode_columns(
+        1, (array("i", [0, 1]).tobytes(), b"a"), (bytes(8), b"")
+    )
+
+
+def with_body(body: bytes, count: int) -> bytes:
+    header = batch.HEADER.pack(
+        batch.MAGIC, batch.VERSION, Codec.NONE, count, len(body), len(body), 0
+    )
+    checksum = google_crc32c.value(header + body)
+    return header + body + batch.CHECKSUM.pack(checksum)
+
+
+@pytest.mark.parametrize(
+    ("flags", "bits"),
+    [
+        (batch.HAS_VALUE_BITS, b"\x02"),  # The first has a byte.
+        (batch.HAS_VALUE_BITS, b"\x07"),  # Of three messages.
+        (batch.HAS_VALUE_BITS, b""),
+        (batch.HAS_VALUE_BITS, b"\x01\x00"),
+        (batch.HAS_KEY_BITS, b"\x03"),  # There are no keys.
+        (32, b""),
+        (1 << 31, b"\x03"),
+    ],
+)
+def test_bits_that_do_not_fit_are_damage(flags: int, bits: bytes) -> None:
+    columns = array("i", [0, 1, 1]).tobytes() + b"x"
+    sound = with_body(batch.FLAGS.pack(batch.HAS_VALUE_BITS) + columns + b"\x01", 2)
+    assert batch.decode(sound).values_or_none() == [b"x", None]
+    with pytest.raises(InvalidArgument, match="do not fit"):
+        batch.decode(with_body(batch.FLAGS.pack(flags) + columns + bits, 2))
+
+
+def test_the_value_of_a_tombstone_is_not_taken_for_an_empty_one() -> None:
+    columns = batch.decode(batch.encode([b"", None], [b"k", b"k"]))
+    with pytest.raises(InvalidArgument, match="message 1 of the batch has no value"):
+        columns.values()
+    assert columns.values_or_none() == [b"", None]
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=300))
+def test_places_of_what_is_absent(present: list[bool]) -> None:
+    encoded = batch.encode([b"" if one else None for one in present])
+    bits = batch.decode(encoded).value_bits
+    absent = [place for place, one in enumerate(present) if not one]
+    assert (bits is None) == (not absent)
+    if bits is not None:
+        assert batch.absent_places(bits, len(present)) == absent
+        with pytest.raises(ValueError, match="left over"):
+            batch.absent_places(bytes(bits) + b"\x01", len(present))
+
+
+def test_messages_without_a_key_share_a_hash_with_those_with_an_empty_one() -> None:
+    assert batch.read_header(batch.encode([b"", b""], [None, b""])).key_hash == 0
+    assert batch.read_header(batch.encode([b"", b""], [None, b"a"])).key_hash == 0
 
 
 def test_properties_that_cannot_be_read_are_an_error_of_ours() -> None:

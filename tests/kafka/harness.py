@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 import google_crc32c
 import uvloop
 from prometheus_client import CollectorRegistry
 from tests.broker.harness import World
 
-from magnetar_core.record_batch import NO_TIMESTAMP, Record, encode_records
+from magnetar_core.kafka_records.writing import write_records
+from magnetar_core.record_batch import NO_TIMESTAMP
 from magnetar_kafka.config import KafkaConfig
 from magnetar_kafka.error_codes import ErrorCode
 from magnetar_kafka.listener import Listener
@@ -28,6 +29,15 @@ from magnetar_kafka.wire.codec import (
 )
 
 ENOUGH_SECONDS = 20.0
+
+
+class Record(NamedTuple):
+    """A message as Kafka has it."""
+
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[bytes, bytes | None]] = ()
 
 
 class KafkaClient:
@@ -164,8 +174,15 @@ def batch(
     of: Sequence[Record] | None = None,
 ) -> bytes:
     """A RecordBatch as a client's, with a right checksum."""
+    some = of or records(*values, timestamp_ms=timestamp_ms)
     made = bytearray(
-        encode_records(of or records(*values, timestamp_ms=timestamp_ms), base_offset=0)
+        write_records(
+            [one.value for one in some],
+            [one.key for one in some],
+            [one.timestamp_ms for one in some],
+            {place: list(one.headers) for place, one in enumerate(some) if one.headers},
+            base_offset=0,
+        )
     )
     made[12:16] = bytes(4)
     made[21:23] = attributes.to_bytes(2, "big")

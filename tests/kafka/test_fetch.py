@@ -9,7 +9,8 @@ from tests.kafka.harness import KafkaWorld, batch, fetch, fetched, produce, run
 from tests.waiting import until
 
 from magnetar_core import batch as columnar
-from magnetar_core.record_batch import read_head, read_records
+from magnetar_core.kafka_records.reading import read_records
+from magnetar_core.record_batch import read_head
 from magnetar_core.wire import topic_pb2
 from magnetar_kafka.error_codes import ErrorCode
 from magnetar_kafka.wire import apis
@@ -22,8 +23,8 @@ def opened(data: bytes) -> list[tuple[int, bytes | None]]:
         size = int.from_bytes(data[8:12], "big") + 12
         one, data = data[:size], data[size:]
         base = read_head(one).base_offset
-        records = read_records(memoryview(one), bytes_max=1 << 20)
-        found += [(base + place, record.value) for place, record in enumerate(records)]
+        values = read_records(one, bytes_max=1 << 20).values
+        found += [(base + place, value) for place, value in enumerate(values)]
     return found
 
 
@@ -66,9 +67,9 @@ def test_a_message_in_parts_is_joined_and_has_the_offset_of_its_last_part() -> N
         large = bytes(range(256)) * 40
         await world.client.ask(send(b"before"))
         parts = columnar.split(columnar.encode([large], [b"k"]), 3_000)
-        for number, part in enumerate(parts):
+        for number, one in enumerate(parts):
             command = send(b"", producer=5, sequence=number, in_txn=txn(1))
-            command.batch = part
+            command.batch = one
             await world.client.ask(command)
         await world.client.ask(end(txn(1), counts={5: len(parts)}))
         await world.client.ask(send(b"after", sequence=1))

@@ -6,10 +6,9 @@ import itertools
 from collections.abc import Callable
 
 import pytest
-from tests.kafka.harness import KafkaWorld, batch, produce, produced, records, run, sealed
+from tests.kafka.harness import KafkaWorld, batch, produce, produced, run, sealed
 
 from magnetar_broker import keys
-from magnetar_core.record_batch import encode_records
 from magnetar_kafka.error_codes import ErrorCode
 from magnetar_kafka.wire import apis
 
@@ -217,7 +216,7 @@ def test_a_batch_of_ours_cannot_claim_to_be_of_kafka() -> None:
     from magnetar_core.wire import broker_pb2 as wire
 
     async def scenario(world: KafkaWorld) -> None:
-        data = wrapped_records(encode_records(records(b"a"), base_offset=0), 1)
+        data = wrapped_records(batch(b"a"), 1)
         with pytest.raises(InvalidArgument, match="port for Kafka's clients"):
             await world.client.ask(
                 wire.CommandSend(

@@ -42,8 +42,8 @@ class KeyOrder:
         self._violation = violation
         # By partition and key: offsets that were ever given to anybody. They survive the broker:
         # what is in PENDING_ACK does.
-        self._given: dict[tuple[Place, bytes], dict[int, None]] = {}
-        self._last: dict[tuple[Place, bytes], int] = {}
+        self._given: dict[tuple[Place, bytes | None], dict[int, None]] = {}
+        self._last: dict[tuple[Place, bytes | None], int] = {}
         self.counts: Counter[str] = Counter()
 
     @contextmanager
@@ -63,7 +63,7 @@ class KeyOrder:
         self, dispatcher: KeySharedDispatcher, stored: StoredBatch, assignment: Assignment
     ) -> None:
         columns = decode(stored.batch)
-        keys = columns.keys() or [b""] * columns.count
+        keys = columns.keys() or [None] * columns.count
         place = self._place_of(columns.values()[0])
         if place is None:
             return
@@ -89,7 +89,7 @@ class KeyOrder:
         dispatcher: KeySharedDispatcher,
         assignment: Assignment,
         offsets: tuple[int, int],
-        key: bytes,
+        key: bytes | None,
     ) -> None:
         """An offset of a key was handed out: what is with the key's others?"""
         offset, other = offsets

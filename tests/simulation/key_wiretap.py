@@ -39,8 +39,8 @@ class _Keys:
     """
 
     def __init__(self) -> None:
-        self.keys: dict[int, bytes] = {}
-        self.by_key: dict[bytes, dict[int, None]] = {}
+        self.keys: dict[int, bytes | None] = {}
+        self.by_key: dict[bytes | None, dict[int, None]] = {}
         self.held: dict[int, int] = {}
         self.given: dict[int, int] = {}
         self.pending: dict[int, tuple[TxnKey, tuple[int, ...]]] = {}
@@ -263,14 +263,14 @@ class KeyWiretap:
         for delivered in wire.batches:
             first = delivered.entry_id + delivered.first_index
             columns = decode(delivered.batch)
-            keys = columns.keys() or [b""] * columns.count
+            keys = columns.keys() or [None] * columns.count
             excluded = {o for one in delivered.excluded for o in range(one.first, one.last + 1)}
             for index in range(delivered.num_messages):
                 if first + index not in excluded:
                     self._hand_out(found[0], state, wire.consumer_id, first + index, keys[index])
 
     def _hand_out(
-        self, cursor: Cursor, state: _Keys, consumer_id: int, offset: int, key: bytes
+        self, cursor: Cursor, state: _Keys, consumer_id: int, offset: int, key: bytes | None
     ) -> None:
         decided = self._time() - self._lag()
         for other in state.by_key.get(key, ()):

@@ -50,6 +50,29 @@ def test_a_version_counts_once(spark: SparkSession, world: World) -> None:
     assert sorted(world.values()) == [b"first", b"third"]
 
 
+def test_null_values_and_empty_keys_stay_what_they_are(spark: SparkSession, world: World) -> None:
+    rows = [("k", "v"), ("k", None), ("k", ""), (None, None), ("", "v"), ("", None), (None, "v")]
+    frame = spark.createDataFrame(rows, "key STRING, value STRING").coalesce(1)
+    save(world, frame, 1, topic="out")
+    # What is committed has these nulls, and no others.
+    save(world, frame, 1, topic="out")
+    with pytest.raises(PySparkException, match=OTHER_ROWS):
+        save(world, frame.fillna("", ["value"]), 1, topic="out")
+    with pytest.raises(PySparkException, match=OTHER_ROWS):
+        save(world, frame.fillna("", ["key"]), 1, topic="out")
+    found = (
+        spark.read.format("magnetar")
+        .options(**world.options(subscribe="out"))
+        .load()
+        .selectExpr("cast(key AS STRING)", "cast(value AS STRING)")
+    )
+    assert Counter(map(tuple, found.collect())) == Counter(rows)
+    with world.client() as client:
+        contents = [(one.key, one.value_or_none) for one in client.read("out")]
+    encoded = [tuple(None if one is None else one.encode() for one in row) for row in rows]
+    assert Counter(contents) == Counter(encoded)
+
+
 def test_names_tell_apart_what_they_are_made_of() -> None:
     made = [
         name_of_app(app_id, topic)

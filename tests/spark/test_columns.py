@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from array import array
 from typing import Any
 
+import google_crc32c
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -13,16 +16,24 @@ from magnetar.column_batch import ColumnBatch
 from magnetar.message import MessageColumns, ReceivedBatch
 from magnetar.messaging.sending.batching import partition_of_key
 from magnetar_core.batch import (
+    CHECKSUM,
+    FLAGS,
+    HAS_VALUE_BITS,
+    HEADER,
+    MAGIC,
     NO_EVENT_TIME_MS,
+    VERSION,
     Codec,
     decode,
     encode,
+    encode_columns,
     encoded_properties,
     wrapped_records,
 )
 from magnetar_core.errors import ChecksumMismatch, InvalidArgument
 from magnetar_core.ids import TxnID
-from magnetar_core.record_batch import Record, encode_records
+from magnetar_core.kafka_records.reading import Headers
+from magnetar_core.kafka_records.writing import write_records
 from magnetar_core.wire import broker_pb2
 from magnetar_spark import arrow_in
 from magnetar_spark.arrow_in import LargeMessage, Router, Rows, gathered
@@ -33,8 +44,8 @@ TXN = TxnID.parse("0:1:7")
 TEXTS = st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=3)
 ROWS = st.lists(
     st.tuples(
-        st.binary(max_size=20),
-        st.none() | st.binary(min_size=1, max_size=5),
+        st.none() | st.binary(max_size=20),
+        st.none() | st.binary(max_size=5),
         st.none() | st.integers(0, 1 << 40),
         TEXTS,
     ),
@@ -52,13 +63,13 @@ def received(data: bytes, count: int, *, txn_id: TxnID | None = None) -> Receive
     return ReceivedBatch("flights", 3, 1, wire)
 
 
-def stored(rows: list[tuple[bytes, bytes | None, int | None, dict[str, str]]]) -> bytes:
-    keys = [key or b"" for _, key, _, _ in rows]
+def stored(rows: list[tuple[bytes | None, bytes | None, int | None, dict[str, str]]]) -> bytes:
+    keys = [key for _, key, _, _ in rows]
     times = [NO_EVENT_TIME_MS if time is None else time for _, _, time, _ in rows]
     properties = [encoded_properties(headers) for _, _, _, headers in rows]
     return encode(
         [value for value, _, _, _ in rows],
-        keys if any(keys) else None,
+        keys if set(keys) != {None} else None,
         event_times_ms=times if set(times) != {NO_EVENT_TIME_MS} else None,
         properties=properties if any(properties) else None,
     )
@@ -75,7 +86,7 @@ def test_a_batch_reads_as_the_sdk_reads_it(rows: Any, data: st.DataObject) -> No
     assert batch.schema == made.schema
     for row, message in zip(batch.to_pylist(), columns, strict=True):
         assert row["key"] == message.key
-        assert row["value"] == message.value
+        assert row["value"] == message.value_or_none
         assert (row["topic"], row["partition"]) == ("flights", 3)
         assert row["offset"] == message.offset
         assert row["timestamp"].timestamp() == pytest.approx(message.append_time_ms / 1000)
@@ -104,21 +115,19 @@ def test_compressed_batches(codec: Codec) -> None:
 
 
 def test_a_batch_of_a_kafka_client_reads_as_the_sdk_reads_it() -> None:
-    records = [
-        Record(5, b"k", b"v", [(b"a", b"1"), (b"a", b"2")]),
-        Record(6, None, None, [(b"b", None)]),
-        Record(7, b"", b"", ()),
-    ]
-    data = wrapped_records(encode_records(records, base_offset=0), len(records))
-    columns = MessageColumns(received(data, len(records)), 0, len(records))
+    headers: dict[int, Headers] = {0: [(b"a", b"1"), (b"a", b"2")], 1: [(b"b", None)]}
+    values = [b"v", None, b""]
+    records = write_records(values, [b"k", None, b""], [5, 6, 7], headers, base_offset=0)
+    data = wrapped_records(records, 3)
+    columns = MessageColumns(received(data, 3), 0, 3)
     rows = RecordBatches("flights", 3, include_headers=True).of(columns).to_pylist()
-    assert [row["value"] for row in rows] == [b"v", b"", b""]
+    assert [row["value"] for row in rows] == values
     for row, message in zip(rows, columns, strict=True):
-        assert (row["key"], row["value"]) == (message.key, message.value)
+        assert (row["key"], row["value"]) == (message.key, message.value_or_none)
         assert row["offset"] == message.offset
         assert message.event_time_ms == round(row["event_time"].timestamp() * 1000)
-        headers = {one["key"]: one["value"].decode() for one in row["headers"] or ()}
-        assert headers == message.properties
+        texts = {one["key"]: one["value"].decode() for one in row["headers"] or ()}
+        assert texts == message.properties
 
 
 def test_damage_is_told() -> None:
@@ -132,10 +141,6 @@ def test_damage_is_told() -> None:
 @pytest.mark.parametrize("offsets", [(0, 5, 3), (1, 2, 3), (0, 2, 1 << 20), (0, -1, 3)])
 def test_offsets_that_lead_astray_are_refused(offsets: tuple[int, ...]) -> None:
     """A batch whose checksum fits, and which lies: nothing beyond its bytes is looked at."""
-    from array import array
-
-    from magnetar_core.batch import encode_columns
-
     data = encode_columns(2, (array("i", offsets).tobytes(), b"abc"))
     with pytest.raises(InvalidArgument):
         RecordBatches("flights", 3, include_headers=False).of(
@@ -174,7 +179,7 @@ def test_rows_go_where_the_sdk_would_send_them(
         partition = None if given is None else given[number]
         if partition is None and key is not None and partitions > 1:
             partition = partition_of_key(key, partitions)
-        row = (value, key or b"", time, headers)
+        row = (value, key, time, headers)
         expected.setdefault(partition, []).append(row)
     found: dict[int | None, list[Any]] = {}
     before, arrow_in.BATCH_MESSAGES_MAX = arrow_in.BATCH_MESSAGES_MAX, messages_max
@@ -191,8 +196,8 @@ def test_rows_go_where_the_sdk_would_send_them(
         assert count <= messages_max
         found.setdefault(partition, []).extend(
             zip(
-                columns.values(),
-                columns.keys() or [b""] * count,
+                columns.values_or_none(),
+                columns.keys() or [None] * count,
                 map(columns.event_time_ms, range(count)),
                 columns.properties() or [{}] * count,
                 strict=True,
@@ -208,6 +213,52 @@ def test_a_batch_ends_where_it_is_full_and_a_large_message_goes_by_itself() -> N
     sent = [one for _, one in Rows(batch, include_headers=False).batches("t", 1)]
     counts = [one.count if isinstance(one, ColumnBatch) else one for one in sent]
     assert counts == [2, 2, 1, LargeMessage(large, None, None, None), 1]
+
+
+def test_a_batch_has_bits_only_where_it_needs_them() -> None:
+    values = [b"a"] * 4 + [None] * 4
+    keys = [None, b"k"] * 2 + [None, b""] * 2
+    columns = {"value": pa.array(values, pa.binary()), "key": pa.array(keys, pa.binary())}
+    before, arrow_in.BATCH_MESSAGES_MAX = arrow_in.BATCH_MESSAGES_MAX, 4
+    try:
+        rows = Rows(pa.RecordBatch.from_pydict(columns), include_headers=False)
+        plain, other = [one for _, one in rows.batches("t", 1)]
+    finally:
+        arrow_in.BATCH_MESSAGES_MAX = before
+    assert isinstance(plain, ColumnBatch)
+    assert isinstance(other, ColumnBatch)
+    assert (plain.value_bits, plain.key_bits) == (None, None)
+    assert (other.value_bits, other.key_bits) == (b"\0", b"\x0a")
+
+
+def test_a_large_message_without_a_value_and_bytes_under_a_null() -> None:
+    """Arrow allows any bytes where an entry is null."""
+    offsets = pa.py_buffer(np.array([0, 300 << 10, 300 << 10], np.int32))
+    keys = pa.Array.from_buffers(pa.binary(), 2, [None, offsets, pa.py_buffer(bytes(300 << 10))])
+    hidden = pa.Array.from_buffers(pa.binary(), 2, [pa.py_buffer(b"\2"), *keys.buffers()[1:]])
+    batch = pa.RecordBatch.from_pydict({"value": hidden, "key": keys})
+    sent = [one for _, one in Rows(batch, include_headers=False).batches("t", 1)]
+    assert sent[0] == LargeMessage(None, bytes(300 << 10), None, None)
+    assert isinstance(sent[1], ColumnBatch)
+    columns = decode(sent[1].encode(Codec.NONE))
+    assert (columns.values(), columns.keys()) == ([b""], [b""])
+
+
+@pytest.mark.parametrize(
+    ("flags", "bits"),
+    [(HAS_VALUE_BITS, b"\x02"), (HAS_VALUE_BITS, b"\x07"), (HAS_VALUE_BITS, b""), (32, b"")],
+)
+def test_bits_that_do_not_fit_are_refused(flags: int, bits: bytes) -> None:
+    sound = encode_columns(2, (array("i", (0, 1, 1)).tobytes(), b"x"), value_bits=b"\1")
+    made = RecordBatches("flights", 3, include_headers=False)
+    batch = made.of(MessageColumns(received(sound, 2), 0, 2))
+    assert batch.column("value").to_pylist() == [b"x", None]
+    body = FLAGS.pack(flags) + sound[HEADER.size + FLAGS.size : -CHECKSUM.size - 1] + bits
+    head = HEADER.pack(MAGIC, VERSION, Codec.NONE, 2, len(body), len(body), 0)
+    data = head + body
+    data += CHECKSUM.pack(google_crc32c.value(data))
+    with pytest.raises(InvalidArgument):
+        made.of(MessageColumns(received(data, 2), 0, 2))
 
 
 def test_slices_and_texts() -> None:
@@ -255,15 +306,12 @@ def test_event_times_come_first_and_may_be_before_1970() -> None:
 @pytest.mark.parametrize(
     ("columns", "complaint"),
     [
-        ({"value": pa.array([None], pa.binary())}, "'value' is null"),
         ({"value": [b"v"], "partition": pa.array([7], pa.int32())}, "has partitions 0 to 1"),
         ({"value": [b"v"], "partition": pa.array([-1], pa.int32())}, "has partitions 0 to 1"),
         ({"value": [b"v"], "headers": [[{"key": "a", "value": b"\xff"}]]}, "not UTF-8"),
         ({"value": [b"v"], "headers": [[{"key": None, "value": b"x"}]]}, "without a key"),
         ({"value": [b"v"], "headers": [[{"key": "a", "value": b""}] * 2]}, "twice"),
         ({"value": [b"v"], "headers": [[{"key": "a", "value": None}]]}, "without a value"),
-        ({"value": [b"v", b"w"], "key": [b"k", b""]}, "'key' is empty"),
-        ({"value": [b"v", b"w"], "key": ["k", ""]}, "'key' is empty"),
         ({"value": [b"v", b"w"], "event_time": at_us(1_000, 1_001)}, "has microseconds"),
         ({"value": [b"v", b"w"], "timestamp": at_us(-1, None)}, "has microseconds"),
     ],

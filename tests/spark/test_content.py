@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from magnetar_spark.arrow_in import Rows
 from magnetar_spark.content import Content, hashes
 
-Row = tuple[bytes, bytes | None, int | None, int | None, tuple[tuple[str, str], ...]]
+Row = tuple[bytes | None, bytes | None, int | None, int | None, tuple[tuple[str, str], ...]]
 ROWS = st.lists(
     st.tuples(
-        st.binary(max_size=9),
-        st.none() | st.binary(min_size=1, max_size=3),
+        st.none() | st.binary(max_size=9),
+        st.none() | st.binary(max_size=3),
         st.none() | st.integers(0, 3),
         st.none() | st.integers(1, 1 << 40),
         st.dictionaries(st.text(max_size=2), st.text(max_size=2), max_size=2).map(

@@ -35,7 +35,7 @@ def column(kind: spark.DataType, *, required: bool = False) -> spark.StructType:
     return spark.StructType([spark.StructField("it", kind, not required)])
 
 
-def decoded(schema: spark.StructType, *values: bytes) -> list[dict[str, Any]]:
+def decoded(schema: spark.StructType, *values: bytes | None) -> list[dict[str, Any]]:
     """As a task does it, with a payload that came from the driver."""
     payload = pickle.loads(pickle.dumps(JsonPayload(schema)))
     found: list[dict[str, Any]] = payload.decoded_array(pa.array(values, pa.binary())).to_pylist()
@@ -43,6 +43,18 @@ def decoded(schema: spark.StructType, *values: bytes) -> list[dict[str, Any]]:
     for one in found:
         assert (one["record"] is None) is not (one["error"] is None)
     return found
+
+
+def test_a_message_without_a_value_has_no_record() -> None:
+    kind = column(LONG)
+    absent = {"record": None, "error": "no value: a tombstone"}
+    assert decoded(kind, None, b'{"it": 7}', None) == [
+        absent,
+        {"record": {"it": 7}, "error": None},
+        absent,
+    ]
+    assert decoded(kind, None) == [absent]
+    assert decoded(kind, b"")[0]["error"] != absent["error"]
 
 
 def utc(*given: int) -> datetime:

@@ -92,7 +92,7 @@ def saved(directory: Path, name: str, schema: object) -> Path:
     return path
 
 
-def decoded(payload: PythonPayload, *values: bytes) -> list[Any]:
+def decoded(payload: PythonPayload, *values: bytes | None) -> list[Any]:
     """As a task does it, with a payload that came from the driver."""
     again = pickle.loads(pickle.dumps(payload))
     found: list[Any] = again.decoded_array(pa.array(values, pa.binary())).to_pylist()
@@ -256,7 +256,10 @@ def test_protobuf_becomes_columns(descriptors: Path) -> None:
     order.at.FromJsonString("2026-11-24T12:00:00.000001Z")
     order.raw = b"\xff"
     order.voucher.cups = (1 << 32) - 1
-    (found,) = decoded(payload, order.SerializeToString())
+    found, empty, absent = decoded(payload, order.SerializeToString(), b"", None)
+    # No bytes are a message of this format, and what is absent is not.
+    assert (empty["error"], absent["record"]) == (None, None)
+    assert absent["error"] == "no value: a tombstone"
     assert found == {
         "record": {
             "id": -7,

@@ -140,12 +140,15 @@ class SendCommands:
             raise MessageTooLarge(
                 f"{len(messages)} messages exceed {limit}", batch_messages_max=limit
             )
-        has_keys = any(message.key for message in messages)
+        for place, message in enumerate(messages):
+            if message.null_value and message.value:
+                raise InvalidArgument(f"message {place} has null_value, and a value")
+        has_keys = any(message.HasField("key") for message in messages)
         has_times = any(message.HasField("event_time_ms") for message in messages)
         properties = [columnar.encoded_properties(message.properties) for message in messages]
         batch = columnar.encode(
-            [message.value for message in messages],
-            [message.key for message in messages] if has_keys else None,
+            [None if message.null_value else message.value for message in messages],
+            [_key_of(message) for message in messages] if has_keys else None,
             event_times_ms=[_event_time_of(message) for message in messages] if has_times else None,
             properties=properties if any(properties) else None,
         )
@@ -198,6 +201,10 @@ def _tell_settled(
     for most_bits, least_bits in follows:
         if (most_bits, least_bits) not in others:
             response.settled_txn_ids.add(most_bits=most_bits, least_bits=least_bits)
+
+
+def _key_of(message: wire.Message) -> bytes | None:
+    return message.key if message.HasField("key") else None
 
 
 def _event_time_of(message: wire.Message) -> int:

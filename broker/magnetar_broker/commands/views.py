@@ -291,7 +291,8 @@ def messages_of_batch(batch: bytes, start: int = 0) -> Iterator[tuple[int, wire.
                 place,
                 wire.Message(
                     key=row.key,
-                    value=row.value,
+                    value=row.value or b"",
+                    null_value=row.value is None,
                     event_time_ms=row.event_time_ms,
                     properties=row.properties,
                 ),

@@ -48,7 +48,9 @@ def slots_of(batch: bytes) -> Slots | None:
         return EMPTY_KEY_SLOT
     if keys is None:
         return EMPTY_KEY_SLOT
-    slots = array("H", map(slot_of_hash, map(google_crc32c.value, keys)))
+    # Messages without a key stay in order with those that have an empty one.
+    hashes = map(google_crc32c.value, [key or b"" for key in keys])
+    slots = array("H", map(slot_of_hash, hashes))
     return slots[0] if slots.count(slots[0]) == len(slots) else slots
 
 

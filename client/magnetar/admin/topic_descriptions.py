@@ -14,12 +14,14 @@ class UncommittedMessage:
     """A message of an open transaction. It has no MessageId yet, and may never get one.
 
     Attributes:
+        value_or_none: the value; None for a message without one.
+        key: the key; None for a message without one.
         event_time_ms: the producer's time, in milliseconds since the Unix epoch; None: the
             producer gave no time.
     """
 
     txn_id: TxnID
-    value: bytes
+    value_or_none: bytes | None
     key: bytes | None
     properties: Mapping[str, str]
     event_time_ms: int | None

@@ -286,8 +286,8 @@ class TopicAdmin:
         return [
             UncommittedMessage(
                 TxnID.from_wire(one.txn_id),
-                one.value,
-                one.key or None,
+                None if one.null_value else one.value,
+                one.key if one.HasField("key") else None,
                 dict(one.properties),
                 one.event_time_ms if one.HasField("event_time_ms") else None,
             )

@@ -42,7 +42,7 @@ class Producer(Facade[AsyncProducer]):
 
     def send(
         self,
-        value: bytes,
+        value: bytes | None,
         key: bytes | None = None,
         *,
         properties: Properties | None = None,
@@ -62,9 +62,10 @@ class Producer(Facade[AsyncProducer]):
         message, and what the caller changes later changes nothing.
 
         Args:
-            value: the content of the message: bytes, a bytearray or a memoryview.
+            value: the content of the message: bytes, a bytearray or a memoryview. None: a message
+                without a value, which readers take as the deletion of its key.
             key: messages with the same key go to the same partition, and stay in order. Of the same
-                types as the value.
+                types as the value; an empty key is a key.
             properties: names and texts that travel with the message: a mapping of str to str.
             event_time_ms: the application's own time, in milliseconds since the Unix epoch: an int
                 of 64 bits, or what has __index__, but for the lowest; no bool.
@@ -96,7 +97,7 @@ class Producer(Facade[AsyncProducer]):
 
     def send_nowait(
         self,
-        value: bytes,
+        value: bytes | None,
         key: bytes | None = None,
         *,
         properties: Properties | None = None,
@@ -128,7 +129,7 @@ class Producer(Facade[AsyncProducer]):
 
     def enqueue(
         self,
-        value: bytes,
+        value: bytes | None,
         key: bytes | None = None,
         *,
         properties: Properties | None = None,
@@ -159,8 +160,8 @@ class Producer(Facade[AsyncProducer]):
 
     def send_many(
         self,
-        values: Sequence[bytes],
-        keys: Sequence[bytes] | None = None,
+        values: Sequence[bytes | None],
+        keys: Sequence[bytes | None] | None = None,
         *,
         partition: int | None = None,
         txn: Transaction | NotGiven | None = NOT_GIVEN,
@@ -170,13 +171,13 @@ class Producer(Facade[AsyncProducer]):
         The call does not wait until they are durable; `flush` does.
 
         Args:
-            values: the contents of the messages: bytes-like, as in `send`.
-            keys: the keys, as many as values.
+            values: the contents of the messages: bytes-like or None, as in `send`.
+            keys: the keys, as many as values; None for a message without one.
             partition: the partition's number for all of them; by default the keys decide.
             txn: as for send.
         Raises:
-            InvalidArgument: a value or key is not bytes-like, or the numbers of values and keys
-                differ. No effect.
+            InvalidArgument: a value or key is neither bytes-like nor None, or the numbers of values
+                and keys differ. No effect.
             MessageTooLarge: a message exceeds message_bytes_max. No effect.
         """
         self._loop.wait(

@@ -72,7 +72,7 @@ class Transaction(Facade[AsyncTransaction]):
     def send(
         self,
         topic: str,
-        value: bytes,
+        value: bytes | None,
         key: bytes | None = None,
         *,
         properties: Mapping[str, str] | None = None,
@@ -111,7 +111,7 @@ class Transaction(Facade[AsyncTransaction]):
     def enqueue(
         self,
         topic: str,
-        value: bytes,
+        value: bytes | None,
         key: bytes | None = None,
         *,
         properties: Mapping[str, str] | None = None,

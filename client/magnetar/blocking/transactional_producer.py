@@ -99,7 +99,7 @@ class TransactionalProducer(Facade[AsyncTransactionalProducer]):
     def send(
         self,
         topic: str,
-        value: bytes,
+        value: bytes | None,
         key: bytes | None = None,
         *,
         properties: Mapping[str, str] | None = None,
@@ -133,7 +133,7 @@ class TransactionalProducer(Facade[AsyncTransactionalProducer]):
     def enqueue(
         self,
         topic: str,
-        value: bytes,
+        value: bytes | None,
         key: bytes | None = None,
         *,
         properties: Mapping[str, str] | None = None,

@@ -28,7 +28,7 @@ class AsyncUnit(Generic[AsyncStore]):
     async def send(
         self,
         topic: str,
-        value: bytes,
+        value: bytes | None,
         key: bytes | None = None,
         *,
         properties: Mapping[str, str] | None = None,

@@ -28,7 +28,7 @@ class Unit(Generic[Store]):
     def send(
         self,
         topic: str,
-        value: bytes,
+        value: bytes | None,
         key: bytes | None = None,
         *,
         properties: Mapping[str, str] | None = None,

@@ -57,13 +57,13 @@ class Output(NamedTuple):
 
     Attributes:
         topic: the topic's name.
-        value: the content of the message.
+        value: the content of the message; None: a message without a value.
         key: messages with the same key go to the same partition.
         properties: names and texts that travel with the message.
     """
 
     topic: str
-    value: bytes
+    value: bytes | None
     key: bytes | None = None
     properties: Mapping[str, str] | None = None
 
@@ -296,7 +296,7 @@ class _Processing:
         assert self._dead_letter is not None
         await self._producer.enqueue(
             self._dead_letter,
-            message.value,
+            message.value_or_none,
             message.key,
             properties={
                 **message.properties,

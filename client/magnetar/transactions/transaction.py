@@ -101,7 +101,7 @@ class Transaction(KnowsHabits):
     async def send(
         self,
         topic: str,
-        value: bytes,
+        value: bytes | None,
         key: bytes | None = None,
         *,
         properties: Mapping[str, str] | None = None,
@@ -143,7 +143,7 @@ class Transaction(KnowsHabits):
     async def enqueue(
         self,
         topic: str,
-        value: bytes,
+        value: bytes | None,
         key: bytes | None = None,
         *,
         properties: Mapping[str, str] | None = None,

@@ -250,7 +250,7 @@ class TransactionalProducer(KnowsHabits):
     async def send(
         self,
         topic: str,
-        value: bytes,
+        value: bytes | None,
         key: bytes | None = None,
         *,
         properties: Mapping[str, str] | None = None,
@@ -282,7 +282,7 @@ class TransactionalProducer(KnowsHabits):
     async def enqueue(
         self,
         topic: str,
-        value: bytes,
+        value: bytes | None,
         key: bytes | None = None,
         *,
         properties: Mapping[str, str] | None = None,

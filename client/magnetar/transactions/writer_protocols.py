@@ -22,7 +22,7 @@ class TopicProducer(Protocol):
 
     async def send(
         self,
-        value: bytes,
+        value: bytes | None,
         key: bytes | None = None,
         *,
         properties: Mapping[str, str] | None = None,
@@ -35,7 +35,7 @@ class TopicProducer(Protocol):
 
     async def enqueue(
         self,
-        value: bytes,
+        value: bytes | None,
         key: bytes | None = None,
         *,
         properties: Mapping[str, str] | None = None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import aclosing
-from typing import Final
+from typing import Any, Final
 
 from magnetar import Client, MagnetarError, Message, UncommittedMessage
 from magnetar_console.looks.contents import Show, content
@@ -82,8 +82,8 @@ class MessagesLook:
         self._waiting = {
             str(number): {
                 "txn_id": str(one.txn_id),
-                "key": None if one.key is None else content(one.key),
-                "value": self._value(one.value),
+                "key": _shown(one.key, content),
+                "value": _shown(one.value_or_none, self._value),
                 "properties": dict(one.properties),
             }
             for number, one in enumerate(waiting)
@@ -114,12 +114,16 @@ def message_row(message: Message, value: Show) -> Row:
     Args:
         value: returns a value as text for people.
     """
-    key = message.key
     return {
         "offset": message.offset,
         "append_time_ms": message.append_time_ms,
         "txn_id": "" if message.txn_id is None else str(message.txn_id),
-        "key": None if key is None else content(key),
-        "value": value(message.value),
+        "key": _shown(message.key, content),
+        "value": _shown(message.value_or_none, value),
         "properties": dict(message.properties),
     }
+
+
+def _shown(data: bytes | None, show: Show) -> dict[str, Any] | None:
+    """Return a key or a value as text; None: the message has none."""
+    return None if data is None else show(data)

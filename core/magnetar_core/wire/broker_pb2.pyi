@@ -62,7 +62,7 @@ class CommandSendResponse(_message.Message):
     def __init__(self, message_id: _Optional[_Union[_common_pb2.MessageIdData, _Mapping]] = ..., duplicate: _Optional[bool] = ..., settled_txn_ids: _Optional[_Iterable[_Union[_common_pb2.TxnId, _Mapping]]] = ..., all_settled: _Optional[bool] = ...) -> None: ...
 
 class Message(_message.Message):
-    __slots__ = ("key", "value", "event_time_ms", "properties", "message_id", "append_time_ms", "txn_id", "stamp")
+    __slots__ = ("key", "value", "event_time_ms", "properties", "message_id", "append_time_ms", "txn_id", "stamp", "null_value")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -78,6 +78,7 @@ class Message(_message.Message):
     APPEND_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     TXN_ID_FIELD_NUMBER: _ClassVar[int]
     STAMP_FIELD_NUMBER: _ClassVar[int]
+    NULL_VALUE_FIELD_NUMBER: _ClassVar[int]
     key: bytes
     value: bytes
     event_time_ms: int
@@ -86,7 +87,8 @@ class Message(_message.Message):
     append_time_ms: int
     txn_id: _common_pb2.TxnId
     stamp: int
-    def __init__(self, key: _Optional[bytes] = ..., value: _Optional[bytes] = ..., event_time_ms: _Optional[int] = ..., properties: _Optional[_Mapping[str, str]] = ..., message_id: _Optional[_Union[_common_pb2.MessageIdData, _Mapping]] = ..., append_time_ms: _Optional[int] = ..., txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., stamp: _Optional[int] = ...) -> None: ...
+    null_value: bool
+    def __init__(self, key: _Optional[bytes] = ..., value: _Optional[bytes] = ..., event_time_ms: _Optional[int] = ..., properties: _Optional[_Mapping[str, str]] = ..., message_id: _Optional[_Union[_common_pb2.MessageIdData, _Mapping]] = ..., append_time_ms: _Optional[int] = ..., txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., stamp: _Optional[int] = ..., null_value: _Optional[bool] = ...) -> None: ...
 
 class CommandPublish(_requests.Request[CommandSendResponse]):
     __slots__ = ("partition", "messages", "producer_id", "sequence_id", "txn_id", "txn_proof")

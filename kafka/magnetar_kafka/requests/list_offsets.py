@@ -16,8 +16,8 @@ from magnetar_broker.log.stored_batch import StoredBatch
 from magnetar_broker.topics.partition import Partition
 from magnetar_core import batch as columnar
 from magnetar_core.errors import MagnetarError
+from magnetar_core.kafka_records.reading import read_records
 from magnetar_core.record_batch import read_head
-from magnetar_core.record_batch import read_records as opened_records
 from magnetar_kafka.answer import Answer, Part
 from magnetar_kafka.error_codes import ErrorCode, Refused, code_of
 from magnetar_kafka.request import Handle, Request
@@ -122,7 +122,8 @@ def _in_batch(
     records = columnar.stored_records(stored.batch)
     if read_head(records).max_timestamp_ms < timestamp_ms:
         return None
-    for place, record in enumerate(opened_records(records, bytes_max=body_bytes_max)):
-        if record.timestamp_ms >= timestamp_ms:
-            return stored.first_offset + place, record.timestamp_ms
+    opened = read_records(bytes(records), bytes_max=body_bytes_max)
+    for place, found_ms in enumerate(opened.timestamps_ms):
+        if found_ms >= timestamp_ms:
+            return stored.first_offset + place, found_ms
     return None

@@ -1,8 +1,7 @@
 """Stored batches, as Kafka's clients read them.
 
 Their own batches leave as they came, but for base offset and leader epoch. Messages of our clients
-become a RecordBatch: properties are headers, the timestamp is the event time, or else the append
-time, and an empty key is left out. A message in parts has the offset of its last part.
+become a RecordBatch. A message in parts has the offset of its last part.
 """
 
 from __future__ import annotations
@@ -15,7 +14,8 @@ from magnetar_broker.topics.partition import Partition
 from magnetar_core import batch as columnar
 from magnetar_core.batch import Part
 from magnetar_core.errors import MessageTooLarge
-from magnetar_core.record_batch import Record, at_offset, encode_records
+from magnetar_core.record_batch import at_offset
+from magnetar_kafka.transcoding import records_of_batch
 
 Pieces = list[bytes | memoryview]
 
@@ -43,7 +43,7 @@ async def read_records(partition: Partition, offset: int, *, bytes_max: int) -> 
                     columnar.stored_records(one.batch), one.first_offset
                 )
             elif columnar.part_of(one.batch) is Part.WHOLE:
-                found = (encode_records(records_of(one), base_offset=one.first_offset),)
+                found = (_records_of(one.batch, one, one.visible_count),)
                 # Each batch is opened: others have their turn.
                 await asyncio.sleep(0)
             elif gathered:
@@ -78,32 +78,10 @@ def _joined(parts: list[StoredBatch], one: StoredBatch, bytes_max: int) -> Seque
         return ()
     whole = columnar.join([part.batch for part in parts])
     parts.clear()
-    record = _records(whole, 1, one.append_time_ms)
-    return (encode_records(record, base_offset=one.first_offset),)
+    return (_records_of(whole, one, 1),)
 
 
-def records_of(stored: StoredBatch) -> list[Record]:
-    """Return the visible messages of a batch of our clients.
-
-    Raises:
-        InvalidArgument: it cannot be opened.
-    """
-    return _records(stored.batch, stored.visible_count, stored.append_time_ms)
-
-
-def _records(batch: bytes, count: int, append_time_ms: int) -> list[Record]:
-    columns = columnar.decode(batch, verify=False)
-    values, keys, properties = columns.values(), columns.keys(), columns.properties()
-    records: list[Record] = []
-    for place in range(count):
-        time_ms = columns.event_time_ms(place)
-        headers = properties[place].items() if properties else ()
-        records.append(
-            Record(
-                append_time_ms if time_ms is None else time_ms,
-                (keys[place] or None) if keys else None,
-                values[place],
-                [(name.encode(), text.encode()) for name, text in headers],
-            )
-        )
-    return records
+def _records_of(batch: bytes, stored: StoredBatch, count: int) -> bytes:
+    return records_of_batch(
+        batch, count, base_offset=stored.first_offset, append_time_ms=stored.append_time_ms
+    )

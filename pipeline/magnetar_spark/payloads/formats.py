@@ -8,7 +8,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from magnetar_spark.errors import OptionError
 from magnetar_spark.payloads.json_payload import json_payload
-from magnetar_spark.payloads.payload import ERROR, RECORD, Payload, require_distinct
+from magnetar_spark.payloads.payload import ERROR, NO_VALUE, RECORD, Payload, require_distinct
 from magnetar_spark.payloads.schema_files import schema_file
 
 FORMATS = ("json", "avro", "protobuf", "text")
@@ -20,12 +20,12 @@ class TextPayload:
     schema = StructType([StructField("text", StringType())])
 
     def decoded(self, value: Column) -> Column:
-        """Return the text, or the fault of a value that is not UTF-8."""
+        """Return the text, or the fault of a value that is absent or not UTF-8."""
         text = value.cast("string")
         is_text = F.is_valid_utf8(text)
         return F.struct(
             F.when(is_text, F.struct(text.alias("text"))).alias(RECORD),
-            F.when(~is_text, F.lit("not UTF-8")).alias(ERROR),
+            F.when(value.isNull(), F.lit(NO_VALUE)).when(~is_text, F.lit("not UTF-8")).alias(ERROR),
         )
 
 

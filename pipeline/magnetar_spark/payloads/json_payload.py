@@ -42,7 +42,7 @@ class JsonPayload(PythonPayload):
         self.schema = stored
         self._column = column_of(schema)
 
-    def decoded_array(self, values: pa.Array) -> pa.Array:
+    def records_array(self, values: pa.Array) -> pa.Array:
         """See `PythonPayload`."""
         return pa.concat_arrays([self._decoded(some) for some in _some_together(values)])
 

@@ -6,7 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.pandas.types import to_arrow_type
@@ -16,6 +18,8 @@ from magnetar_spark.errors import OptionError
 
 # Of what a value decodes to: the record, or why there is none.
 RECORD, ERROR = "record", "error"
+# The error of a message without a value.
+NO_VALUE = "no value: a tombstone"
 # What Arrow raises for a value that an array of a type cannot hold.
 DOES_NOT_FIT = (pa.ArrowException, OverflowError, ValueError, TypeError)
 
@@ -59,8 +63,18 @@ class PythonPayload(ABC):
         found: Column = arrow_udf(decode, kind)(value)  # type: ignore[call-overload]
         return found
 
-    @abstractmethod
     def decoded_array(self, values: pa.Array) -> pa.Array:
+        """Return an array of structs of RECORD and ERROR.
+
+        Args:
+            values: binary; a null is a message without a value, which has no record.
+        """
+        if not values.null_count:
+            return self.records_array(values)
+        return _without_absent(self.records_array(values.fill_null(b"")), values.is_null())
+
+    @abstractmethod
+    def records_array(self, values: pa.Array) -> pa.Array:
         """Return an array of structs of RECORD and ERROR.
 
         Args:
@@ -79,7 +93,7 @@ class RecordPayload(PythonPayload):
             NotThis: the value has none.
         """
 
-    def decoded_array(self, values: pa.Array) -> pa.Array:
+    def records_array(self, values: pa.Array) -> pa.Array:
         """See `PythonPayload`."""
         records: list[Mapping[str, Any] | None] = []
         errors: list[str | None] = []
@@ -94,9 +108,18 @@ class RecordPayload(PythonPayload):
         return decoded_struct(_converted(records, errors, arrow_type(self.schema)), errors)
 
 
-def decoded_struct(records: pa.Array, errors: Sequence[str | None]) -> pa.Array:
+def decoded_struct(records: pa.Array, errors: Sequence[str | None] | pa.Array) -> pa.Array:
     """Return an array of structs of RECORD and ERROR, exactly one of which is null."""
     return pa.StructArray.from_arrays([records, pa.array(errors, pa.string())], [RECORD, ERROR])
+
+
+def _without_absent(decoded: pa.Array, is_absent: pa.Array) -> pa.Array:
+    """Return decoded values in which those that are absent have an error and no record."""
+    absent = is_absent.to_numpy(zero_copy_only=False)
+    places = pa.array(np.arange(len(absent)), mask=absent)
+    records = pc.struct_field(decoded, RECORD).take(places)
+    errors = pc.if_else(is_absent, NO_VALUE, pc.struct_field(decoded, ERROR))
+    return decoded_struct(records, errors)
 
 
 def arrow_type(schema: DataType) -> pa.DataType:

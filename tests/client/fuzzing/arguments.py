@@ -213,7 +213,7 @@ class Given:
         value = b"%d:" % number + random.choice((b"", b"x", b"y" * 50, b"z" * 1_500, b"w" * 3_500))
         if random.random() < 0.02:
             value += bytes(10_000)
-        key = random.choice((None, None, b"k%d" % random.randrange(4), b"\x00\xff"))
+        key = random.choice((None, None, b"k%d" % random.randrange(4), b"\x00\xff", b""))
         properties = random.choice(
             (None, None, {}, {"a": "b"}, {"\u00e9": "\u2028\x00", "": '"\\'})
         )
@@ -233,6 +233,9 @@ class Given:
             self.arguments[name] = arguments.spoilt(good)
             if good is None and self.arguments[name] is None:
                 del self.arguments[name]
+            elif name == "value" and self.arguments[name] is None:
+                # It would be stored, and has no number by which it is found again.
+                self.arguments[name] = good
 
     def spoil(self) -> None:
         """Change what was given, as callers do that use their buffers again."""

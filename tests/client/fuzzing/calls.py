@@ -181,11 +181,11 @@ class Calls:
         if step.method == "send_many":
             given: dict[str, Any] = {"values": [message.arguments["value"] for message in messages]}
             if random.random() < 0.5:
-                given["keys"] = [bytes(message.content[1] or b"") for message in messages]
+                given["keys"] = [message.content[1] for message in messages]
             contents = [
                 None
                 if one is None
-                else (one[0], (given["keys"][place] or None) if "keys" in given else None, {}, None)
+                else (one[0], given["keys"][place] if "keys" in given else None, {}, None)
                 for place, one in enumerate(
                     content_of({"value": message.arguments["value"]}) for message in messages
                 )
@@ -252,7 +252,7 @@ def content_of(given: Mapping[str, Any]) -> Content | None:
         return None
     return (
         bytes(value),
-        None if key is None else bytes(key) or None,
+        None if key is None else bytes(key),
         dict(properties or {}),
         time_ms,
     )

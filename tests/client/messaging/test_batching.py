@@ -54,9 +54,36 @@ def test_columns_appear_with_the_first_message_that_needs_them() -> None:
     batch.extend([b"e"], None, 20)
     columns = decode(batch.encode(Codec.LZ4))
     assert columns.values() == [b"a", b"b", b"c", b"d", b"e"]
-    assert columns.keys() == [b"", b"k", b"l", b"", b""]
+    assert columns.keys() == [None, b"k", b"l", None, None]
     assert columns.properties() == [{}, {}, {}, {"x": "y"}, {}]
     assert [columns.event_time_ms(place) for place in range(5)] == [None, None, None, 9, None]
+
+
+def test_a_batch_with_tombstones_and_empty_keys() -> None:
+    batch = OpenBatch()
+    batch.add(b"a")
+    batch.add(None, b"k")
+    batch.extend([b"b", None], None, 40)
+    batch.extend([b"", None], [b"", None], 40)
+    batch.add(b"c", b"")
+    assert batch.size == 40 + 40 + 3 + 3 * MESSAGE_OVERHEAD_BYTES
+    columns = decode(batch.encode(Codec.ZSTD))
+    assert columns.values_or_none() == [b"a", None, b"b", None, b"", None, b"c"]
+    assert columns.keys() == [None, b"k", None, None, b"", None, b""]
+
+
+def test_what_is_absent_counts_nothing_when_values_are_cut() -> None:
+    absent = list(
+        cut(
+            [b"x" * 50, None, None, b"y" * 50],
+            [None, b"k", None, b""],
+            room_bytes=100,
+            room_messages=9,
+            batch_bytes_max=100,
+            batch_messages_max=9,
+        )
+    )
+    assert absent == [(0, 3, 50 + 1 + 3 * MESSAGE_OVERHEAD_BYTES), (3, 4, 66)]
 
 
 def test_a_keys_partition_never_changes() -> None:

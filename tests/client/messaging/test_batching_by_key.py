@@ -23,7 +23,7 @@ def batches_of(partition: Partition) -> list[tuple[list[bytes], list[bytes]]]:
     found = []
     for _, _, batch, *_ in partition.batches:
         columns = decode(batch)
-        keys = columns.keys() or [b""] * columns.count
+        keys = [key or b"" for key in columns.keys() or [None] * columns.count]
         assert len(set(keys)) == 1
         assert read_header(batch).key_hash == google_crc32c.value(keys[0])
         found.append((keys, columns.values()))

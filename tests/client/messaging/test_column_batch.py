@@ -28,9 +28,9 @@ def batch(values: list[bytes], **more: Any) -> ColumnBatch:
 
 @pytest.mark.parametrize("codec", list(Codec))
 def test_columns_and_messages_make_the_same_batch(codec: Codec) -> None:
-    values, keys = [b"one", b"", b"three"], [b"k", b"", b"k"]
+    values, keys = [b"one", b"", b"three"], [b"k", None, b"k"]
     made = ColumnBatch(
-        3, column(values), column(keys), array("q", [NO_EVENT_TIME_MS, 5, 0]).tobytes()
+        3, column(values), column([b"k", b"", b"k"]), array("q", [NO_EVENT_TIME_MS, 5, 0]).tobytes()
     )
     expected = encode(values, keys, event_times_ms=[NO_EVENT_TIME_MS, 5, 0], codec=codec)
     assert decode(made.encode(codec)) == decode(expected)
@@ -43,11 +43,29 @@ def test_columns_and_messages_make_the_same_batch(codec: Codec) -> None:
         {"count": 2, "values": column([b"one"])},
         {"count": 1, "values": column([b"one"]), "keys": column([])},
         {"count": 1, "values": column([b"one"]), "event_times_ms": b"1234"},
+        {"count": 9, "values": column([b"one"] * 9), "value_bits": b"1"},
+        {"count": 1, "values": column([b"one"]), "key_bits": b"\1"},
     ],
 )
 def test_columns_of_unequal_length(columns: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgument):
         ColumnBatch(**columns)
+
+
+def test_bits_of_what_is_absent() -> None:
+    values = [b"one", None, b"", *[b"x"] * 6]
+    keys = [None, b"", b"k", *[b"x"] * 6]
+    made = ColumnBatch(
+        9,
+        column([value or b"" for value in values]),
+        column([key or b"" for key in keys]),
+        value_bits=bytes((0b11111101, 1)),
+        key_bits=bytes((0b11111110, 1)),
+    )
+    found = decode(made.encode(Codec.NONE))
+    assert found == decode(encode(values, keys))
+    assert found.values_or_none() == values
+    assert found.keys() == keys
 
 
 def test_a_batch_of_nothing() -> None:

@@ -47,7 +47,7 @@ def released() -> memoryview:
 # What names the argument in the error, and a message that has it.
 BAD: list[tuple[str, dict[str, Any]]] = [
     ("value", {"value": "text"}),
-    ("value", {"value": None}),
+    ("value", {"value": [None]}),
     ("value", {"value": 5}),
     ("value", {"value": [1, 2]}),
     ("value", {"value": released()}),
@@ -134,7 +134,7 @@ def test_columns_of_many_messages_are_refused_as_a_whole() -> None:
             ("values", 5, None),
             ("values", b"text", None),
             (r"values\[4\]", [b"v"] * 4 + ["v"], None),
-            (r"keys\[1\]", [b"v"] * 2, [b"k", None]),
+            (r"keys\[1\]", [b"v"] * 2, [b"k", 5]),
             ("1 keys for 2 values", [b"v"] * 2, [b"k"]),
             ("0 keys for 2 values", [b"v"] * 2, []),
         ):

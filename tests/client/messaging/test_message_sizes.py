@@ -107,7 +107,7 @@ def test_a_batch_that_declares_gigabytes_is_not_opened() -> None:
 
 
 def test_what_one_message_adds_to_a_body() -> None:
-    body = encode([b"v"], [b"k"], event_times_ms=[1], properties=[b"{}"])
+    body = encode([None], [b""], event_times_ms=[1], properties=[b"{}"])
     columns = decode(body)
     size = HEADER.unpack_from(body)[4] - columns.largest_message_bytes(0, 0)
     assert size == ONE_MESSAGE_OVERHEAD_BYTES

@@ -54,14 +54,14 @@ def test_batches_keep_order_and_limits_whatever_is_among_them(
             columns = decode(one[2])
             assert columns.count <= 16
             assert sum(map(len, columns.values())) + 16 * columns.count <= 600
-            keys = columns.keys() or [b""] * columns.count
+            keys = columns.keys() or [None] * columns.count
             properties: Any = columns.properties() or [{}] * columns.count
             times = [columns.event_time_ms(place) for place in range(columns.count)]
             for value, *rest in zip(columns.values(), keys, properties, times, strict=True):
                 found[value] = rest
         for value, others in sent:
             assert found[value] == [
-                others.get("key", b""),
+                others.get("key"),
                 others.get("properties", {}),
                 others.get("event_time_ms"),
             ]

@@ -120,7 +120,7 @@ class DeadLetters:
                             REDELIVERY_COUNT: str(message.redelivery_count),
                         }
                         await self._producer.enqueue(
-                            message.value,
+                            message.value_or_none,
                             message.key,
                             properties=properties,
                             event_time_ms=message.event_time_ms,

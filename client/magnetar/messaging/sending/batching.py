@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import Any, Final
 
@@ -30,10 +30,10 @@ class OpenBatch:
     )
 
     def __init__(self) -> None:
-        self.values: list[bytes] = []
+        self.values: list[bytes | None] = []
         # The same list, while no message has anything but a value.
-        self.values_alone: list[bytes] | None = self.values
-        self.keys: list[bytes] | None = None
+        self.values_alone: list[bytes | None] | None = self.values
+        self.keys: list[bytes | None] | None = None
         self.event_times_ms: list[int] | None = None
         self.properties: list[bytes] | None = None
         # Bytes, roughly, before compression.
@@ -53,21 +53,21 @@ class OpenBatch:
 
     def add(
         self,
-        value: bytes,
+        value: bytes | None,
         key: bytes | None = None,
         properties: bytes = b"",
         event_time_ms: int | None = None,
     ) -> None:
-        """Append a message. A missing key is stored as empty."""
-        size = len(value) + MESSAGE_OVERHEAD_BYTES
+        """Append a message."""
+        size = MESSAGE_OVERHEAD_BYTES if value is None else len(value) + MESSAGE_OVERHEAD_BYTES
         if key is not None:
             size += len(key)
             if self.keys is None:
-                self.keys = [b""] * self.count
+                self.keys = [None] * self.count
                 self.values_alone = None
             self.keys.append(key)
         elif self.keys is not None:
-            self.keys.append(b"")
+            self.keys.append(None)
         if event_time_ms is not None:
             if self.event_times_ms is None:
                 self.event_times_ms = [NO_EVENT_TIME_MS] * self.count
@@ -87,7 +87,9 @@ class OpenBatch:
         self.count += 1
         self.size += size
 
-    def extend(self, values: Sequence[bytes], keys: Sequence[bytes] | None, size: int) -> None:
+    def extend(
+        self, values: Sequence[bytes | None], keys: Sequence[bytes | None] | None, size: int
+    ) -> None:
         """Append many messages.
 
         Args:
@@ -97,11 +99,11 @@ class OpenBatch:
         """
         if keys is not None:
             if self.keys is None:
-                self.keys = [b""] * self.count
+                self.keys = [None] * self.count
                 self.values_alone = None
             self.keys += keys
         elif self.keys is not None:
-            self.keys += [b""] * len(values)
+            self.keys += [None] * len(values)
         if self.event_times_ms is not None:
             self.event_times_ms += [NO_EVENT_TIME_MS] * len(values)
         if self.properties is not None:
@@ -134,7 +136,7 @@ class OpenBatchesByKey:
     __slots__ = ("_by_key", "count", "size")
 
     # Each message has to find the batch of its key.
-    values_alone: list[bytes] | None = None
+    values_alone: list[bytes | None] | None = None
 
     def __init__(self) -> None:
         self._by_key: dict[bytes, OpenBatch] = {}
@@ -155,7 +157,7 @@ class OpenBatchesByKey:
 
     def add(
         self,
-        value: bytes,
+        value: bytes | None,
         key: bytes | None = None,
         properties: bytes = b"",
         event_time_ms: int | None = None,
@@ -167,7 +169,9 @@ class OpenBatchesByKey:
         self.size += batch.size - before
         self.count += 1
 
-    def extend(self, values: Sequence[bytes], keys: Sequence[bytes] | None, size: int) -> None:
+    def extend(
+        self, values: Sequence[bytes | None], keys: Sequence[bytes | None] | None, size: int
+    ) -> None:
         """Append many messages to the batches of their keys."""
         if keys is None:
             self.of_key(None).extend(values, None, size)
@@ -179,8 +183,8 @@ class OpenBatchesByKey:
 
 
 def cut(
-    values: Sequence[bytes],
-    keys: Sequence[bytes] | None,
+    values: Sequence[bytes | None],
+    keys: Sequence[bytes | None] | None,
     *,
     room_bytes: int,
     room_messages: int,
@@ -192,10 +196,11 @@ def cut(
     The first batch fills the room that an open batch has left. It is empty when the first value
     does not fit there.
     """
-    sizes = map(MESSAGE_OVERHEAD_BYTES.__add__, map(len, values))
-    if keys is not None:
-        sizes = map(int.__add__, sizes, map(len, keys))
-    ends = list(accumulate(sizes))
+    try:
+        ends = _ends(map(len, values), None if keys is None else map(len, keys))  # type: ignore[arg-type]
+    except TypeError:
+        # Some are absent, which is found without a look at each beforehand.
+        ends = _ends(lengths(values), None if keys is None else lengths(keys))
     start, done = 0, 0
     room_is_whole = room_bytes >= batch_bytes_max and room_messages > 0
     while start < len(values):
@@ -206,6 +211,22 @@ def cut(
         yield start, stop, end - done
         start, done = stop, end
         room_bytes, room_messages, room_is_whole = batch_bytes_max, batch_messages_max, True
+
+
+def _ends(value_sizes: Iterable[int], key_sizes: Iterable[int] | None) -> list[int]:
+    """Return how many bytes messages take up to each of them."""
+    sizes = map(MESSAGE_OVERHEAD_BYTES.__add__, value_sizes)
+    if key_sizes is not None:
+        sizes = map(int.__add__, sizes, key_sizes)
+    return list(accumulate(sizes))
+
+
+def lengths(entries: Sequence[bytes | None]) -> list[int]:
+    """Return the size of each entry in bytes; 0 for None."""
+    try:
+        return list(map(len, entries))  # type: ignore[arg-type]
+    except TypeError:
+        return [0 if entry is None else len(entry) for entry in entries]
 
 
 def partition_of_key(key: bytes, partition_count: int) -> int:

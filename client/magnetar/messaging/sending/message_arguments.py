@@ -14,12 +14,15 @@ from magnetar_core.batch import encoded_properties
 from magnetar_core.errors import InvalidArgument, MessageTooLarge
 
 Properties = Mapping[str, str]
-# A message as a batch takes it: value, key, properties as a batch stores them, event time.
-Checked = tuple[bytes, bytes | None, bytes, int | None]
+# A message as a batch takes it: value (None: a tombstone), key, properties as a batch stores them,
+# event time.
+Checked = tuple[bytes | None, bytes | None, bytes, int | None]
 
 # The lowest int64 stands for no event time.
 EVENT_TIME_MS_MIN = INT64_MIN + 1
 BYTES_WANTED = "bytes, a bytearray or a memoryview"
+BYTES_OR_NONE_WANTED = "bytes, a bytearray, a memoryview, or None"
+_BYTES_OR_NONE = frozenset((bytes, type(None)))
 
 
 def checked_message(
@@ -31,9 +34,9 @@ def checked_message(
         InvalidArgument: a part of it has another type, or cannot be stored.
     """
     if type(value) is not bytes:
-        value = as_bytes("value", value)
+        value = as_bytes_or_none("value", value)
     if key is not None and type(key) is not bytes:
-        key = as_bytes("key", key)
+        key = as_bytes_or_none("key", key)
     encoded = b"" if properties is None else _encoded(properties)
     if event_time_ms is not None and (
         type(event_time_ms) is not int or not EVENT_TIME_MS_MIN <= event_time_ms <= INT64_MAX
@@ -42,28 +45,30 @@ def checked_message(
     return value, key, encoded, event_time_ms
 
 
-def checked_column(name: str, column: object) -> list[bytes]:
+def checked_column(name: str, column: object) -> list[bytes | None]:
     """Check and copy the values or the keys of many messages.
 
     Raises:
-        InvalidArgument: there are not several, or one of them is not bytes-like.
+        InvalidArgument: there are not several, or one of them is neither bytes-like nor None.
     """
     if not isinstance(column, Iterable):
         raise refusal(name, column, f"a sequence of {BYTES_WANTED}")
     found = list(column)
-    if set(map(type, found)) <= {bytes}:
+    if _BYTES_OR_NONE.issuperset(map(type, found)):
         return found
-    return [as_bytes(f"{name}[{place}]", one) for place, one in enumerate(found)]
+    return [as_bytes_or_none(f"{name}[{place}]", one) for place, one in enumerate(found)]
 
 
-def as_bytes(name: str, value: object) -> bytes:
-    """Copy a bytes-like value.
+def as_bytes_or_none(name: str, value: object) -> bytes | None:
+    """Copy a bytes-like value; None stays None.
 
     Raises:
-        InvalidArgument: it is not bytes, bytearray or memoryview, or a view that was released.
+        InvalidArgument: it is something else, or a view that was released.
     """
+    if value is None:
+        return None
     if not isinstance(value, bytes | bytearray | memoryview):
-        raise refusal(name, value, BYTES_WANTED)
+        raise refusal(name, value, BYTES_OR_NONE_WANTED)
     try:
         return bytes(value)
     except ValueError as error:
@@ -71,14 +76,14 @@ def as_bytes(name: str, value: object) -> bytes:
 
 
 def check_size(
-    value: bytes, key: bytes | None, properties: bytes, *, message_bytes_max: int
+    value: bytes | None, key: bytes | None, properties: bytes, *, message_bytes_max: int
 ) -> int:
     """Return the size of a message in bytes.
 
     Raises:
         MessageTooLarge: the message exceeds message_bytes_max.
     """
-    size = len(value) + len(key or b"") + len(properties)
+    size = len(value or b"") + len(key or b"") + len(properties)
     if size > message_bytes_max:
         raise MessageTooLarge(
             f"a message of {size} bytes exceeds message_bytes_max, {message_bytes_max}",

@@ -64,7 +64,7 @@ class PartitionSender(BatchDelivery):
         """Whether no message waits, since the last message has completed its batch."""
         return self._open.count == 0
 
-    def add_value(self, value: bytes) -> bool:
+    def add_value(self, value: bytes | None) -> bool:
         """Append a value to the open batch, if nothing else has to be done.
 
         So it is with most of many small messages that have nothing but a value. The caller sees to
@@ -94,7 +94,7 @@ class PartitionSender(BatchDelivery):
 
     def add(
         self,
-        value: bytes,
+        value: bytes | None,
         key: bytes | None,
         properties: bytes,
         event_time_ms: int | None,
@@ -109,7 +109,9 @@ class PartitionSender(BatchDelivery):
         if self._linger is None:
             # Nothing waits here that the event loop will send.
             self._runtime.require_loop()
-        size = len(value) + len(properties) + MESSAGE_OVERHEAD_BYTES
+        size = len(properties) + MESSAGE_OVERHEAD_BYTES
+        if value is not None:
+            size += len(value)
         if key is not None:
             size += len(key)
         config = self._config
@@ -133,7 +135,7 @@ class PartitionSender(BatchDelivery):
 
     def add_awaited(
         self,
-        value: bytes,
+        value: bytes | None,
         key: bytes | None,
         properties: bytes,
         event_time_ms: int | None,
@@ -149,7 +151,7 @@ class PartitionSender(BatchDelivery):
             count = self._add_parts(value, key, properties, event_time_ms, receipt=whole)
             # The receipt is the last part's: its place is so many before that.
             return 1 - count, whole
-        size = len(value) + len(key or b"") + len(properties) + MESSAGE_OVERHEAD_BYTES
+        size = len(value or b"") + len(key or b"") + len(properties) + MESSAGE_OVERHEAD_BYTES
         if self._open.count and self._open.size + size > self._config.batch_bytes_max:
             self.send_collected()
         batch = self._collecting().of_key(key)
@@ -172,7 +174,7 @@ class PartitionSender(BatchDelivery):
             assert isinstance(error, MagnetarError)
             self._failed(error, 1)
 
-    def add_many(self, values: Sequence[bytes], keys: Sequence[bytes] | None) -> None:
+    def add_many(self, values: Sequence[bytes | None], keys: Sequence[bytes | None] | None) -> None:
         """Append many messages, none of which is too large.
 
         Raises:
@@ -278,7 +280,7 @@ class PartitionSender(BatchDelivery):
         self.give_up(error)
         self._failed(error, 0)
 
-    def needs_parts(self, value: bytes, key: bytes | None, properties: bytes) -> bool:
+    def needs_parts(self, value: bytes | None, key: bytes | None, properties: bytes) -> bool:
         """Return whether a message is too large for a batch.
 
         Raises:
@@ -300,7 +302,7 @@ class PartitionSender(BatchDelivery):
     @abstractmethod
     def _add_parts(
         self,
-        value: bytes,
+        value: bytes | None,
         key: bytes | None,
         properties: bytes,
         event_time_ms: int | None,

@@ -93,15 +93,16 @@ class PlainSender(PartitionSender):
 
     def _add_parts(
         self,
-        value: bytes,
+        value: bytes | None,
         key: bytes | None,
         properties: bytes,
         event_time_ms: int | None,
         *,
         receipt: Receipt | None,
     ) -> int:
+        size = len(value or b"") + len(key or b"") + len(properties)
         raise MessageTooLarge(
-            f"a message of {len(value)} bytes has to be sent in parts, which takes a"
+            f"a message of {size} bytes has to be sent in parts, which takes a"
             " transaction: use send() or enqueue()"
         )
 

@@ -9,7 +9,7 @@ from itertools import repeat
 from magnetar.arguments import integer, refusal
 from magnetar.column_batch import ColumnBatch
 from magnetar.habits import KnowsHabits
-from magnetar.messaging.sending.batching import partition_of_key
+from magnetar.messaging.sending.batching import lengths, partition_of_key
 from magnetar.messaging.sending.message_arguments import (
     Properties,
     check_size,
@@ -65,7 +65,7 @@ class Producer(KnowsHabits):
 
     async def send(
         self,
-        value: bytes,
+        value: bytes | None,
         key: bytes | None = None,
         *,
         properties: Properties | None = None,
@@ -85,9 +85,10 @@ class Producer(KnowsHabits):
         message, and what the caller changes later changes nothing.
 
         Args:
-            value: the content of the message: bytes, a bytearray or a memoryview.
+            value: the content of the message: bytes, a bytearray or a memoryview. None: a message
+                without a value, which readers take as the deletion of its key.
             key: messages with the same key go to the same partition, and stay in order. Of the same
-                types as the value.
+                types as the value; an empty key is a key.
             properties: names and texts that travel with the message: a mapping of str to str.
             event_time_ms: the application's own time, in milliseconds since the Unix epoch: an int
                 of 64 bits, or what has __index__, but for the lowest; no bool.
@@ -120,7 +121,7 @@ class Producer(KnowsHabits):
 
     def send_nowait(
         self,
-        value: bytes,
+        value: bytes | None,
         key: bytes | None = None,
         *,
         properties: Properties | None = None,
@@ -173,7 +174,7 @@ class Producer(KnowsHabits):
 
     async def enqueue(
         self,
-        value: bytes,
+        value: bytes | None,
         key: bytes | None = None,
         *,
         properties: Properties | None = None,
@@ -231,8 +232,8 @@ class Producer(KnowsHabits):
 
     async def send_many(
         self,
-        values: Sequence[bytes],
-        keys: Sequence[bytes] | None = None,
+        values: Sequence[bytes | None],
+        keys: Sequence[bytes | None] | None = None,
         *,
         partition: int | None = None,
         txn: Transaction | NotGiven | None = NOT_GIVEN,
@@ -242,13 +243,13 @@ class Producer(KnowsHabits):
         The call does not wait until they are durable; `flush` does.
 
         Args:
-            values: the contents of the messages: bytes-like, as in `send`.
-            keys: the keys, as many as values.
+            values: the contents of the messages: bytes-like or None, as in `send`.
+            keys: the keys, as many as values; None for a message without one.
             partition: the partition's number for all of them; by default the keys decide.
             txn: as for send.
         Raises:
-            InvalidArgument: a value or key is not bytes-like, or the numbers of values and keys
-                differ. No effect.
+            InvalidArgument: a value or key is neither bytes-like nor None, or the numbers of values
+                and keys differ. No effect.
             MessageTooLarge: a message exceeds message_bytes_max. No effect.
         """
         work = self.work
@@ -347,21 +348,23 @@ class Producer(KnowsHabits):
             return partition
         return integer("partition", partition, 0, self.work.partition_count - 1)
 
-    def _check_sizes(self, values: Sequence[bytes], keys: Sequence[bytes] | None) -> int:
+    def _check_sizes(
+        self, values: Sequence[bytes | None], keys: Sequence[bytes | None] | None
+    ) -> int:
         """Return the size of the largest value.
 
         Raises:
             InvalidArgument: there are not as many keys as values.
             MessageTooLarge: a message exceeds message_bytes_max.
         """
-        largest, limit = max(map(len, values), default=0), self.work.config.message_bytes_max
+        largest, limit = max(lengths(values), default=0), self.work.config.message_bytes_max
         largest_key = 0
         if keys is not None:
             if len(keys) != len(values):
                 raise InvalidArgument(f"{len(keys)} keys for {len(values)} values")
-            largest_key = max(map(len, keys), default=0)
+            largest_key = max(lengths(keys), default=0)
         if largest + largest_key > limit:
-            for value, key in zip(values, keys or repeat(b""), strict=False):
+            for value, key in zip(values, keys or repeat(None), strict=False):
                 check_size(value, key, b"", message_bytes_max=limit)
         return largest
 

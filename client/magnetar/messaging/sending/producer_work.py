@@ -138,8 +138,8 @@ class ProducerWork:
 
     async def send_many(
         self,
-        values: Sequence[bytes],
-        keys: Sequence[bytes] | None,
+        values: Sequence[bytes | None],
+        keys: Sequence[bytes | None] | None,
         partition: int | None,
         txn: Transaction | None,
     ) -> None:
@@ -246,12 +246,15 @@ class ProducerWork:
         return sender
 
     def _add_by_key(
-        self, values: Sequence[bytes], keys: Sequence[bytes], txn: Transaction | None
+        self,
+        values: Sequence[bytes | None],
+        keys: Sequence[bytes | None],
+        txn: Transaction | None,
     ) -> None:
         count = self._count_for(txn)
-        by_partition: dict[int, tuple[list[bytes], list[bytes]]] = {}
+        by_partition: dict[int, tuple[list[bytes | None], list[bytes | None]]] = {}
         for value, key in zip(values, keys, strict=True):
-            partition = partition_of_key(key, count)
+            partition = self.sticky_partition if key is None else partition_of_key(key, count)
             columns = by_partition.get(partition)
             if columns is None:
                 columns = by_partition[partition] = ([], [])

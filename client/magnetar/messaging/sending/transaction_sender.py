@@ -146,7 +146,7 @@ class TransactionSender(PartitionSender):
 
     def _add_parts(
         self,
-        value: bytes,
+        value: bytes | None,
         key: bytes | None,
         properties: bytes,
         event_time_ms: int | None,

@@ -49,7 +49,7 @@ async def read_topic(client: Client, topic: str, on_read: Callable[[int], None])
     found = Found()
     for partition in (await client.admin.topics.describe(topic)).partitions:
         async for columns in client.read_columns(topic, partition.partition):
-            keys = columns.keys() or [b""] * len(columns)
+            keys = [key or b"" for key in columns.keys() or [None] * len(columns)]
             found.messages.update(
                 b"%b %b" % pair for pair in zip(keys, columns.values(), strict=True)
             )
@@ -89,9 +89,9 @@ async def read_updates(client: Client, topic: str, on_read: Callable[[int], None
     updates = Updates()
     for partition in (await client.admin.topics.describe(topic)).partitions:
         async for columns in client.read_columns(topic, partition.partition):
-            keys = columns.keys() or [b""] * len(columns)
+            keys = columns.keys() or [None] * len(columns)
             for key, value in zip(keys, columns.values(), strict=True):
-                updates.add(key.decode(), value)
+                updates.add((key or b"").decode(), value)
             on_read(len(columns))
     return updates
 
