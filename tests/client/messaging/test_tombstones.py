@@ -47,7 +47,9 @@ async def consumed(client: Client, count: int, **settings: Any) -> list[Message]
 @pytest.mark.parametrize("codec", list(Codec))
 @pytest.mark.parametrize("batching", list(Batching))
 @pytest.mark.parametrize("together", [False, True])
-def test_what_is_absent_is_not_what_is_empty(codec: Codec, batching: Batching, together: bool) -> None:
+def test_what_is_absent_is_not_what_is_empty(
+    codec: Codec, batching: Batching, together: bool
+) -> None:
     async def test(cluster: FakeCluster, client: Client) -> None:
         cluster.topic("t")
         producer = await client.create_producer("t", codec=codec, batching=batching, linger_ms=20)

@@ -9,8 +9,32 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "hash-of-first-key",
         "magnetar_core.batch:encode",
-        Put("keys[0] == keys[-1]", "all(...)"),
+        Without("keys.count(first) == count"),
         "A batch whose first and last keys are alike counts as one of a single key.",
+    ),
+    Mutant(
+        "empty-key-as-none",
+        "magnetar_core.batch:encode",
+        Never('b"" in keys'),
+        "An empty key is read as no key.",
+    ),
+    Mutant(
+        "absent-entries-with-bytes",
+        "magnetar_core.batch:_read_bits",
+        Never("any(...)"),
+        "A batch whose absent entries have bytes is read, each reader in its own way.",
+    ),
+    Mutant(
+        "record-larger-than-it-says",
+        "magnetar_core.kafka_records.reading:_read",
+        Never("at != end"),
+        "A record of Kafka that does not have the size that it says is read.",
+    ),
+    Mutant(
+        "records-open-beyond-the-limit",
+        "magnetar_core.kafka_records.decompression:_gzip",
+        Put("True", "size <= bytes_max"),
+        "A small batch of Kafka takes all memory when it is opened.",
     ),
     Mutant(
         "trailing-bytes-accepted",
