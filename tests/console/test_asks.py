@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import pytest
 
@@ -19,13 +19,16 @@ from magnetar import (
 from magnetar_console.asks import hanging
 
 
+Found: TypeAlias = list[HangingTransaction]
+
+
 class FakeTopics:
     """Topics a to d: the brokers of b are away, and those of c take for ever."""
 
     async def list(self) -> list[SimpleNamespace]:
         return [SimpleNamespace(topic=name) for name in ("d", "b", "c", "a")]
 
-    async def find_hanging(self, topic: str, *, age_ms_min: int) -> list[HangingTransaction]:
+    async def find_hanging(self, topic: str, *, age_ms_min: int) -> Found:
         if topic == "b":
             raise LogUnavailable("its broker does not answer")
         if topic == "c":
