@@ -99,7 +99,9 @@ def _abort(
         await client.admin.transactional_ids.force_terminate(name, abort_prepared=two_phase)
         return f"{found.txn_id} is aborted, and the program of {name} is fenced."
 
-    warning = "If the database has committed it after all, the messages are lost for its rows."
+    warning = (
+        "If the database has committed it after all, its rows stay, and the messages are lost."
+    )
     return Plan(
         f"Abort {found.txn_id} of {name}?",
         (

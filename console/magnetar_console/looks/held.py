@@ -45,7 +45,7 @@ class HeldLook:
             # Its age is that of this answer.
             self._since_ms[one.txn_id] = self._beginnings.began_ms(one.txn_id, one.age_ms)
         self._beginnings.keep(self._live)
-        held = [one for one in self._live.values() if is_held(one)]
+        held = [one for one in self._live.values() if _is_held(one)]
         held.sort(key=lambda one: (not one.two_phase_commit, one.txn_id))
         shown = held[:HELD_MAX]
         rows = {str(one.txn_id): self._row(one) for one in shown}
@@ -72,6 +72,6 @@ class HeldLook:
         }
 
 
-def is_held(one: TransactionDescription) -> bool:
+def _is_held(one: TransactionDescription) -> bool:
     """Whether a transaction is open, and belongs to a transactional id."""
     return one.status is TransactionStatus.OPEN and one.identity is not None

@@ -120,7 +120,6 @@ class Asking:
 
 
 def _post(path: str, answer: Callable[[Request], Awaitable[Response]]) -> Route:
-    # Starlette takes a coroutine function for one; a partial of one it knows as well.
     return Route(path, answer, methods=["POST"])
 
 

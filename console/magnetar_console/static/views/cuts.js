@@ -90,7 +90,7 @@ async function read(topic, partition, before, known) {
   earlier.disabled = true;
   try {
     const told = await ask('/ask/read-cut', { token, topic, partition, before });
-    const messages = [...known, ...told.messages.toReversed()];
+    const messages = [...known, ...told.messages.reverse()];
     const since = told.now_end_offset - told.end_offset;
     byId('reading-told').textContent = `In the cut the partition ends at offset ${count(told.end_offset)}. `
       + (since ? `Since then ${counted(since, 'message has', 'messages have')} come. Readers see them now, and a reader at this cut does not.` : 'Nothing has come since.')
@@ -140,4 +140,4 @@ byId('cut-copy').addEventListener('click', async () => {
 const live = new Live(document.body.dataset.events, render);
 byId('take-filter').addEventListener('input', () => live.changed());
 // The token is in the address, where no server sees it: the page can be loaded again.
-if (location.hash.length > 1) ask('/ask/describe-cut', { token: decodeURIComponent(location.hash.slice(1)) }).then(showCut, refused);
+if (location.hash.length > 1) ask('/ask/describe-cut', { token: location.hash.slice(1) }).then(showCut, refused);

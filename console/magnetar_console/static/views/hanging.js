@@ -95,7 +95,7 @@ async function search(from) {
     const part = answer.after ? `, ${count(answer.searched)} of ${count(answer.topics)} topics` : '';
     told.textContent = found.length
       ? `${counted(found.length, 'place')} where a transaction hangs${part}.`
-      : `Nothing hangs in ${answer.after ? `the ${count(answer.searched)} of ${count(answer.topics)} topics that were searched` : counted(answer.topics, 'topic')}.`;
+      : answer.problems.length ? 'Nothing was found where the search could look.' : `Nothing hangs in ${answer.after ? `the ${count(answer.searched)} of ${count(answer.topics)} topics that were searched` : counted(answer.topics, 'topic')}.`;
     byId('search-problem').textContent = answer.problems.join('. ');
     byId('search-more').hidden = !answer.after;
     showFound();
