@@ -12,6 +12,7 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Protocol
 
+from tests.core.envelope import singles
 from tests.simulation.wiretaps import Named
 from tests.virtual_loop import Incarnation, SimulationFailure
 
@@ -206,7 +207,7 @@ class SimulatedLink:
     def write(self, data: bytes) -> None:
         if self._client_told or not self.client.alive:
             return
-        frame = pb.Frame.FromString(data)
+        frame = singles(pb.Frame.FromString(data))
         self._check_order(frame)
         if self.client_part is not None:
             self.client_part.speaks(self, frame)
@@ -261,7 +262,7 @@ class SimulatedLink:
     def _server_write(self, data: bytes) -> None:
         if self._server_told or not self.server.alive:
             return
-        frame = pb.Frame.FromString(data)
+        frame = singles(pb.Frame.FromString(data))
         if self.server_part is not None:
             self.server_part.speaks(self, frame)
         if self.network.wiretap is not None:
@@ -312,23 +313,25 @@ class SimulatedLink:
                 return
             trace.frame(self.number, ">", self.client_node, self.server_node, data)
             frame = pb.Frame.FromString(data)
+            shown = singles(frame)
             if self.network.watch is not None:
-                self.network.watch(frame)
+                self.network.watch(shown)
             if self.network.wiretap is not None:
                 if self._is_current(self.server_part):
-                    self.network.wiretap.on_request(self.number, frame)
+                    self.network.wiretap.on_request(self.number, shown)
                 else:
-                    self.network.wiretap.on_doubtful_request(self.number, frame)
+                    self.network.wiretap.on_doubtful_request(self.number, shown)
             self.session.on_frame(frame)
         else:
             if self._client_told:
                 return
             trace.frame(self.number, "<", self.client_node, self.server_node, data)
             frame = pb.Frame.FromString(data)
+            shown = singles(frame)
             if self.network.watch is not None:
-                self.network.watch(frame)
+                self.network.watch(shown)
             if self.network.client_wiretap is not None:
-                self.network.client_wiretap.on_heard(self.number, frame)
+                self.network.client_wiretap.on_heard(self.number, shown)
             self._on_frame(frame)
 
     # Faults.
@@ -386,7 +389,7 @@ class SimulatedLink:
 
     def arrive_again(self, data: bytes, *, same: bool) -> bool:
         """A copy of a request arrives here. Args: same: it was written on this link."""
-        frame = pb.Frame.FromString(data)
+        frame = singles(pb.Frame.FromString(data))
         commands = [command for command in frame.commands if command.WhichOneof("body") in COPIED]
         if not commands:
             return False

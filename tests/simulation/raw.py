@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tests.core.envelope import command, framed
+from tests.core.envelope import command, framed, in_columns, singles
 
 from magnetar_core import batch
 from magnetar_core.errors import MagnetarError, from_wire
@@ -41,7 +41,7 @@ class RawSession:
         self._waiting: dict[int, asyncio.Future[Any]] = {}
 
     def on_frame(self, frame: Carried) -> None:
-        for one in frame.commands:
+        for one in singles(frame).commands:
             if one.request_id == 0:
                 self.on_push(one)
                 continue
@@ -71,7 +71,9 @@ class RawSession:
     async def ask_together(
         self, bodies: Sequence[Any], *, traceparent: bytes = b"", timeout: float = TIMEOUT_SECONDS
     ) -> list[Any]:
-        """Send commands in a frame; the answer to each, or its MagnetarError or NoAnswer.
+        """Send commands in a frame, and in columns if they have any; the answer to each.
+
+        An answer may be a MagnetarError or NoAnswer.
 
         Args:
             traceparent: what each says of its span.
@@ -87,7 +89,7 @@ class RawSession:
         commands = list(map(command, bodies, asked))
         for one in commands:
             one.traceparent = traceparent
-        self.link.write(framed(*commands))
+        self.link.write(in_columns(*commands))
         timers = [loop.call_later(timeout, _give_up, one) for one in asked.values()]
         answers: list[Any] = []
         for request_id, future in asked.items():

@@ -11,10 +11,9 @@ from magnetar_broker.replies import Answers, Replies
 from magnetar_broker.subscriptions.subscription import Subscription
 from magnetar_broker.topics.partition import Partition
 from magnetar_broker.topics.topics import Topics
-from magnetar_broker.transactions.transaction_index import NO_EPOCH
 from magnetar_core.errors import InvalidArgument, UnknownMember
 from magnetar_core.history.events import WriteConfirmed
-from magnetar_core.ids import MemberName, TxnID
+from magnetar_core.ids import NO_EPOCH, MemberName, TxnID
 from magnetar_core.server.commands import Handler, Reply, each_of
 from magnetar_core.wire import broker_pb2 as wire
 from magnetar_core.wire import common_pb2 as common

@@ -233,7 +233,7 @@ class Topics:
         assert found is not None
         return found
 
-    def named(self, name: common.Partition | common.Subscription) -> Partition:
+    def named(self, name: common.Partition | common.Subscription | PartitionName) -> Partition:
         """Return the partition that a command names.
 
         Raises:

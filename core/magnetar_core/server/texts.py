@@ -13,7 +13,7 @@ from typing import Any
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from magnetar_core.errors import InvalidArgument
-from magnetar_core.wire.broker_pb2 import CommandSend
+from magnetar_core.transport.columns.sends import Send
 
 # Each kind of name has a limit of its own, which is lower.
 TEXT_CHARACTERS_MAX = 1_000
@@ -28,8 +28,7 @@ def check_texts(body: Any) -> None:
     Raises:
         InvalidArgument: a text exceeds TEXT_CHARACTERS_MAX.
     """
-    if type(body) is CommandSend:
-        # Asking for the size of its other fields would copy the payload.
+    if type(body) is Send:
         _check_length("topic", body.partition.topic)
         return
     if body.ByteSize() <= TEXT_CHARACTERS_MAX:

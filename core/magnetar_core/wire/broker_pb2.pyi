@@ -61,6 +61,62 @@ class CommandSendResponse(_message.Message):
     all_settled: bool
     def __init__(self, message_id: _Optional[_Union[_common_pb2.MessageIdData, _Mapping]] = ..., duplicate: _Optional[bool] = ..., settled_txn_ids: _Optional[_Iterable[_Union[_common_pb2.TxnId, _Mapping]]] = ..., all_settled: _Optional[bool] = ...) -> None: ...
 
+class CommandSends(_requests.Request[CommandSendsResponse]):
+    __slots__ = ("request_ids", "traceparents", "partitions", "partition_indexes", "producer_ids", "sequence_ids", "num_messages", "txn_most_bits", "txn_least_bits", "follows_counts", "follows_most_bits", "follows_least_bits", "batches", "producer_epochs", "txn_proofs")
+    REQUEST_IDS_FIELD_NUMBER: _ClassVar[int]
+    TRACEPARENTS_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_INDEXES_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_IDS_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_IDS_FIELD_NUMBER: _ClassVar[int]
+    NUM_MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    TXN_MOST_BITS_FIELD_NUMBER: _ClassVar[int]
+    TXN_LEAST_BITS_FIELD_NUMBER: _ClassVar[int]
+    FOLLOWS_COUNTS_FIELD_NUMBER: _ClassVar[int]
+    FOLLOWS_MOST_BITS_FIELD_NUMBER: _ClassVar[int]
+    FOLLOWS_LEAST_BITS_FIELD_NUMBER: _ClassVar[int]
+    BATCHES_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_EPOCHS_FIELD_NUMBER: _ClassVar[int]
+    TXN_PROOFS_FIELD_NUMBER: _ClassVar[int]
+    request_ids: _containers.RepeatedScalarFieldContainer[int]
+    traceparents: _containers.RepeatedScalarFieldContainer[bytes]
+    partitions: _containers.RepeatedCompositeFieldContainer[_common_pb2.Partition]
+    partition_indexes: _containers.RepeatedScalarFieldContainer[int]
+    producer_ids: _containers.RepeatedScalarFieldContainer[int]
+    sequence_ids: _containers.RepeatedScalarFieldContainer[int]
+    num_messages: _containers.RepeatedScalarFieldContainer[int]
+    txn_most_bits: _containers.RepeatedScalarFieldContainer[int]
+    txn_least_bits: _containers.RepeatedScalarFieldContainer[int]
+    follows_counts: _containers.RepeatedScalarFieldContainer[int]
+    follows_most_bits: _containers.RepeatedScalarFieldContainer[int]
+    follows_least_bits: _containers.RepeatedScalarFieldContainer[int]
+    batches: _containers.RepeatedScalarFieldContainer[bytes]
+    producer_epochs: _containers.RepeatedScalarFieldContainer[int]
+    txn_proofs: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, request_ids: _Optional[_Iterable[int]] = ..., traceparents: _Optional[_Iterable[bytes]] = ..., partitions: _Optional[_Iterable[_Union[_common_pb2.Partition, _Mapping]]] = ..., partition_indexes: _Optional[_Iterable[int]] = ..., producer_ids: _Optional[_Iterable[int]] = ..., sequence_ids: _Optional[_Iterable[int]] = ..., num_messages: _Optional[_Iterable[int]] = ..., txn_most_bits: _Optional[_Iterable[int]] = ..., txn_least_bits: _Optional[_Iterable[int]] = ..., follows_counts: _Optional[_Iterable[int]] = ..., follows_most_bits: _Optional[_Iterable[int]] = ..., follows_least_bits: _Optional[_Iterable[int]] = ..., batches: _Optional[_Iterable[bytes]] = ..., producer_epochs: _Optional[_Iterable[int]] = ..., txn_proofs: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
+class CommandSendsResponse(_message.Message):
+    __slots__ = ("request_ids", "ledger_ids", "entry_ids", "indexes", "duplicates", "all_settled", "settled_counts", "settled_most_bits", "settled_least_bits")
+    REQUEST_IDS_FIELD_NUMBER: _ClassVar[int]
+    LEDGER_IDS_FIELD_NUMBER: _ClassVar[int]
+    ENTRY_IDS_FIELD_NUMBER: _ClassVar[int]
+    INDEXES_FIELD_NUMBER: _ClassVar[int]
+    DUPLICATES_FIELD_NUMBER: _ClassVar[int]
+    ALL_SETTLED_FIELD_NUMBER: _ClassVar[int]
+    SETTLED_COUNTS_FIELD_NUMBER: _ClassVar[int]
+    SETTLED_MOST_BITS_FIELD_NUMBER: _ClassVar[int]
+    SETTLED_LEAST_BITS_FIELD_NUMBER: _ClassVar[int]
+    request_ids: _containers.RepeatedScalarFieldContainer[int]
+    ledger_ids: _containers.RepeatedScalarFieldContainer[int]
+    entry_ids: _containers.RepeatedScalarFieldContainer[int]
+    indexes: _containers.RepeatedScalarFieldContainer[int]
+    duplicates: _containers.RepeatedScalarFieldContainer[bool]
+    all_settled: _containers.RepeatedScalarFieldContainer[bool]
+    settled_counts: _containers.RepeatedScalarFieldContainer[int]
+    settled_most_bits: _containers.RepeatedScalarFieldContainer[int]
+    settled_least_bits: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, request_ids: _Optional[_Iterable[int]] = ..., ledger_ids: _Optional[_Iterable[int]] = ..., entry_ids: _Optional[_Iterable[int]] = ..., indexes: _Optional[_Iterable[int]] = ..., duplicates: _Optional[_Iterable[bool]] = ..., all_settled: _Optional[_Iterable[bool]] = ..., settled_counts: _Optional[_Iterable[int]] = ..., settled_most_bits: _Optional[_Iterable[int]] = ..., settled_least_bits: _Optional[_Iterable[int]] = ...) -> None: ...
+
 class Message(_message.Message):
     __slots__ = ("key", "value", "event_time_ms", "properties", "message_id", "append_time_ms", "txn_id", "stamp")
     class PropertiesEntry(_message.Message):

@@ -313,7 +313,7 @@ class TransactionAcks(Stream[AckCommand, broker_pb2.CommandAckResponse]):
     def begin(self, begun: Begun) -> None:
         """Send acks from now on, since the transaction has its id."""
         self.txn_id = begun.txn_id
-        self._head = self._owner.head + begun.named_in(broker_pb2.CommandAck)
+        self._head = self._owner.head + begun.named_in_acks
         # A group may refuse a transaction that never expires. Only a coordinator that allows
         # two-phase commit lets one live for ever.
         if not begun.timeout_ms:
