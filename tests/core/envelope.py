@@ -7,6 +7,7 @@ from typing import Any
 
 from magnetar_core.transport.columns.kinds import COLUMNS, as_row
 from magnetar_core.transport.frames import FIELD_OF_BODY, Carried, FrameWriter
+from magnetar_core.transport.spliced import whole
 from magnetar_core.wire import service_pb2
 
 
@@ -36,7 +37,7 @@ def _singles(one: service_pb2.Command) -> Iterator[service_pb2.Command]:
         return
     request_ids, traceparents, rows = columns.unpack(getattr(one, columns.field))
     for number, (request_id, row) in enumerate(zip(request_ids, rows, strict=True)):
-        alone = command(row.to_wire(), request_id)
+        alone = command(whole(row.to_wire()), request_id)
         if traceparents:
             alone.traceparent = traceparents[number]
         yield alone

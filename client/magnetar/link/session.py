@@ -21,7 +21,7 @@ from magnetar_core.membership.cluster_identity import ClusterIdentity
 from magnetar_core.protocol_version import PROTOCOL_VERSION, check_server
 from magnetar_core.requests import Request
 from magnetar_core.transport.columns.column import Columns
-from magnetar_core.transport.columns.kinds import COLUMNS, Row, response_field_of
+from magnetar_core.transport.columns.kinds import COLUMNS, Row, as_row, response_field_of
 from magnetar_core.transport.frames import Carried, FrameWriter
 from magnetar_core.transport.spliced import Spliced, whole
 from magnetar_core.transport.transport import Link, LinkClosed
@@ -251,9 +251,9 @@ class LinkSession:
             return
         self.useful = True
         on_reply, response_field, _, _ = waiting
-        result: Result[Message]
+        result: Result[Message | Row]
         if name == response_field:
-            result = getattr(one, name)
+            result = as_row(getattr(one, name))
         elif name == "error":
             result = from_wire(one.error)
         elif name is None:
@@ -273,9 +273,9 @@ class LinkSession:
             return
         waiting = [self._waiting.get(request_id) for request_id in request_ids]
         if len(set(request_ids)) != len(request_ids) or any(
-            one is None or one[1] != columns.field for one in waiting
+            one is None or one[1] != columns.name for one in waiting
         ):
-            self.close(f"{self.title} sent {columns.field} for other requests than are under way")
+            self.close(f"{self.title} sent {columns.name} for other requests than are under way")
             return
         self.useful = True
         for request_id, answer in zip(request_ids, answers, strict=True):

@@ -13,15 +13,14 @@ from magnetar_coordinator.metadata.participant_counts import NAMES_MAX
 from magnetar_coordinator.metadata.transaction import Participant, Transaction, TxnAction
 from magnetar_coordinator.metadata.wire import put_txn_id
 from magnetar_core.ids import PartitionName, SubscriptionName
+from magnetar_core.transport.columns.ends import EndOnParticipants, participant
 from magnetar_core.wire import common_pb2 as common
-from magnetar_core.wire import packed_pb2 as packed_pb
 from magnetar_core.wire import transaction_pb2 as pb
 
 # A broker ends the participants of a command without a break, and serves no other client meanwhile.
 PARTICIPANTS_MAX: Final = 64
 # Size of the counts in a command for several participants; those that have more get their own.
 COUNTS_BYTES_MAX: Final = 8 << 10
-_WRITER_ID_BYTES: Final = 8
 
 WIRE_ACTION: Final[dict[TxnAction, common.TxnAction]] = {
     TxnAction.COMMIT: common.COMMIT,
@@ -29,9 +28,7 @@ WIRE_ACTION: Final[dict[TxnAction, common.TxnAction]] = {
 }
 
 EndCommand: TypeAlias = (
-    pb.CommandEndTxnOnPartition
-    | pb.CommandEndTxnOnSubscription
-    | packed_pb.PackedEndTxnOnParticipants
+    pb.CommandEndTxnOnPartition | pb.CommandEndTxnOnSubscription | EndOnParticipants
 )
 
 
@@ -47,78 +44,66 @@ def portions(
         return
     portion: list[Participant] = []
     size = 0
-    for participant in participants:
-        its_size = len(counts.get(participant, b""))
+    for one in participants:
+        its_size = len(counts.get(one, b""))
         is_full = len(portion) >= PARTICIPANTS_MAX or size + its_size > COUNTS_BYTES_MAX
         if portion and is_full:
             yield portion
             portion, size = [], 0
-        portion.append(participant)
+        portion.append(one)
         size += its_size
     if portion:
         yield portion
 
 
-def put_end_command(
-    place: packed_pb.PackedCommand,
-    transaction: Transaction,
-    participants: Collection[Participant],
-    incarnation: int,
-) -> int:
-    """Write the command that tells participants at a broker of the end of a transaction.
+def end_command(
+    transaction: Transaction, participants: Collection[Participant], incarnation: int
+) -> EndCommand:
+    """Return the command that tells participants at a broker of the end of a transaction.
 
     Args:
         incarnation: of the coordinator's store.
-    Returns:
-        Its approximate size in bytes.
     """
-    command: EndCommand
+    action, selection = WIRE_ACTION[transaction.action], transaction.selection
     if len(participants) > 1:
-        command = place.end_txn_on_participants
-        size = _put_several(command, transaction, participants)
+        return EndOnParticipants(
+            transaction.txn_id,
+            action,
+            [
+                participant(
+                    "subscriptions" if isinstance(one, SubscriptionName) else "partitions",
+                    _packed(transaction, one),
+                )
+                for one in participants
+            ],
+            transaction.counts is not None,
+            transaction.stamp,
+            incarnation,
+            transaction.is_loss_durable,
+            None if selection is None else list(selection),
+        )
+    (alone,) = participants
+    packed = _packed(transaction, alone)
+    command: pb.CommandEndTxnOnPartition | pb.CommandEndTxnOnSubscription
+    if isinstance(alone, PartitionName):
+        produced = pb.PartitionCounts.FromString(packed)
+        command = pb.CommandEndTxnOnPartition(
+            partition=produced.partition, counts=produced.producers
+        )
     else:
-        (participant,) = participants
-        packed = _packed(transaction, participant)
-        size = len(packed)
-        if isinstance(participant, PartitionName):
-            command = place.end_txn_on_partition
-            produced = pb.PartitionCounts.FromString(packed)
-            command.partition.CopyFrom(produced.partition)
-            command.counts.MergeFrom(produced.producers)
-        else:
-            command = place.end_txn_on_subscription
-            acked = pb.SubscriptionCounts.FromString(packed)
-            command.subscription.CopyFrom(acked.subscription)
-            command.counts.MergeFrom(acked.consumers)
+        acked = pb.SubscriptionCounts.FromString(packed)
+        command = pb.CommandEndTxnOnSubscription(
+            subscription=acked.subscription, counts=acked.consumers
+        )
     put_txn_id(command.txn_id, transaction.txn_id)
-    command.txn_action = WIRE_ACTION[transaction.action]
+    command.txn_action = action
     command.stamp = transaction.stamp
     command.incarnation = incarnation
-    if transaction.counts is not None:
-        command.counts_given = True
-    if transaction.selection is not None:
-        command.selection_given = True
-        command.selected_writer_ids.extend(transaction.selection)
-        size += _WRITER_ID_BYTES * len(transaction.selection)
-    if transaction.is_loss_durable:
-        command.loss_accepted = True
-    return size
-
-
-def _put_several(
-    command: packed_pb.PackedEndTxnOnParticipants,
-    transaction: Transaction,
-    participants: Collection[Participant],
-) -> int:
-    size = 0
-    for participant in participants:
-        packed = _packed(transaction, participant)
-        size += len(packed)
-        if isinstance(participant, SubscriptionName):
-            command.subscriptions.append(packed)
-        else:
-            command.partitions.append(packed)
-    return size
+    command.counts_given = transaction.counts is not None
+    command.selection_given = selection is not None
+    command.selected_writer_ids.extend(selection or ())
+    command.loss_accepted = transaction.is_loss_durable
+    return command
 
 
 def _packed(transaction: Transaction, participant: Participant) -> bytes:

@@ -162,7 +162,7 @@ class UnaryCalls:
                 context.add_done_callback(done)
             traceparent = traceparent_of(context)
             if self._traces is not None and request is not None:
-                span = self._traces.command(name, request, traceparent)
+                span = self._traces.command(name, as_row(request), traceparent)
             sender = Sender(machine_of(context), identity.principal, self._gate, span)
             begun_ms = self._slow_operations.begun()
             body = await answer_to(door, name, request, sender, visit.answer)

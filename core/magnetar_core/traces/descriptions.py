@@ -125,8 +125,7 @@ def _plain(operation: str) -> Callable[[Any], Description]:
 
 def _end_on_participants(command: Any) -> Description:
     description = _plain("EndTxnOnParticipants")(command)
-    count = len(command.partitions) + len(command.subscriptions)
-    description.attributes[PARTICIPANT_COUNT] = count
+    description.attributes[PARTICIPANT_COUNT] = len(command.participants)
     return description
 
 

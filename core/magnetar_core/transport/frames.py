@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
-from magnetar_core.transport.columns.column import ROWS_MAX, Columns, Rows
+from magnetar_core.transport.columns.column import ROWS_MAX, ROWS_MIN, Columns, Rows
 from magnetar_core.transport.columns.kinds import COLUMNS, COLUMNS_OF, Row
 from magnetar_core.transport.spliced import Body, Spliced, field_start, varint
 from magnetar_core.wire import service_pb2 as pb
@@ -24,7 +24,7 @@ FRAME_BYTES_SOFT_MAX = 1 << 20
 # The largest command in a large frame, unless it carries messages or counts many writers.
 COMMAND_BYTES_MAX = 1 << 20
 # Commands that may be larger.
-LARGE_COMMANDS = ("send", "sends", "publish", "end_txn")
+LARGE_COMMANDS = ("send", "sends", "publish", "end_txn", "end_txns_on_participants")
 # A larger frame is parsed command by command, since parsed commands take up to fifty times the
 # memory of the frame.
 FRAME_READ_WHOLE_BYTES_MAX = 2 << 20
@@ -192,7 +192,8 @@ class FrameWriter:
     pieces are copied once, when their frame is written: serialized commands in a row are a frame.
     The same commands become the same bytes in every run.
 
-    Rows are gathered by kind until another command is sent, and then stand before it in columns. So
+    Rows are gathered by kind until another command is sent, and then stand before it, in columns if
+    there are enough of them. So
     sends and acks change places with each other, which are never of the same writer; all else
     arrives in its order.
 
@@ -245,15 +246,6 @@ class FrameWriter:
         self._room_bytes -= size
         self._pieces += pieces
 
-    def send_frame(self, frame: Message) -> None:
-        """Gather the commands of a message whose serialization is that of a frame."""
-        self._write_rows()
-        data = frame.SerializeToString(deterministic=True)
-        if self._room_bytes <= 0:
-            self._begin_frame()
-        self._room_bytes -= len(data)
-        self._pieces.append(data)
-
     def flush(self) -> None:
         """Write the gathered commands now."""
         self._write_rows()
@@ -277,8 +269,12 @@ class FrameWriter:
         if self._rows:
             gathered, self._rows = self._rows, {}
             for field, rows in gathered.items():
-                body = COLUMNS[field].pack(Rows(*zip(*rows, strict=True)))
-                self._pieces += _enveloped(body, 0, b"")[1]
+                if len(rows) >= ROWS_MIN:
+                    body = COLUMNS[field].pack(Rows(*zip(*rows, strict=True)))
+                    self._pieces += _enveloped(body, 0, b"")[1]
+                    continue
+                for request_id, traceparent, row in rows:
+                    self._pieces += _enveloped(row.to_wire(), request_id, traceparent)[1]
 
     def _begin_frame(self) -> None:
         self._full_bytes = self.gathered_bytes

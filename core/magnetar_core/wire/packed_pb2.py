@@ -22,27 +22,19 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
-from magnetar_core.wire import common_pb2 as magnetar_dot_v1_dot_common__pb2
-from magnetar_core.wire import transaction_pb2 as magnetar_dot_v1_dot_transaction__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18magnetar/v1/packed.proto\x12\x0bmagnetar.v1\x1a\x18magnetar/v1/common.proto\x1a\x1dmagnetar/v1/transaction.proto\"9\n\x0cPackedNewTxn\x12\x12\n\npartitions\x18\x02 \x03(\x0c\x12\x15\n\rsubscriptions\x18\x03 \x03(\x0c\"E\n\x0cPackedEndTxn\x12\x18\n\x10partition_counts\x18\x04 \x03(\x0c\x12\x1b\n\x13subscription_counts\x18\x05 \x03(\x0c\"#\n\x0cPackedCounts\x12\x13\n\x0bparticipant\x18\x01 \x01(\x0c\"\x9e\x02\n\x1aPackedEndTxnOnParticipants\x12\"\n\x06txn_id\x18\x01 \x01(\x0b\x32\x12.magnetar.v1.TxnId\x12*\n\ntxn_action\x18\x02 \x01(\x0e\x32\x16.magnetar.v1.TxnAction\x12\x14\n\x0c\x63ounts_given\x18\x03 \x01(\x08\x12\x12\n\npartitions\x18\x04 \x03(\x0c\x12\x15\n\rsubscriptions\x18\x05 \x03(\x0c\x12\x17\n\x0fselection_given\x18\x06 \x01(\x08\x12\x1b\n\x13selected_writer_ids\x18\x07 \x03(\x04\x12\x15\n\rloss_accepted\x18\x08 \x01(\x08\x12\r\n\x05stamp\x18\t \x01(\x06\x12\x13\n\x0bincarnation\x18\n \x01(\x04\"\xa0\x02\n\rPackedCommand\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12\x13\n\x0btraceparent\x18\x06 \x01(\x0c\x12\x45\n\x14\x65nd_txn_on_partition\x18P \x01(\x0b\x32%.magnetar.v1.CommandEndTxnOnPartitionH\x00\x12K\n\x17\x65nd_txn_on_subscription\x18R \x01(\x0b\x32(.magnetar.v1.CommandEndTxnOnSubscriptionH\x00\x12J\n\x17\x65nd_txn_on_participants\x18Z \x01(\x0b\x32\'.magnetar.v1.PackedEndTxnOnParticipantsH\x00\x42\x06\n\x04\x62ody\";\n\x0bPackedFrame\x12,\n\x08\x63ommands\x18\x01 \x03(\x0b\x32\x1a.magnetar.v1.PackedCommandb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18magnetar/v1/packed.proto\x12\x0bmagnetar.v1\"9\n\x0cPackedNewTxn\x12\x12\n\npartitions\x18\x02 \x03(\x0c\x12\x15\n\rsubscriptions\x18\x03 \x03(\x0c\"E\n\x0cPackedEndTxn\x12\x18\n\x10partition_counts\x18\x04 \x03(\x0c\x12\x1b\n\x13subscription_counts\x18\x05 \x03(\x0c\"#\n\x0cPackedCounts\x12\x13\n\x0bparticipant\x18\x01 \x01(\x0c\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'magnetar_core.wire.packed_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_PACKEDNEWTXN']._serialized_start=98
-  _globals['_PACKEDNEWTXN']._serialized_end=155
-  _globals['_PACKEDENDTXN']._serialized_start=157
-  _globals['_PACKEDENDTXN']._serialized_end=226
-  _globals['_PACKEDCOUNTS']._serialized_start=228
-  _globals['_PACKEDCOUNTS']._serialized_end=263
-  _globals['_PACKEDENDTXNONPARTICIPANTS']._serialized_start=266
-  _globals['_PACKEDENDTXNONPARTICIPANTS']._serialized_end=552
-  _globals['_PACKEDCOMMAND']._serialized_start=555
-  _globals['_PACKEDCOMMAND']._serialized_end=843
-  _globals['_PACKEDFRAME']._serialized_start=845
-  _globals['_PACKEDFRAME']._serialized_end=904
+  _globals['_PACKEDNEWTXN']._serialized_start=41
+  _globals['_PACKEDNEWTXN']._serialized_end=98
+  _globals['_PACKEDENDTXN']._serialized_start=100
+  _globals['_PACKEDENDTXN']._serialized_end=169
+  _globals['_PACKEDCOUNTS']._serialized_start=171
+  _globals['_PACKEDCOUNTS']._serialized_end=206
 # @@protoc_insertion_point(module_scope)

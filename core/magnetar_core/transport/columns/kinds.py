@@ -6,13 +6,19 @@ from typing import Any, Final, TypeAlias
 
 from magnetar_core.requests import RESPONSE_FIELDS
 from magnetar_core.transport.columns.column import Columns
+from magnetar_core.transport.columns.ends import (
+    ENDED,
+    ENDS,
+    EndedOnParticipants,
+    EndOnParticipants,
+)
 from magnetar_core.transport.columns.sends import SENDS, SENT, Send, Sent
 from magnetar_core.transport.spliced import Body, kind_of
 
 # A command or an answer as a plain tuple.
-Row: TypeAlias = Send | Sent
+Row: TypeAlias = Send | Sent | EndOnParticipants | EndedOnParticipants
 
-_KINDS: Final = (SENDS, SENT)
+_KINDS: Final = (SENDS, SENT, ENDS, ENDED)
 
 # Keys are names of columns in the envelope.
 COLUMNS: Final[dict[str | None, Columns]] = {one.field: one for one in _KINDS}
@@ -33,7 +39,7 @@ def as_message(body: Any) -> Any:
 
 
 def response_field_of(body: Body | Row) -> str:
-    """Return the field in the envelope of the answer to a command, as message or as row."""
+    """Return the field in the envelope of the answer to a command alone, as message or row."""
     if isinstance(body, Row):
-        return RESPONSE_FIELDS[COLUMNS_OF[type(body)].message]
+        return RESPONSE_FIELDS[COLUMNS_OF[type(body)].single]
     return RESPONSE_FIELDS[kind_of(body)]

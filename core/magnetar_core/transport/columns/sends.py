@@ -23,7 +23,7 @@ from magnetar_core.transport.columns.column import (
     pairs_of,
     unless_all,
 )
-from magnetar_core.transport.spliced import Spliced, spliced
+from magnetar_core.transport.spliced import Spliced, spliced, with_payload
 from magnetar_core.wire.broker_pb2 import (
     CommandSend,
     CommandSendResponse,
@@ -81,19 +81,19 @@ class Send(NamedTuple):
             wire.txn_proof,
         )
 
-    def to_wire(self) -> CommandSend:
+    def to_wire(self) -> CommandSend | Spliced[CommandSend]:
         """Convert to the message of one alone."""
-        return CommandSend(
+        message = CommandSend(
             partition=self.partition.to_wire(),
             producer_id=self.producer_id,
             sequence_id=self.sequence_id,
             num_messages=self.num_messages,
-            batch=self.batch,
             txn_id=None if self.txn_id is None else self.txn_id.to_wire(),
             follows_txn_ids=list(map(_txn_id, self.follows)),
             producer_epoch=None if self.producer_epoch == NO_EPOCH else self.producer_epoch,
             txn_proof=self.txn_proof,
         )
+        return with_payload(message, "batch", self.batch)
 
 
 class Sent(NamedTuple):
