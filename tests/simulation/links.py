@@ -17,6 +17,7 @@ from tests.simulation.wiretaps import Named
 from tests.virtual_loop import Incarnation, SimulationFailure
 
 from magnetar_core.server.commands import Acceptor, CommandSession, Conversation
+from magnetar_core.transport.columns.kinds import COLUMNS
 from magnetar_core.wire import service_pb2 as pb
 
 if TYPE_CHECKING:
@@ -72,6 +73,8 @@ COPIED = frozenset(
 TICK = 1e-7
 
 # Request ids of late copies on a newer link; nobody waits for their replies.
+# Commands that may change places in a frame, since they leave in columns.
+GATHERED = {one.name for one in COLUMNS.values()}
 COPY_REQUEST_ID = 1 << 62
 
 
@@ -221,15 +224,19 @@ class SimulatedLink:
         self.to_server.write(data)
 
     def _check_order(self, frame: pb.Frame) -> None:
-        """The SDK numbers its requests as it makes them, and so they leave."""
+        """The SDK numbers its requests as it makes them, and so they leave, each kind by itself."""
         if self.client_node in self.network.server_names:
             return
+        newest: dict[str | None, int] = {}
         for command in frame.commands:
             if command.request_id:
-                if command.request_id <= self._newest_request_id:
-                    text = f"{self.client_node} sends {command.WhichOneof('body')} before its turn"
+                name = command.WhichOneof("body")
+                before = newest.get(name if name in GATHERED else None, self._newest_request_id)
+                if command.request_id <= before:
+                    text = f"{self.client_node} sends {name} before its turn"
                     self.network.loop.fail(SimulationFailure(text))
-                self._newest_request_id = command.request_id
+                newest[name if name in GATHERED else None] = command.request_id
+        self._newest_request_id = max([self._newest_request_id, *newest.values()])
 
     async def drain(self) -> None:
         return

@@ -6,9 +6,7 @@ from typing import NamedTuple
 
 from magnetar.link.connection_base import ConnectionBase
 from magnetar.transactions.producer_identity import ProducerIdentity
-from magnetar.transactions.wire_names import txn_field
 from magnetar_core.ids import NO_EPOCH, TxnID
-from magnetar_core.wire.broker_pb2 import CommandAck
 
 
 class Begun(NamedTuple):
@@ -30,13 +28,3 @@ class Begun(NamedTuple):
     def producer_epoch(self) -> int:
         """The epoch of its transactional producer; NO_EPOCH: there is none."""
         return NO_EPOCH if self.identity is None else self.identity.producer_epoch
-
-    @property
-    def named_in_acks(self) -> bytes:
-        """The bytes with which an ack names it."""
-        name = txn_field(CommandAck, "txn_id", self.txn_id)
-        if self.identity is None and not self.txn_proof:
-            return name
-        epoch = None if self.identity is None else self.identity.producer_epoch
-        command = CommandAck(producer_epoch=epoch, txn_proof=self.txn_proof)
-        return name + command.SerializeToString()

@@ -14,6 +14,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from magnetar_core.errors import InvalidArgument
 from magnetar_core.ids import PartitionName, SubscriptionName
+from magnetar_core.transport.columns.acks import Ack
 from magnetar_core.transport.columns.ends import EndOnParticipants, counted
 from magnetar_core.transport.columns.sends import Send
 
@@ -33,6 +34,11 @@ def check_texts(body: Any) -> None:
     if isinstance(body, EndOnParticipants):
         for participant in body.participants:
             _check_name(counted(participant)[0])
+        return
+    if isinstance(body, Ack):
+        _check_name(body.subscription)
+        for text in () if body.member is None else body.member[:2]:
+            _check_length("member", text)
         return
     if isinstance(body, Send):
         _check_name(body.partition)

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
+from magnetar_core.ids import TxnID
 from magnetar_core.transport.spliced import Body
 
 # The most rows of a message: so many commands are handled in a turn of the event loop.
@@ -18,8 +19,10 @@ ROWS_MIN: Final = 4
 
 ValueT = TypeVar("ValueT")
 RowT = TypeVar("RowT", bound=tuple[Any, ...])
-# A TxnID as a plain tuple, which equals it.
+# A TxnID as a plain tuple, which equals it; or offsets from first to last.
 Pair = tuple[int, int]
+# In columns, in place of a TxnID: there is none. Incarnations begin with 1.
+NO_TXN: Final = (0, 0)
 
 
 class Rows(NamedTuple):
@@ -71,14 +74,22 @@ def made(
     if len(request_ids) > ROWS_MAX:
         raise DecodeError(f"{len(request_ids)} rows exceed {ROWS_MAX}")
     # Without the constructor of a NamedTuple, which is a Python function.
-    new = partial(tuple.__new__, kind)
-    try:
-        rows = list(map(new, zip(*columns, strict=True)))
-    except ValueError:
-        rows = []
+    rows = list(map(partial(tuple.__new__, kind), zipped(*columns)))
     if len(rows) != len(request_ids) or len(traceparents) not in (0, len(rows)):
-        raise _different_lengths()
+        raise DecodeError("columns have different lengths")
     return Rows(request_ids, traceparents, rows)
+
+
+def zipped(*columns: Iterable[Any]) -> list[tuple[Any, ...]]:
+    """Return columns as plain tuples.
+
+    Raises:
+        DecodeError: the columns have different lengths.
+    """
+    try:
+        return list(zip(*columns, strict=True))
+    except ValueError:
+        raise DecodeError("columns have different lengths") from None
 
 
 def filled(values: Sequence[ValueT], absent: ValueT, count: int) -> Iterable[ValueT]:
@@ -104,19 +115,29 @@ def named(table: Sequence[ValueT], indexes: Iterable[int]) -> Sequence[ValueT]:
 
 
 def pairs_of(most_bits: Sequence[int], least_bits: Sequence[int]) -> Sequence[Pair]:
-    """Return a column of TxnIDs.
+    """Return a column of pairs.
 
     Raises:
         DecodeError: the columns have different lengths.
     """
-    if len(most_bits) != len(least_bits):
-        raise _different_lengths()
-    return list(zip(most_bits, least_bits, strict=True))
+    return zipped(most_bits, least_bits)
 
 
-def halves_of(pairs: Iterable[Pair]) -> tuple[Sequence[int], Sequence[int]]:
-    """Return the two columns of TxnIDs."""
-    most_bits, least_bits = zip(*pairs, strict=True)
+def txn_ids_of(
+    most_bits: Sequence[int], least_bits: Sequence[int], count: int
+) -> Sequence[TxnID | None]:
+    """Return a column of TxnIDs; NO_TXN, and empty columns, stand for none.
+
+    Raises:
+        DecodeError: the columns have different lengths.
+    """
+    pairs = zipped(filled(most_bits, 0, count), filled(least_bits, 0, count))
+    return [tuple.__new__(TxnID, one) if one != NO_TXN else None for one in pairs]
+
+
+def halves_of(pairs: Sequence[Pair]) -> tuple[Sequence[int], Sequence[int]]:
+    """Return the two columns of pairs."""
+    most_bits, least_bits = zip(*pairs, strict=True) if pairs else ((), ())
     return most_bits, least_bits
 
 
@@ -134,7 +155,3 @@ def divided(every: Sequence[ValueT], counts: Sequence[int]) -> Sequence[Sequence
 def joined(lists: Iterable[Sequence[ValueT]]) -> Sequence[ValueT]:
     """Return the values of several lists in a row."""
     return list(chain.from_iterable(lists))
-
-
-def _different_lengths() -> DecodeError:
-    return DecodeError("columns have different lengths")

@@ -6,7 +6,7 @@ Source: PIP-31, CommandEndTxnOnPartition and CommandEndTxnOnSubscription.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final, NamedTuple, Self
 
 from google.protobuf.message import DecodeError
@@ -23,6 +23,7 @@ from magnetar_core.transport.columns.column import (
     named,
     pairs_of,
     unless_all,
+    zipped,
 )
 from magnetar_core.transport.spliced import field_start
 from magnetar_core.wire.common_pb2 import COMMIT, TxnAction
@@ -205,10 +206,7 @@ def _unpack(message: CommandEndTxnsOnParticipants) -> Rows:
         message.request_ids,
         message.traceparents,
         (
-            [
-                tuple.__new__(TxnID, one)
-                for one in pairs_of(message.txn_most_bits, message.txn_least_bits)
-            ],
+            _txn_ids_of(message),
             filled(message.txn_actions, COMMIT, count),
             divided(every, message.participant_counts),
             filled(message.counts_given, False, count),
@@ -217,14 +215,19 @@ def _unpack(message: CommandEndTxnsOnParticipants) -> Rows:
             filled(message.loss_accepted, False, count),
             [
                 writers if is_given else None
-                for writers, is_given in zip(
-                    filled(selected, (), count),
-                    filled(message.selections_given, False, count),
-                    strict=True,
+                for writers, is_given in zipped(
+                    filled(selected, (), count), filled(message.selections_given, False, count)
                 )
             ],
         ),
     )
+
+
+def _txn_ids_of(
+    message: CommandEndTxnsOnParticipants | CommandEndTxnsOnParticipantsResponse,
+) -> list[TxnID]:
+    pairs = pairs_of(message.txn_most_bits, message.txn_least_bits)
+    return list(map(partial(tuple.__new__, TxnID), pairs))
 
 
 def _pack_answers(rows: Rows) -> CommandEndTxnsOnParticipantsResponse:
@@ -246,10 +249,7 @@ def _unpack_answers(message: CommandEndTxnsOnParticipantsResponse) -> Rows:
         message.request_ids,
         (),
         (
-            [
-                tuple.__new__(TxnID, one)
-                for one in pairs_of(message.txn_most_bits, message.txn_least_bits)
-            ],
+            _txn_ids_of(message),
             filled(unfinished, (), len(message.request_ids)),
         ),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final, TypeAlias
 
 from magnetar_core.requests import RESPONSE_FIELDS
+from magnetar_core.transport.columns.acks import ACKED, ACKS, Ack, Acked
 from magnetar_core.transport.columns.column import Columns
 from magnetar_core.transport.columns.ends import (
     ENDED,
@@ -16,9 +17,9 @@ from magnetar_core.transport.columns.sends import SENDS, SENT, Send, Sent
 from magnetar_core.transport.spliced import Body, kind_of
 
 # A command or an answer as a plain tuple.
-Row: TypeAlias = Send | Sent | EndOnParticipants | EndedOnParticipants
+Row: TypeAlias = Send | Sent | Ack | Acked | EndOnParticipants | EndedOnParticipants
 
-_KINDS: Final = (SENDS, SENT, ENDS, ENDED)
+_KINDS: Final = (SENDS, SENT, ACKS, ACKED, ENDS, ENDED)
 
 # Keys are names of columns in the envelope.
 COLUMNS: Final[dict[str | None, Columns]] = {one.field: one for one in _KINDS}

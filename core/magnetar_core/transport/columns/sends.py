@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, Self
 
 from magnetar_core.ids import NO_EPOCH, MessageId, PartitionName, TxnID
 from magnetar_core.transport.columns.column import (
+    NO_TXN,
     Columns,
     Pair,
     Rows,
@@ -21,6 +22,7 @@ from magnetar_core.transport.columns.column import (
     made,
     named,
     pairs_of,
+    txn_ids_of,
     unless_all,
 )
 from magnetar_core.transport.spliced import Spliced, spliced, with_payload
@@ -37,7 +39,6 @@ from magnetar_core.wire.common_pb2 import TxnId
 _SEND_BYTES: Final = 512
 _SENT_BYTES: Final = 32
 _PAIR_BYTES: Final = 20
-_PLAIN: Final = (0, 0)
 # Where a batch lies of which the broker has forgotten that.
 NOWHERE: Final = MessageId(0, 0, 0)
 
@@ -157,7 +158,7 @@ def _pack(rows: Rows) -> Spliced[CommandSends]:
         txn_proofs=unless_all(b"", proofs),
     )
     if any(txn_ids):
-        most_bits, least_bits = halves_of(one or _PLAIN for one in txn_ids)
+        most_bits, least_bits = halves_of([one or NO_TXN for one in txn_ids])
         message.txn_most_bits.extend(most_bits)
         message.txn_least_bits.extend(least_bits)
     if any(follows):
@@ -171,7 +172,6 @@ def _pack(rows: Rows) -> Spliced[CommandSends]:
 def _unpack(message: CommandSends) -> Rows:
     names = list(map(PartitionName.from_wire, message.partitions))
     count = len(message.request_ids)
-    txn_ids = pairs_of(message.txn_most_bits, message.txn_least_bits)
     follows = pairs_of(message.follows_most_bits, message.follows_least_bits)
     return made(
         Send,
@@ -183,8 +183,7 @@ def _unpack(message: CommandSends) -> Rows:
             filled(message.sequence_ids, 0, count),
             message.num_messages,
             message.batches,
-            [tuple.__new__(TxnID, one) if one != _PLAIN else None for one in txn_ids]
-            or repeat(None, count),
+            txn_ids_of(message.txn_most_bits, message.txn_least_bits, count),
             filled(divided(follows, message.follows_counts), (), count),
             filled(message.producer_epochs, NO_EPOCH, count),
             filled(message.txn_proofs, b"", count),
