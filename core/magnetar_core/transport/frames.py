@@ -193,9 +193,8 @@ class FrameWriter:
     The same commands become the same bytes in every run.
 
     Rows are gathered by kind until another command is sent, and then stand before it, in columns if
-    there are enough of them. So
-    sends and acks change places with each other, which are never of the same writer; all else
-    arrives in its order.
+    there are enough of them. So sends and acks change places with each other, which are never of
+    the same writer; all else arrives in its order.
 
     Args:
         write: takes a serialized frame.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -42,7 +43,7 @@ class Conversation:
         self.hear(command(hello, 1))
         await handshake
         for number in range(2, 2 + COUNT):
-            self.session.request(SEND, lambda result, n=number: self.results.update({n: result}))
+            self.session.request(SEND, partial(self.results.__setitem__, number))
         await turns()
         (sends,) = self.written[-1].commands
         assert list(sends.sends.request_ids) == list(range(2, 2 + COUNT))

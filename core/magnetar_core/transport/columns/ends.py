@@ -25,7 +25,8 @@ from magnetar_core.transport.columns.column import (
     unless_all,
     zipped,
 )
-from magnetar_core.transport.spliced import field_start
+from magnetar_core.transport.spliced import Spliced, field_start
+from magnetar_core.transport.spliced import joined as in_a_row
 from magnetar_core.wire.common_pb2 import COMMIT, TxnAction
 from magnetar_core.wire.transaction_pb2 import (
     CommandEndTxnOnParticipants,
@@ -93,22 +94,19 @@ class EndOnParticipants(NamedTuple):
             list(wire.selected_writer_ids) if wire.selection_given else None,
         )
 
-    def to_wire(self) -> CommandEndTxnOnParticipants:
+    def to_wire(self) -> Spliced[CommandEndTxnOnParticipants]:
         """Convert to the message of one alone."""
-        wire = CommandEndTxnOnParticipants.FromString(b"".join(self.participants))
-        wire.MergeFrom(
-            CommandEndTxnOnParticipants(
-                txn_id=self.txn_id.to_wire(),
-                txn_action=self.txn_action,
-                counts_given=self.are_counted,
-                stamp=self.stamp,
-                incarnation=self.incarnation,
-                loss_accepted=self.is_loss_accepted,
-                selection_given=self.selection is not None,
-                selected_writer_ids=self.selection or (),
-            )
+        rest = CommandEndTxnOnParticipants(
+            txn_id=self.txn_id.to_wire(),
+            txn_action=self.txn_action,
+            counts_given=self.are_counted,
+            stamp=self.stamp,
+            incarnation=self.incarnation,
+            loss_accepted=self.is_loss_accepted,
+            selection_given=self.selection is not None,
+            selected_writer_ids=self.selection or (),
         )
-        return wire
+        return in_a_row(CommandEndTxnOnParticipants, *self.participants, rest.SerializeToString())
 
 
 class EndedOnParticipants(NamedTuple):

@@ -6,6 +6,7 @@ Source: PIP-31, Modified Commands, CommandSend.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import repeat
 from typing import Final, NamedTuple, Self
 
@@ -25,7 +26,8 @@ from magnetar_core.transport.columns.column import (
     txn_ids_of,
     unless_all,
 )
-from magnetar_core.transport.spliced import Spliced, spliced, with_payload
+from magnetar_core.transport.spliced import Spliced, field_start, spliced
+from magnetar_core.transport.spliced import joined as in_a_row
 from magnetar_core.wire.broker_pb2 import (
     CommandSend,
     CommandSendResponse,
@@ -39,6 +41,8 @@ from magnetar_core.wire.common_pb2 import TxnId
 _SEND_BYTES: Final = 512
 _SENT_BYTES: Final = 32
 _PAIR_BYTES: Final = 20
+# Names, TxnIDs and numbers whose bytes are kept.
+_KEPT_MAX: Final = 1_000
 # Where a batch lies of which the broker has forgotten that.
 NOWHERE: Final = MessageId(0, 0, 0)
 
@@ -82,19 +86,25 @@ class Send(NamedTuple):
             wire.txn_proof,
         )
 
-    def to_wire(self) -> CommandSend | Spliced[CommandSend]:
-        """Convert to the message of one alone."""
-        message = CommandSend(
-            partition=self.partition.to_wire(),
-            producer_id=self.producer_id,
-            sequence_id=self.sequence_id,
-            num_messages=self.num_messages,
-            txn_id=None if self.txn_id is None else self.txn_id.to_wire(),
-            follows_txn_ids=list(map(_txn_id, self.follows)),
-            producer_epoch=None if self.producer_epoch == NO_EPOCH else self.producer_epoch,
-            txn_proof=self.txn_proof,
-        )
-        return with_payload(message, "batch", self.batch)
+    def to_wire(self) -> Spliced[CommandSend]:
+        """Convert to the message of one alone.
+
+        Names, TxnIDs and small numbers come again and again, and their bytes are kept: protobuf's
+        objects for them would cost several times the rest.
+        """
+        pieces = [
+            _name(self.partition),
+            _numbers(self.producer_id, self.sequence_id, self.num_messages),
+        ]
+        if self.txn_id is not None:
+            pieces.append(_txn_field("txn_id", self.txn_id))
+        pieces += [_txn_field("follows_txn_ids", one) for one in self.follows]
+        if self.producer_epoch != NO_EPOCH or self.txn_proof:
+            epoch = None if self.producer_epoch == NO_EPOCH else self.producer_epoch
+            said = CommandSend(producer_epoch=epoch, txn_proof=self.txn_proof)
+            pieces.append(said.SerializeToString())
+        pieces += (field_start(CommandSend, "batch", len(self.batch)), self.batch)
+        return in_a_row(CommandSend, *pieces)
 
 
 class Sent(NamedTuple):
@@ -135,6 +145,23 @@ class Sent(NamedTuple):
             all_settled=self.all_settled,
             settled_txn_ids=list(map(_txn_id, self.settled)),
         )
+
+
+@lru_cache(maxsize=_KEPT_MAX)
+def _name(partition: PartitionName) -> bytes:
+    return CommandSend(partition=partition.to_wire()).SerializeToString()
+
+
+@lru_cache(maxsize=_KEPT_MAX)
+def _numbers(producer_id: int, sequence_id: int, count: int) -> bytes:
+    command = CommandSend(producer_id=producer_id, sequence_id=sequence_id, num_messages=count)
+    return command.SerializeToString()
+
+
+@lru_cache(maxsize=_KEPT_MAX)
+def _txn_field(field: str, pair: Pair) -> bytes:
+    name = _txn_id(pair).SerializeToString()
+    return field_start(CommandSend, field, len(name)) + name
 
 
 def _txn_id(pair: Pair) -> TxnId:
