@@ -12,6 +12,7 @@ from magnetar_core import batch
 from magnetar_core.errors import MagnetarError, from_wire
 from magnetar_core.ids import TxnID
 from magnetar_core.membership.placement import shard_of
+from magnetar_core.protocol_version import PROTOCOL_VERSION
 from magnetar_core.transport.frames import Carried
 from magnetar_core.transport.transport import Link, LinkClosed, Transport
 from magnetar_core.wire import broker_pb2, common_pb2, topic_pb2, transaction_pb2
@@ -149,7 +150,9 @@ class RawClient:
         except LinkClosed as error:
             raise NoAnswer("cannot connect") from error
         self._sessions[service, address] = session
-        await session.ask(common_pb2.CommandHello(protocol_version=1, client_name=self.name))
+        await session.ask(
+            common_pb2.CommandHello(protocol_version=PROTOCOL_VERSION, client_name=self.name)
+        )
         return session
 
     def hang_up(self, service: str) -> None:

@@ -15,7 +15,7 @@ from magnetar_core.transport.spliced import Body
 # The most rows of a message: so many commands are handled in a turn of the event loop.
 ROWS_MAX: Final = 64
 # The fewest: of fewer rows, a message each costs less.
-ROWS_MIN: Final = 4
+ROWS_MIN: Final = 8
 
 ValueT = TypeVar("ValueT")
 RowT = TypeVar("RowT", bound=tuple[Any, ...])
