@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from magnetar_coordinator.ending.end_commands import put_end_command
+from magnetar_coordinator.ending.end_commands import end_command
 from magnetar_coordinator.metadata.records import Record, StatusChanged
 from magnetar_coordinator.metadata.transaction import Participant, Transaction, TxnAction
 from magnetar_core.ids import TxnID
@@ -20,7 +20,7 @@ from magnetar_core.traces.descriptions import (
     txn_attributes,
 )
 from magnetar_core.traces.spans import ServerTraces, Span
-from magnetar_core.wire.packed_pb2 import PackedCommand
+from magnetar_core.transport.frames import name_of
 
 
 class TransactionTraces:
@@ -74,11 +74,8 @@ class TransactionTraces:
         finishing = self._finishing.get(transaction.txn_id)
         if finishing is None:
             return None
-        command = PackedCommand()
-        put_end_command(command, transaction, participants, incarnation=0)
-        name = command.WhichOneof("body")
-        assert name is not None
-        description = describe(name, getattr(command, name))
+        command = end_command(transaction, participants, incarnation=0)
+        description = describe(name_of(command), command)
         assert description is not None
         return self._traces.work(description, finishing.traceparent, is_request=True)
 
