@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
-from tests.core.envelope import command
+from tests.core.envelope import command, in_columns, singles
 from tests.waiting import turns
 
 from magnetar_core.transport.transport import LinkClosed
@@ -65,8 +65,7 @@ class FakeLink:
 
     def push(self, *commands: service_pb2.Command) -> None:
         if not self.closed and not self.half_open:
-            frame = service_pb2.Frame(commands=commands)
-            self._loop.call_soon(self._deliver, frame.SerializeToString())
+            self._loop.call_soon(self._deliver, in_columns(*commands))
 
     def say(self, body: object) -> None:
         """The server says something unasked."""
@@ -80,7 +79,7 @@ class FakeLink:
 
     def _arrive(self, data: bytes) -> None:
         if not self.closed:
-            self._transport.server.on_frame(self, service_pb2.Frame.FromString(data))
+            self._transport.server.on_frame(self, singles(service_pb2.Frame.FromString(data)))
 
     def _deliver(self, data: bytes) -> None:
         if not self.closed:

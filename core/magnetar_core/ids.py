@@ -15,6 +15,8 @@ from magnetar_core.wire import common_pb2 as pb
 TCID_MAX = 0xFFFF
 INCARNATION_MAX = (1 << 48) - 1
 COUNTER_MAX = (1 << 64) - 1
+# In place of the epoch of a transactional producer: there is none.
+NO_EPOCH = -1
 
 _TXN_ID_BYTES = struct.Struct(">QQ")
 _TXN_ID_TEXT = re.compile(r"(\d+):(\d+):(\d+)")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from magnetar_core.errors import UnsupportedVersion
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 
 
 def check_client(given: int, client_name: str, *, ours: int = PROTOCOL_VERSION) -> None:

@@ -11,6 +11,7 @@ from tests.access.world import BROKER, COORDINATOR, write_access
 
 from magnetar_core import batch
 from magnetar_core.gates.access_file import AccessConfig
+from magnetar_core.protocol_version import PROTOCOL_VERSION
 from magnetar_core.transport.frames import FIELD_OF_BODY
 from magnetar_core.wire import broker_pb2 as wire
 from magnetar_core.wire import common_pb2 as common
@@ -108,8 +109,8 @@ MESSAGES = batch.encode([b"1"])
 
 # Which roles may use a command, for each command as it is below.
 TABLE: list[tuple[str, Any, Set[str]]] = [
-    (BROKER, common.CommandHello(protocol_version=1), EVERYBODY),
-    (COORDINATOR, common.CommandHello(protocol_version=1), EVERYBODY),
+    (BROKER, common.CommandHello(protocol_version=PROTOCOL_VERSION), EVERYBODY),
+    (COORDINATOR, common.CommandHello(protocol_version=PROTOCOL_VERSION), EVERYBODY),
     (BROKER, topic_pb2.CommandGetClusterInfo(), EVERYBODY),
     (BROKER, common.CommandSetLogLevel(logger="nobody"), {"admin", "operator"}),
     (COORDINATOR, common.CommandSetLogLevel(logger="nobody"), {"admin", "operator"}),

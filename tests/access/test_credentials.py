@@ -31,6 +31,7 @@ from tests.access.world import (
 from tests.core.envelope import command
 
 from magnetar_core.gates.access_file import AccessConfig
+from magnetar_core.protocol_version import PROTOCOL_VERSION
 from magnetar_core.transport.frames import FIELD_OF_BODY
 from magnetar_core.wire import common_pb2, service_pb2
 
@@ -39,7 +40,7 @@ MIGHTY = ("admin", "coordinator", "broker")
 FORMS = ("unary", "stream")
 AT_ONCE = 32
 REPEATS = 50
-HELLO = common_pb2.CommandHello(protocol_version=1)
+HELLO = common_pb2.CommandHello(protocol_version=PROTOCOL_VERSION)
 
 
 @pytest.fixture(scope="module")

@@ -27,6 +27,7 @@ from magnetar_coordinator.transactions.principal_quota import PrincipalQuota
 from magnetar_core import batch
 from magnetar_core.access.quotas import RATES_MAX, Counts, Rates
 from magnetar_core.ids import TxnID
+from magnetar_core.protocol_version import PROTOCOL_VERSION
 from magnetar_core.wire import broker_pb2 as wire
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import topic_pb2
@@ -150,7 +151,7 @@ def test_conversations_are_limited(tmp_path: Path) -> None:
         for _, call in held:
             await call.initial_metadata()
         alice, bob = await client(BROKER, "alice"), await client(BROKER, "bob")
-        hello = common.CommandHello(protocol_version=1)
+        hello = common.CommandHello(protocol_version=PROTOCOL_VERSION)
         with pytest.raises((grpc.aio.AioRpcError, asyncio.InvalidStateError)) as refusal:
             await alice.stream(hello)
         if isinstance(refusal.value, grpc.aio.AioRpcError):

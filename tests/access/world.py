@@ -34,6 +34,7 @@ from magnetar_core.gates.access_file import AccessConfig
 from magnetar_core.gates.gates import gates_of
 from magnetar_core.link.grpc_transport import GrpcTransport
 from magnetar_core.membership.address_book import MemberAddress
+from magnetar_core.protocol_version import PROTOCOL_VERSION
 from magnetar_core.security.link_security import PLAIN, TOKEN_KEY, TOKEN_SCHEME, LinkSecurity
 from magnetar_core.server.commands import Gate, Reply
 from magnetar_core.server.grpc_server import GrpcServer
@@ -251,7 +252,7 @@ class RawClient:
         call: Any = method(metadata=self._metadata)
         answers: dict[int, Any] = {}
         # The answer to the last says that those before it were looked at.
-        last = common_pb2.CommandHello(protocol_version=1, client_name="raw")
+        last = common_pb2.CommandHello(protocol_version=PROTOCOL_VERSION, client_name="raw")
         commands = [command(body, at) for at, body in enumerate((*bodies, last), 1)]
         awaited = {one.request_id for one in commands if one.WhichOneof("body") not in NO_ANSWER}
         try:

@@ -13,6 +13,7 @@ from tests.broker.test_accepted_losses import accept_loss, incarnation
 
 from magnetar_core.errors import LogUnavailable
 from magnetar_core.membership.address_book import MemberAddress
+from magnetar_core.protocol_version import PROTOCOL_VERSION
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import topic_pb2 as topic_wire
 from magnetar_storage.store import WriteBatch
@@ -49,7 +50,7 @@ def test_a_new_cluster_begins_when_every_coordinator_has_an_incarnation(
         for tcid in (0, 1):
             with pytest.raises(LogUnavailable, match=r"waits for .*coordinator-1"):
                 await world.client.ask(CREATE)
-            await world.client.ask(common.CommandHello(protocol_version=1))
+            await world.client.ask(common.CommandHello(protocol_version=PROTOCOL_VERSION))
             await world.client.ask(topic_wire.CommandGetClusterInfo())
             assert await incarnation(world, tcid, f"token {tcid}") == 1
         await world.client.ask(CREATE)

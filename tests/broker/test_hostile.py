@@ -25,6 +25,7 @@ from magnetar_broker.commands.subscription_commands import RANGES_MAX
 from magnetar_broker.commands.views import PEEK_BYTES_MAX
 from magnetar_core.batch import CHECKSUM, HEADER, Codec, decode, encode, encode_columns
 from magnetar_core.errors import InternalError, InvalidArgument, MagnetarError, MessageTooLarge
+from magnetar_core.protocol_version import PROTOCOL_VERSION
 from magnetar_core.wire import broker_pb2 as wire
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import topic_pb2 as topic_wire
@@ -215,8 +216,8 @@ LONG = "n" * 5_000
             subscription=subscription("s"), consumer_id=1, consumer_name=LONG, attach_epoch=1
         ),
         wire.CommandAck(subscription=common.Subscription(topic="t", subscription=LONG)),
-        common.CommandHello(protocol_version=1, client_name=LONG),
-        common.CommandHello(protocol_version=1, cluster_hash=LONG),
+        common.CommandHello(protocol_version=PROTOCOL_VERSION, client_name=LONG),
+        common.CommandHello(protocol_version=PROTOCOL_VERSION, cluster_hash=LONG),
     ],
     ids=lambda body: f"{type(body).__name__}",
 )

@@ -31,6 +31,8 @@ from magnetar_core.errors import (
 )
 from magnetar_core.membership.address_book import MemberAddress
 from magnetar_core.server.commands import Reply, run_handler
+from magnetar_core.transport.columns.kinds import as_row
+from magnetar_core.transport.columns.sends import Sent
 from magnetar_core.wire import broker_pb2 as wire
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import topic_pb2 as topic_wire
@@ -309,16 +311,16 @@ def test_bytes_that_unary_calls_leave_open_count_together() -> None:
             answers: list[Any] = []
             server = world.broker.server
             reply = Reply(answers.append, None, "there")
-            items = [(send(b"x" * 100, in_txn=txn(number)), reply)]
+            items = [(as_row(send(b"x" * 100, in_txn=txn(number))), reply)]
             run_handler(server.handlers, "send", items, server.refuse)
             await world.settle()
             return answers[0]
 
         for number in (1, 2):
-            assert isinstance(await call(number), wire.CommandSendResponse)
+            assert isinstance(await call(number), Sent)
         assert (await call(3)).code == common.QUOTA_EXCEEDED
         await world.client.ask(end(txn(1), common.ABORT))
-        assert isinstance(await call(3), wire.CommandSendResponse)
+        assert isinstance(await call(3), Sent)
 
     run(scenario, session_open_txn_bytes_max=2 * size)
 

@@ -21,7 +21,7 @@ from tests.broker.harness import (
     subscription,
     txn,
 )
-from tests.core.envelope import command, parsed
+from tests.core.envelope import command, framed, in_columns, parsed, singles
 
 from magnetar_broker.keys import FAMILIES
 from magnetar_broker.subscriptions.subscription import Subscription
@@ -67,29 +67,26 @@ def sent(
     )
 
 
+SENDS = st.builds(
+    sent, st.none() | TXNS, st.integers(1, 2), SMALL, st.lists(TXNS, max_size=2), NUMBERS
+)
+ENDS = st.builds(
+    ends,
+    TXNS,
+    st.sampled_from((common.COMMIT, common.ABORT)),
+    st.lists(SMALL, max_size=2),
+    st.none() | SMALL,
+)
 # Many of them are refused, each for a reason of its own.
 COMMANDS = st.one_of(
-    st.builds(
-        sent,
-        st.none() | TXNS,
-        st.integers(1, 2),
-        SMALL,
-        st.lists(TXNS, max_size=2),
-        NUMBERS,
-    ),
+    SENDS,
     st.builds(
         lambda first, txn_id, sequence: ack((first, first + 1), in_txn=txn_id, sequence=sequence),
         SMALL,
         st.none() | TXNS,
         SMALL,
     ),
-    st.builds(
-        ends,
-        TXNS,
-        st.sampled_from((common.COMMIT, common.ABORT)),
-        st.lists(SMALL, max_size=2),
-        st.none() | SMALL,
-    ),
+    ENDS,
     st.builds(end, TXNS, counts=st.dictionaries(st.just(1), SMALL)),
 )
 
@@ -101,7 +98,7 @@ class Told:
     answers: dict[int, Any] = field(default_factory=dict)
 
     def take(self, frame: service.Frame) -> None:
-        for one in frame.commands:
+        for one in singles(frame).commands:
             if one.request_id:
                 assert one.request_id not in self.answers
                 self.answers[one.request_id] = getattr(one, one.WhichOneof("body"))
@@ -110,9 +107,10 @@ class Told:
 class History(Told):
     """A broker that gets commands in frames, and what it has become."""
 
-    def __init__(self, frames: Sequence[Sequence[Any]]) -> None:
+    def __init__(self, frames: Sequence[Sequence[Any]], *, has_columns: bool = False) -> None:
         super().__init__()
         self.frames = frames
+        self.has_columns = has_columns
         self.rows: dict[str, list[tuple[bytes, bytes]]] = {}
 
     async def live(self, world: World) -> None:
@@ -125,7 +123,8 @@ class History(Told):
             for body in bodies:
                 number += 1
                 numbered.append(command(body, number))
-            session.on_frame(service.Frame(commands=numbered))
+            data = in_columns(*numbered) if self.has_columns else framed(*numbered)
+            session.on_frame(service.Frame.FromString(data))
             await world.settle()
         self.rows = {family: await world.rows(family) for family in FAMILIES}
         restarted = {family: rows for family, rows in self.rows.items() if family != "meta"}
@@ -137,8 +136,8 @@ class History(Told):
         assert restarted == {family: await world.rows(family) for family in restarted}
 
 
-def lived(frames: Sequence[Sequence[Any]]) -> History:
-    history = History(frames)
+def lived(frames: Sequence[Sequence[Any]], *, has_columns: bool = False) -> History:
+    history = History(frames, has_columns=has_columns)
     run(history.live, open_txns_max=OPEN_TXNS_MAX)
     return history
 
@@ -149,6 +148,20 @@ def test_a_run_does_what_its_commands_do_one_by_one(frames: list[list[Any]]) -> 
     alone = lived([[one] for bodies in frames for one in bodies])
     assert together.answers == alone.answers
     assert together.rows == alone.rows
+
+
+@given(
+    st.lists(
+        st.one_of([st.lists(kind, min_size=1, max_size=24) for kind in (SENDS, ENDS)]),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_columns_do_what_their_commands_do(frames: list[list[Any]]) -> None:
+    """Kinds change places in a frame. No process sends both sends and ends."""
+    in_columns, alone = lived(frames, has_columns=True), lived(frames)
+    assert in_columns.answers == alone.answers
+    assert in_columns.rows == alone.rows
 
 
 @given(st.lists(COMMANDS, min_size=2, max_size=12), st.sets(st.integers(0, 11), min_size=1))
@@ -256,5 +269,29 @@ def test_what_an_end_lets_go_on_is_answered_with_its_run() -> None:
         await world.go_on()
         assert sorted(told.answers) == [1, 2]
         assert await world.read() == [b"a", b"b"]
+
+    run(scenario)
+
+
+def test_an_end_that_waits_is_left_out_of_the_answer_of_its_columns() -> None:
+    async def scenario(world: World) -> None:
+        first, second = txn(1), txn(2)
+        await world.client.ask(send(b"a", in_txn=first))
+        await world.client.ask(send(b"b", in_txn=second, follows=first))
+        frames: list[service.Frame] = []
+        session = world.broker.server.accept(Conversation(write=parsed(frames.append)))
+        bodies = [ends(txn(number), common.ABORT, [0], None) for number in range(3, 35)]
+        bodies[7] = ends(second, common.COMMIT, [1], None)
+        numbered = [command(body, number) for number, body in enumerate(bodies)]
+        session.on_frame(service.Frame.FromString(in_columns(*numbered)))
+        await world.settle()
+        ((answer,),) = (frame.commands for frame in frames)
+        told = answer.end_txns_on_participants_response.request_ids
+        assert list(told) == [number for number in range(32) if number != 7]
+        frames.clear()
+        await world.client.ask(ends(first, common.COMMIT, [1], None))
+        ((late,),) = (frame.commands for frame in frames)
+        assert late.request_id == 7
+        assert late.end_txn_on_participants_response.txn_id == second.to_wire()
 
     run(scenario)

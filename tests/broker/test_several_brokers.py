@@ -26,6 +26,7 @@ from magnetar_core.errors import (
 )
 from magnetar_core.ids import PartitionName, TxnID
 from magnetar_core.membership.placement import new_topic_id, serial_of, shard_count_of
+from magnetar_core.protocol_version import PROTOCOL_VERSION
 from magnetar_core.wire import broker_pb2 as wire
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import group_pb2 as group_wire
@@ -356,7 +357,7 @@ def test_a_follower_with_a_vanished_directory_serves_nobody(
             for body in (end(name, txn(1), 1), send(name, b"0"), describe("t"), create("u")):
                 with pytest.raises(LogUnavailable, match="another store"):
                     await client.ask(body)
-            await client.ask(common.CommandHello(protocol_version=1))
+            await client.ask(common.CommandHello(protocol_version=PROTOCOL_VERSION))
             await client.ask(topic_wire.CommandGetClusterInfo())
             assert cluster.names(1) == []
             cluster.crash(1)

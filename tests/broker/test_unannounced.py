@@ -29,6 +29,7 @@ from magnetar_broker.transactions.issued import HEARD_MS_MAX
 from magnetar_core.errors import InvalidTxnState, LogUnavailable, MagnetarError, from_wire
 from magnetar_core.ids import TxnID
 from magnetar_core.server.commands import Reply, run_handler
+from magnetar_core.transport.columns.kinds import as_row
 from magnetar_core.wire import broker_pb2 as wire
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import transaction_pb2 as txn_wire
@@ -251,7 +252,7 @@ def test_so_many_bytes_wait(way: str) -> None:
     def sent(txn_id: TxnID, producer: int) -> wire.CommandSend:
         return send(b"x" * 100, in_txn=txn_id, producer=producer)
 
-    size = sent(FIRST, 1).ByteSize() + PARKED_OVERHEAD_BYTES
+    size = as_row(sent(FIRST, 1)).byte_count + PARKED_OVERHEAD_BYTES
 
     async def scenario(world: World) -> None:
         await heard(world)

@@ -19,6 +19,7 @@ from magnetar_coordinator.ending.end_command_sender import GONE_CODES
 from magnetar_coordinator.metadata.records import FAMILIES
 from magnetar_core.errors import InvalidTxnState, MagnetarError, from_wire
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
+from magnetar_core.protocol_version import PROTOCOL_VERSION
 from magnetar_core.server.commands import Conversation
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import service_pb2, topic_pb2
@@ -99,7 +100,7 @@ class FakeBroker:
         return getattr(self, f"_{name}")(body)
 
     def _hello(self, body: common.CommandHello) -> Any:
-        return common.CommandHelloResponse(protocol_version=1, server_name="fake")
+        return common.CommandHelloResponse(protocol_version=PROTOCOL_VERSION, server_name="fake")
 
     def _take_incarnation(self, body: topic_pb2.CommandTakeIncarnation) -> Any:
         number = self.incarnations.setdefault(body.store_token, len(self.incarnations) + 1)

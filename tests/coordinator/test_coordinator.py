@@ -19,6 +19,7 @@ from magnetar_core.errors import (
     TxnNotFound,
 )
 from magnetar_core.ids import TxnID
+from magnetar_core.protocol_version import PROTOCOL_VERSION
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import transaction_pb2 as pb
 from magnetar_storage.store import KEY_END
@@ -339,7 +340,9 @@ def test_listing() -> None:
 def test_the_handshake_compares_clusters() -> None:
     async def scenario() -> None:
         world = await World(cluster_hash="abc").start()
-        hello = common.CommandHello(protocol_version=1, client_name="me", cluster_hash="abc")
+        hello = common.CommandHello(
+            protocol_version=PROTOCOL_VERSION, client_name="me", cluster_hash="abc"
+        )
         assert (await world.client.ask(hello)).cluster_hash == "abc"
         hello.cluster_hash = ""
         assert (await world.client.ask(hello)).server_name == "coordinator-0"
@@ -353,7 +356,9 @@ def test_the_handshake_compares_clusters() -> None:
 def test_a_coordinator_without_a_list_takes_whomever_its_broker_takes() -> None:
     async def scenario() -> None:
         world = await World().start()
-        hello = common.CommandHello(protocol_version=1, client_name="me", cluster_hash="abc")
+        hello = common.CommandHello(
+            protocol_version=PROTOCOL_VERSION, client_name="me", cluster_hash="abc"
+        )
         assert (await world.client.ask(hello)).server_name == "coordinator-0"
         await world.close()
 

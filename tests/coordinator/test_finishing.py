@@ -11,8 +11,7 @@ from tests.coordinator.fakes import P0, P1, S0, SILENCE, World, end_command
 from tests.core.envelope import command
 from tests.virtual_time import run
 
-from magnetar_coordinator.ending import end_command_sender
-from magnetar_coordinator.ending.end_commands import put_end_command
+from magnetar_coordinator.ending import end_command_sender, end_commands
 from magnetar_coordinator.metadata.transaction import Transaction
 from magnetar_core.errors import Gone, LogUnavailable, TxnIncomplete
 from magnetar_core.ids import TxnID
@@ -543,13 +542,13 @@ def test_an_end_command_that_fails_takes_no_other_with_it(
     """It is tried again when it is due."""
     failing: list[TxnID] = []
 
-    def put(place: Any, transaction: Transaction, participants: Any, incarnation: int) -> int:
+    def make(transaction: Transaction, participants: Any, incarnation: int) -> Any:
         if transaction.txn_id in failing:
             failing.clear()
             raise ZeroDivisionError
-        return put_end_command(place, transaction, participants, incarnation)
+        return end_commands.end_command(transaction, participants, incarnation)
 
-    monkeypatch.setattr(end_command_sender, "put_end_command", put)
+    monkeypatch.setattr(end_command_sender, "end_command", make)
 
     async def scenario() -> None:
         world = await World().start()

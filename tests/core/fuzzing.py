@@ -33,6 +33,7 @@ _INTEGER_BITS = {
     FieldDescriptor.TYPE_UINT32: (0, 32),
     FieldDescriptor.TYPE_INT64: (-(1 << 63), 63),
     FieldDescriptor.TYPE_INT32: (-(1 << 31), 31),
+    FieldDescriptor.TYPE_SINT32: (-(1 << 31), 31),
 }
 
 
@@ -48,9 +49,10 @@ async def fuzz(
     """Send a server what fuzzed_frames() makes, over many conversations; none may fail it.
 
     Returns:
-        How many commands were answered and refused, and how many frames were none.
+        How many commands were answered and refused, and how many frames were none, or had columns
+        that cannot be read.
     """
-    told = {"answered": 0, "refused": 0, "no frame": 0}
+    told = {"answered": 0, "refused": 0, "no frame": 0, "unreadable columns": 0}
     failed: list[service_pb2.Command] = []
 
     def on_frame(frame: service_pb2.Frame) -> None:
@@ -66,7 +68,10 @@ async def fuzz(
         except DecodeError:
             told["no frame"] += 1
             continue
-        session.on_frame(frame)
+        try:
+            session.on_frame(frame)
+        except DecodeError:
+            told["unreadable columns"] += 1
         if number % 5 == 0:
             await turns()
         if number % frames_a_conversation == 0:

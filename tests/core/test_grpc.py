@@ -294,6 +294,16 @@ def test_bytes_that_are_no_frame_end_the_conversation() -> None:
     play(scenario)
 
 
+def test_columns_that_cannot_be_read_end_the_conversation() -> None:
+    async def scenario(world: World) -> None:
+        link = await world.connect()
+        link.write(framed(command(broker_pb2.CommandSends(request_ids=[1, 2]))))
+        await world.closed.wait()
+        assert world.fake.sessions[0].closed
+
+    play(scenario)
+
+
 def test_unary_calls_reach_the_same_handlers() -> None:
     async def scenario(world: World) -> None:
         async with grpc.aio.insecure_channel(world.server.address) as channel:

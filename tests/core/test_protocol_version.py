@@ -46,8 +46,8 @@ servers = pytest.mark.parametrize("ask", [ask_broker, ask_coordinator])
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (PROTOCOL_VERSION + 3, r"'app' speaks 4, the server 1: upgrade servers first"),
-        (0, r"'app' does not say which version .* the server speaks 1: set protocol_version"),
+        (PROTOCOL_VERSION + 3, r"'app' speaks 5, the server 2: upgrade servers first"),
+        (0, r"'app' does not say which version .* the server speaks 2: set protocol_version"),
     ],
 )
 def test_servers_refuse_another_version_alike(ask: Ask, given: int, said: str) -> None:

@@ -12,10 +12,12 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Protocol
 
+from tests.core.envelope import singles
 from tests.simulation.wiretaps import Named
 from tests.virtual_loop import Incarnation, SimulationFailure
 
 from magnetar_core.server.commands import Acceptor, CommandSession, Conversation
+from magnetar_core.transport.columns.kinds import COLUMNS
 from magnetar_core.wire import service_pb2 as pb
 
 if TYPE_CHECKING:
@@ -71,6 +73,8 @@ COPIED = frozenset(
 TICK = 1e-7
 
 # Request ids of late copies on a newer link; nobody waits for their replies.
+# Commands that may change places in a frame, since they leave in columns.
+GATHERED = {one.name for one in COLUMNS.values()}
 COPY_REQUEST_ID = 1 << 62
 
 
@@ -206,7 +210,7 @@ class SimulatedLink:
     def write(self, data: bytes) -> None:
         if self._client_told or not self.client.alive:
             return
-        frame = pb.Frame.FromString(data)
+        frame = singles(pb.Frame.FromString(data))
         self._check_order(frame)
         if self.client_part is not None:
             self.client_part.speaks(self, frame)
@@ -220,15 +224,19 @@ class SimulatedLink:
         self.to_server.write(data)
 
     def _check_order(self, frame: pb.Frame) -> None:
-        """The SDK numbers its requests as it makes them, and so they leave."""
+        """The SDK numbers its requests as it makes them, and so they leave, each kind by itself."""
         if self.client_node in self.network.server_names:
             return
+        newest: dict[str | None, int] = {}
         for command in frame.commands:
             if command.request_id:
-                if command.request_id <= self._newest_request_id:
-                    text = f"{self.client_node} sends {command.WhichOneof('body')} before its turn"
+                name = command.WhichOneof("body")
+                before = newest.get(name if name in GATHERED else None, self._newest_request_id)
+                if command.request_id <= before:
+                    text = f"{self.client_node} sends {name} before its turn"
                     self.network.loop.fail(SimulationFailure(text))
-                self._newest_request_id = command.request_id
+                newest[name if name in GATHERED else None] = command.request_id
+        self._newest_request_id = max([self._newest_request_id, *newest.values()])
 
     async def drain(self) -> None:
         return
@@ -261,7 +269,7 @@ class SimulatedLink:
     def _server_write(self, data: bytes) -> None:
         if self._server_told or not self.server.alive:
             return
-        frame = pb.Frame.FromString(data)
+        frame = singles(pb.Frame.FromString(data))
         if self.server_part is not None:
             self.server_part.speaks(self, frame)
         if self.network.wiretap is not None:
@@ -312,23 +320,25 @@ class SimulatedLink:
                 return
             trace.frame(self.number, ">", self.client_node, self.server_node, data)
             frame = pb.Frame.FromString(data)
+            shown = singles(frame)
             if self.network.watch is not None:
-                self.network.watch(frame)
+                self.network.watch(shown)
             if self.network.wiretap is not None:
                 if self._is_current(self.server_part):
-                    self.network.wiretap.on_request(self.number, frame)
+                    self.network.wiretap.on_request(self.number, shown)
                 else:
-                    self.network.wiretap.on_doubtful_request(self.number, frame)
+                    self.network.wiretap.on_doubtful_request(self.number, shown)
             self.session.on_frame(frame)
         else:
             if self._client_told:
                 return
             trace.frame(self.number, "<", self.client_node, self.server_node, data)
             frame = pb.Frame.FromString(data)
+            shown = singles(frame)
             if self.network.watch is not None:
-                self.network.watch(frame)
+                self.network.watch(shown)
             if self.network.client_wiretap is not None:
-                self.network.client_wiretap.on_heard(self.number, frame)
+                self.network.client_wiretap.on_heard(self.number, shown)
             self._on_frame(frame)
 
     # Faults.
@@ -386,7 +396,7 @@ class SimulatedLink:
 
     def arrive_again(self, data: bytes, *, same: bool) -> bool:
         """A copy of a request arrives here. Args: same: it was written on this link."""
-        frame = pb.Frame.FromString(data)
+        frame = singles(pb.Frame.FromString(data))
         commands = [command for command in frame.commands if command.WhichOneof("body") in COPIED]
         if not commands:
             return False

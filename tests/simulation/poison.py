@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from random import Random
 from typing import Any
 
+from tests.core.envelope import singles
 from tests.simulation.planting import replaced
 
 from magnetar_core.server.commands import CommandSession
@@ -50,7 +51,8 @@ def poison(random: Random) -> Iterator[None]:
 
     def handled(session: CommandSession, requests: Sequence[pb.Command], start: int = 0) -> int:
         nonlocal is_active
-        is_active = any(one.traceparent == MARK for one in requests)
+        frame = singles(pb.Frame(commands=requests))
+        is_active = any(one.traceparent == MARK for one in frame.commands)
         try:
             return handle(session, requests, start)
         finally:

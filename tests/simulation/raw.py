@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tests.core.envelope import command, framed
+from tests.core.envelope import command, framed, in_columns, singles
 
 from magnetar_core import batch
 from magnetar_core.errors import MagnetarError, from_wire
 from magnetar_core.ids import TxnID
 from magnetar_core.membership.placement import shard_of
+from magnetar_core.protocol_version import PROTOCOL_VERSION
 from magnetar_core.transport.frames import Carried
 from magnetar_core.transport.transport import Link, LinkClosed, Transport
 from magnetar_core.wire import broker_pb2, common_pb2, topic_pb2, transaction_pb2
@@ -41,7 +42,7 @@ class RawSession:
         self._waiting: dict[int, asyncio.Future[Any]] = {}
 
     def on_frame(self, frame: Carried) -> None:
-        for one in frame.commands:
+        for one in singles(frame).commands:
             if one.request_id == 0:
                 self.on_push(one)
                 continue
@@ -71,7 +72,9 @@ class RawSession:
     async def ask_together(
         self, bodies: Sequence[Any], *, traceparent: bytes = b"", timeout: float = TIMEOUT_SECONDS
     ) -> list[Any]:
-        """Send commands in a frame; the answer to each, or its MagnetarError or NoAnswer.
+        """Send commands in a frame, and in columns if they have any; the answer to each.
+
+        An answer may be a MagnetarError or NoAnswer.
 
         Args:
             traceparent: what each says of its span.
@@ -87,7 +90,7 @@ class RawSession:
         commands = list(map(command, bodies, asked))
         for one in commands:
             one.traceparent = traceparent
-        self.link.write(framed(*commands))
+        self.link.write(in_columns(*commands))
         timers = [loop.call_later(timeout, _give_up, one) for one in asked.values()]
         answers: list[Any] = []
         for request_id, future in asked.items():
@@ -147,7 +150,9 @@ class RawClient:
         except LinkClosed as error:
             raise NoAnswer("cannot connect") from error
         self._sessions[service, address] = session
-        await session.ask(common_pb2.CommandHello(protocol_version=1, client_name=self.name))
+        await session.ask(
+            common_pb2.CommandHello(protocol_version=PROTOCOL_VERSION, client_name=self.name)
+        )
         return session
 
     def hang_up(self, service: str) -> None:

@@ -28,6 +28,7 @@ from tests.virtual_loop import (
 )
 
 import magnetar
+from magnetar_core.protocol_version import PROTOCOL_VERSION
 from magnetar_core.server.commands import CommandSession, Conversation, Reply, each
 from magnetar_core.wire import common_pb2
 from magnetar_storage.memory.engine import MemoryStore
@@ -116,7 +117,7 @@ class Small:
 
 
 def hello(name: str) -> common_pb2.CommandHello:
-    return common_pb2.CommandHello(protocol_version=1, client_name=name)
+    return common_pb2.CommandHello(protocol_version=PROTOCOL_VERSION, client_name=name)
 
 
 def raw(node: ClientNode) -> RawClient:

@@ -7,6 +7,8 @@ import struct
 from collections.abc import Callable
 from typing import TextIO
 
+from tests.core.envelope import singles
+
 from magnetar_core.wire import service_pb2 as pb
 
 _HEAD = struct.Struct("<dI")
@@ -40,7 +42,7 @@ class Trace:
         self._hash.update(_HEAD.pack(self._time(), link))
         self._hash.update(data)
         if self._out is not None:
-            for command in pb.Frame.FromString(data).commands:
+            for command in singles(pb.Frame.FromString(data)).commands:
                 name = command.WhichOneof("body") or "nothing"
                 self._out.write(
                     f"{self._time():12.6f} #{link:<3} {client} {direction} {server} "

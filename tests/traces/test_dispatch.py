@@ -19,6 +19,7 @@ from magnetar_core.server.commands import CommandSession, Conversation, Reply, e
 from magnetar_core.server.grpc_server import GrpcServer
 from magnetar_core.traces.descriptions import TEXT_LENGTH_MAX, describe
 from magnetar_core.traces.spans import ServerTraces
+from magnetar_core.transport.columns.kinds import as_row
 from magnetar_core.transport.slow_operations import SlowOperations
 from magnetar_core.wire import broker_pb2, common_pb2, service_pb2, topic_pb2, transaction_pb2
 
@@ -193,7 +194,7 @@ def test_every_described_command_is_described() -> None:
     described = set()
     for field in service_pb2.Command.DESCRIPTOR.oneofs_by_name["body"].fields:
         body = getattr(service_pb2.Command(), field.name)
-        found = describe(field.name, body)
+        found = describe(field.name, as_row(body))
         if found is not None:
             described.add(field.name)
             assert found.attributes["messaging.system.name"] == "magnetar"

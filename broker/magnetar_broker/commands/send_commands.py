@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from random import Random
 
 from magnetar_broker.budgets.parked_bytes import ParkedBytes
-from magnetar_broker.commands.subscription_commands import epoch_of
 from magnetar_broker.environment import Environment
 from magnetar_broker.replies import Answers, Replies
 from magnetar_broker.topics.partition import Partition
@@ -14,9 +13,10 @@ from magnetar_broker.topics.topics import Topics
 from magnetar_core import batch as columnar
 from magnetar_core.errors import InvalidArgument, MessageTooLarge
 from magnetar_core.history.events import Event, PlainConfirmed, WriteConfirmed
-from magnetar_core.ids import TxnID
+from magnetar_core.ids import MessageId, PartitionName, TxnID
 from magnetar_core.server.commands import Handler, Reply
-from magnetar_core.transport.frames import detached
+from magnetar_core.transport.columns.column import Pair
+from magnetar_core.transport.columns.sends import NOWHERE, Send, Sent
 from magnetar_core.wire import broker_pb2 as wire
 
 # How many transactions a send may follow.
@@ -45,19 +45,14 @@ class SendCommands:
             "publish": replies.together(self._publish),
         }
 
-    def _send(self, command: wire.CommandSend, reply: Reply, answers: Answers) -> None:
+    def _send(self, command: Send, reply: Reply, answers: Answers) -> None:
         """Handle CommandSend. Source: PIP-31, Broker Request Processing, CommandSend."""
-        partition = self._topics.named(command.partition)
-        # It may follow a hundred, nearly all of which are settled: plain tuples equal their TxnIDs,
-        # and take half as long to make.
-        follows = [(one.most_bits, one.least_bits) for one in command.follows_txn_ids]
+        name, producer_id, sequence_id, num_messages, batch, txn_id, follows, epoch, _ = command
+        partition = self._topics.named(name)
         if len(follows) > FOLLOWED_MAX:
             raise InvalidArgument(
                 f"a send follows {FOLLOWED_MAX} transactions at most, not {len(follows)}"
             )
-        transactional = command.HasField("txn_id")
-        producer_id, sequence_id = command.producer_id, command.sequence_id
-        batch = command.batch
         byte_count = len(batch)
         config = self._environment.config
         limit = config.batch_bytes_max
@@ -72,17 +67,17 @@ class SendCommands:
             messages_max=config.constants.batch_messages_max,
         )
         count = header.count
-        if count != command.num_messages:
+        if count != num_messages:
             raise InvalidArgument(
-                f"num_messages is {command.num_messages}, but the batch has {count} messages"
+                f"num_messages is {num_messages}, but the batch has {count} messages"
             )
         unsettled = partition.order.unsettled_of(follows)
-        # Filled in place: a message that is given to a constructor is copied, at thrice the cost.
-        response = wire.CommandSendResponse()
         offset: int | None = None
-        if transactional:
+        settled: Sequence[Pair] = ()
+        all_settled = False
+        if txn_id is not None:
             is_new = partition.send_in(
-                TxnID.from_wire(command.txn_id),
+                txn_id,
                 producer_id,
                 sequence_id,
                 count,
@@ -91,10 +86,13 @@ class SendCommands:
                 session=reply.session,
                 origin=reply.origin,
                 rights=reply.rights,
-                producer_epoch=epoch_of(command),
+                producer_epoch=epoch,
             )
-            response.message_id.index = sequence_id
-            _tell_settled(response, follows, unsettled)
+            place = MessageId(0, 0, sequence_id)
+            if unsettled:
+                settled = _settled_of(follows, unsettled)
+            else:
+                all_settled = bool(follows)
         elif unsettled:
             self._park(partition, unsettled[0], command, reply)
             return
@@ -102,34 +100,27 @@ class SendCommands:
             raise InvalidArgument("a message comes in parts only inside a transaction")
         else:
             offset, is_new = partition.send(producer_id, sequence_id, count, batch)
-            if offset is not None:
-                place = response.message_id
-                place.ledger_id, place.entry_id = partition.ledger_id, offset
+            place = NOWHERE if offset is None else MessageId(partition.ledger_id, offset, 0)
         # Its producer then no longer names what it follows (rule k): those ends must be durable.
-        is_late = not transactional and not follows
+        is_late = txn_id is None and not follows
         leaving = answers.written if is_late else answers.durable
-        leaving.add(reply, response)
+        leaving.add(reply, Sent(place, not is_new, all_settled, settled))
         if self._environment.history is not None:
             leaving.tell(_confirmed(partition, command, count, offset, is_late=is_late))
         if is_new:
             self._environment.metrics.sent(
-                leaving.count, count, byte_count, transactional=transactional
+                leaving.count, count, byte_count, transactional=txn_id is not None
             )
-        else:
-            response.duplicate = True
 
-    def _park(
-        self, partition: Partition, follows: TxnID, command: wire.CommandSend, reply: Reply
-    ) -> None:
+    def _park(self, partition: Partition, follows: TxnID, command: Send, reply: Reply) -> None:
         """Park a plain send that follows a transaction whose end is under way (rule k)."""
         give_back = self._parked_bytes.take(
             len(command.batch), reply, f"the end of transaction {follows}"
         )
-        parked = detached(command)
 
         def go_on() -> None:
             give_back()
-            self._replies.handle(self._sends, parked, reply)
+            self._replies.handle(self._sends, command, reply)
 
         partition.order.park(follows, go_on)
 
@@ -153,13 +144,13 @@ class SendCommands:
             properties=properties if any(properties) else None,
         )
         self._send(
-            wire.CommandSend(
-                partition=command.partition,
-                producer_id=command.producer_id or self._random.getrandbits(63) | 1,
-                sequence_id=command.sequence_id,
-                num_messages=len(messages),
-                txn_id=command.txn_id if command.HasField("txn_id") else None,
-                batch=batch,
+            Send(
+                PartitionName.from_wire(command.partition),
+                command.producer_id or self._random.getrandbits(63) | 1,
+                command.sequence_id,
+                len(messages),
+                batch,
+                TxnID.from_wire(command.txn_id) if command.HasField("txn_id") else None,
             ),
             reply,
             answers,
@@ -168,7 +159,7 @@ class SendCommands:
 
 def _confirmed(
     partition: Partition,
-    command: wire.CommandSend,
+    command: Send,
     count: int,
     offset: int | None,
     *,
@@ -179,28 +170,17 @@ def _confirmed(
     Args:
         offset: of a plain send's first message; None: it is forgotten.
     """
-    producer_id, sequence_id = command.producer_id, command.sequence_id
-    if command.HasField("txn_id"):
-        txn_id = TxnID.from_wire(command.txn_id)
+    producer_id, sequence_id, txn_id = command.producer_id, command.sequence_id, command.txn_id
+    if txn_id is not None:
         return WriteConfirmed(partition.name, txn_id, producer_id, sequence_id + count)
     known = -1 if offset is None else offset
     return PlainConfirmed(partition.name, producer_id, sequence_id, count, known, is_late)
 
 
-def _tell_settled(
-    response: wire.CommandSendResponse,
-    follows: Sequence[tuple[int, int]],
-    unsettled: Sequence[TxnID],
-) -> None:
-    """Tell which of the transactions that a send follows need not be named again (rule k)."""
-    if not unsettled:
-        if follows:
-            response.all_settled = True
-        return
+def _settled_of(follows: Sequence[Pair], unsettled: Sequence[TxnID]) -> Sequence[Pair]:
+    """Return which of the transactions that a send follows need not be named again (rule k)."""
     others = frozenset(unsettled)
-    for most_bits, least_bits in follows:
-        if (most_bits, least_bits) not in others:
-            response.settled_txn_ids.add(most_bits=most_bits, least_bits=least_bits)
+    return [one for one in follows if one not in others]
 
 
 def _key_of(message: wire.Message) -> bytes | None:

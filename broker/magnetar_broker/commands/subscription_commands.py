@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from magnetar_broker.dispatch.dispatch import SubscriptionType
 from magnetar_broker.environment import Environment
-from magnetar_broker.log.offset_set import Range
 from magnetar_broker.replies import Answers, Replies
 from magnetar_broker.subscriptions.subscription import Subscription
 from magnetar_broker.topics.partition import Partition
 from magnetar_broker.topics.topics import Topics
-from magnetar_broker.transactions.transaction_index import NO_EPOCH
 from magnetar_core.errors import InvalidArgument, UnknownMember
 from magnetar_core.history.events import WriteConfirmed
 from magnetar_core.ids import MemberName, TxnID
 from magnetar_core.server.commands import Handler, Reply, each_of
+from magnetar_core.transport.columns.acks import Ack, Acked
 from magnetar_core.wire import broker_pb2 as wire
 from magnetar_core.wire import common_pb2 as common
 
@@ -98,32 +97,31 @@ class SubscriptionCommands:
             reply.session, command.consumer_id, command.permits, command.permit_bytes
         )
 
-    def _ack(self, command: wire.CommandAck, reply: Reply, answers: Answers) -> None:
+    def _ack(self, command: Ack, reply: Reply, answers: Answers) -> None:
         """Handle CommandAck. Source: PIP-31, Broker - Acknowledgements."""
         partition = self._topics.named(command.subscription)
         subscription = partition.subscriptions.get(command.subscription.subscription)
         _check_ledger(command, partition.ledger_id)
         ranges = _ranges_of(command)
-        transactional = command.HasField("txn_id")
+        txn_id = command.txn_id
         cumulative = command.ack_type == wire.CommandAck.CUMULATIVE
         if cumulative:
-            _check_cumulative(command, subscription, transactional=transactional)
-        consumer_id, member = command.consumer_id, _member_of(command)
-        response = wire.CommandAckResponse(consumer_id=consumer_id)
+            _check_cumulative(command, subscription)
+        consumer_id, member = command.consumer_id, command.member
+        answer = Acked(consumer_id, txn_id)
         metrics, history = self._environment.metrics, self._environment.history
-        if transactional:
-            txn_id, sequence = TxnID.from_wire(command.txn_id), command.ack_sequence
+        if txn_id is not None:
+            sequence = command.ack_sequence
             subscription.acknowledge_in(
                 txn_id,
                 consumer_id,
                 sequence,
                 ranges,
-                producer_epoch=epoch_of(command),
+                producer_epoch=command.producer_epoch,
                 member=member,
-                two_phase_commit=command.two_phase_commit,
+                two_phase_commit=command.is_two_phase_commit,
             )
-            response.txn_id.most_bits, response.txn_id.least_bits = txn_id
-            answers.durable.add(reply, response)
+            answers.durable.add(reply, answer)
             answers.durable.count(metrics.transactional_acks)
             if history is not None:
                 confirmed = WriteConfirmed(subscription.name, txn_id, consumer_id, sequence + 1)
@@ -132,7 +130,7 @@ class SubscriptionCommands:
             # A late copy would acknowledge messages that the seek asked for again.
             if not subscription.delivery.is_before_move(consumer_id, command.attach_epoch):
                 subscription.acknowledge(ranges, cumulative=cumulative, member=member)
-            answers.written.add(reply, response)
+            answers.written.add(reply, answer)
             answers.written.count(metrics.plain_acks)
 
     def _nack(self, command: wire.CommandNack, reply: Reply) -> None:
@@ -181,17 +179,16 @@ class SubscriptionCommands:
         return self._topics.get(name.topic).record.partitions
 
 
-def _ranges_of(command: wire.CommandAck) -> list[Range]:
+def _ranges_of(command: Ack) -> Sequence[tuple[int, int]]:
     """Return the ranges of offsets that an ack names.
 
     Raises:
         InvalidArgument: there are none, or too many.
     """
     _check_count(len(command.ranges) + len(command.message_ids))
-    ranges = [(one.first, one.last) for one in command.ranges]
-    for place in command.message_ids:
-        offset = place.entry_id + place.index
-        ranges.append((offset, offset))
+    ranges = command.ranges
+    if command.message_ids:
+        ranges = [*ranges, *[(place.offset, place.offset) for place in command.message_ids]]
     if not ranges:
         raise InvalidArgument("an ack must name message_ids or ranges")
     return ranges
@@ -207,9 +204,7 @@ def _check_count(count: int) -> None:
         raise InvalidArgument(f"{count} ranges are more than {RANGES_MAX}: use several commands")
 
 
-def _check_cumulative(
-    command: wire.CommandAck, subscription: Subscription, *, transactional: bool
-) -> None:
+def _check_cumulative(command: Ack, subscription: Subscription) -> None:
     """Check a cumulative ack.
 
     Raises:
@@ -221,26 +216,19 @@ def _check_cumulative(
             f"{subscription.name} is {shared_type.name}: what lies below a message may be with"
             " other consumers, so name the messages one by one or in ranges"
         )
-    if transactional and command.message_ids:
+    if command.txn_id is not None and command.message_ids:
         raise InvalidArgument(
             "a cumulative ack in a transaction names in ranges the first and the last message: of"
             " a message id it is not known what lies below"
         )
 
 
-def epoch_of(command: wire.CommandSend | wire.CommandAck) -> int:
-    """Return the epoch of the transactional producer whose transaction it is."""
-    return command.producer_epoch if command.HasField("producer_epoch") else NO_EPOCH
-
-
-def _member_of(
-    command: wire.CommandSubscribe | wire.CommandAck | wire.CommandSeek,
-) -> MemberName | None:
+def _member_of(command: wire.CommandSubscribe | wire.CommandSeek) -> MemberName | None:
     """Return the group's member that a command names, if any."""
     return MemberName.from_wire(command.member) if command.HasField("member") else None
 
 
-def _check_ledger(command: wire.CommandAck, ledger_id: int) -> None:
+def _check_ledger(command: Ack, ledger_id: int) -> None:
     """Refuse message ids of another ledger: its offsets mean nothing in this log."""
     named = {command.ledger_id}
     if command.message_ids:

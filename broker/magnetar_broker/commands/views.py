@@ -14,9 +14,9 @@ from magnetar_broker.metrics import Overview
 from magnetar_broker.subscriptions.subscription import Subscription
 from magnetar_broker.topics.partition import Partition
 from magnetar_broker.topics.topics import Topic, Topics
-from magnetar_broker.transactions.transaction_index import NO_EPOCH
 from magnetar_core import batch as columnar
 from magnetar_core.errors import InvalidArgument
+from magnetar_core.ids import NO_EPOCH
 from magnetar_core.wire import broker_pb2 as wire
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import topic_pb2 as topic_wire

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from magnetar_broker import keys
@@ -30,6 +30,7 @@ from magnetar_core.ids import (
     TxnID,
 )
 from magnetar_core.server.commands import Handler, Reply, each_of
+from magnetar_core.transport.columns.ends import EndedOnParticipants, EndOnParticipants, counted
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import transaction_pb2 as txn_wire
 
@@ -46,7 +47,6 @@ ENDED_TOGETHER_MAX = 1_000
 AdmitStore = Callable[[int, int, str], None]
 
 _EndOfOne = txn_wire.CommandEndTxnOnPartition | txn_wire.CommandEndTxnOnSubscription
-_EndCommand = _EndOfOne | txn_wire.CommandEndTxnOnParticipants
 
 
 class TransactionCommands:
@@ -122,23 +122,27 @@ class TransactionCommands:
         self._replies.answer(reply, response)
 
     def _end_txn_on_participants(
-        self, command: txn_wire.CommandEndTxnOnParticipants, reply: Reply, answers: Answers
+        self, command: EndOnParticipants, reply: Reply, answers: Answers
     ) -> None:
         """Handle CommandEndTxnOnParticipants."""
-        count = len(command.partitions) + len(command.subscriptions)
+        txn_id, action, participants, are_counted, stamp, incarnation, is_lost, selected = command
+        count = len(participants)
         if count > ENDED_TOGETHER_MAX:
             raise InvalidArgument(f"a command ends {ENDED_TOGETHER_MAX} participants, not {count}")
-        end = _end_maker(command)
-        partitions = [
-            (PartitionName.from_wire(one.partition), end(one.producers))
-            for one in command.partitions
-        ]
-        subscriptions = [
-            (SubscriptionName.from_wire(one.subscription), end(one.consumers))
-            for one in command.subscriptions
-        ]
-        txn_id, outcome = TxnID.from_wire(command.txn_id), _outcome_of(command)
-        self._check_end(txn_id, command.stamp, command.incarnation, reply)
+        outcome = Outcome.COMMITTED if action == common.COMMIT else Outcome.ABORTED
+        selection = None if selected is None else frozenset(selected)
+        partitions: list[tuple[PartitionName, End]] = []
+        subscriptions: list[tuple[SubscriptionName, End]] = []
+        for one in participants:
+            name, counts = counted(one)
+            confirmed = counts if are_counted else None
+            fields = txn_id, outcome, confirmed, selection, is_lost, None, False, stamp
+            end = tuple.__new__(End, fields)
+            if isinstance(name, PartitionName):
+                partitions.append((name, end))
+            else:
+                subscriptions.append((name, end))
+        self._check_end(txn_id, stamp, incarnation, reply)
         ends = EndsTogether(self._topics, partitions, subscriptions)
         ends.begin(reply.session, reply.request_id)
         if ends.is_answered:
@@ -149,13 +153,11 @@ class TransactionCommands:
     def _answer_ends(
         self, txn_id: TxnID, outcome: Outcome, ends: EndsTogether, reply: Reply, answers: Answers
     ) -> None:
-        response = txn_wire.CommandEndTxnOnParticipantsResponse()
-        response.txn_id.most_bits, response.txn_id.least_bits = txn_id
         leaving = answers.durable
-        leaving.add(reply, response)
+        unfinished = [_unfinished(name, error) for name, error in ends.unfinished.items()]
+        leaving.add(reply, EndedOnParticipants(txn_id, unfinished))
         leaving.count(self._ends[outcome], ends.ended_partitions)
-        for name, error in ends.unfinished.items():
-            _put_unfinished(response.unfinished.add(), name, error)
+        for error in ends.unfinished.values():
             if error is not None:
                 leaving.count(self._replies.refusals_of(error))
 
@@ -168,7 +170,7 @@ class TransactionCommands:
         answers.park()
 
     def _end_of(self, command: _EndOfOne, reply: Reply) -> End:
-        end = _end_maker(command)(command.counts)
+        end = _end_in(command)
         self._check_end(end.txn_id, end.stamp, command.incarnation, reply)
         return end
 
@@ -353,37 +355,31 @@ class TransactionCommands:
         return response
 
 
-def _outcome_of(command: _EndCommand) -> Outcome:
-    return Outcome.COMMITTED if command.txn_action == common.COMMIT else Outcome.ABORTED
-
-
-def _end_maker(command: _EndCommand) -> Callable[[Iterable[txn_wire.WriterCount]], End]:
-    """Return a function that makes a participant's end of its counts and the command's fields."""
-    txn_id, outcome = TxnID.from_wire(command.txn_id), _outcome_of(command)
-    selection = frozenset(command.selected_writer_ids) if command.selection_given else None
-    are_counted, loss_accepted, stamp = command.counts_given, command.loss_accepted, command.stamp
+def _end_in(command: _EndOfOne) -> End:
+    """Return the end that a command for one participant asks for."""
+    is_commit = command.txn_action == common.COMMIT
     hanging: tuple[int, int] | None = None
-    if isinstance(command, _EndOfOne) and command.HasField("hanging"):
+    if command.HasField("hanging"):
         hanging = command.hanging.start_offset, command.hanging.producer_epoch
+    return End(
+        TxnID.from_wire(command.txn_id),
+        Outcome.COMMITTED if is_commit else Outcome.ABORTED,
+        {one.writer_id: one.count for one in command.counts} if command.counts_given else None,
+        frozenset(command.selected_writer_ids) if command.selection_given else None,
+        command.loss_accepted,
+        hanging,
+        stamp=command.stamp,
+    )
 
-    def end(counts: Iterable[txn_wire.WriterCount]) -> End:
-        confirmed = {one.writer_id: one.count for one in counts} if are_counted else None
-        fields = txn_id, outcome, confirmed, selection, loss_accepted, hanging, False, stamp
-        return tuple.__new__(End, fields)
 
-    return end
-
-
-def _put_unfinished(
-    wire: txn_wire.UnfinishedParticipant,
-    name: PartitionName | SubscriptionName,
-    error: MagnetarError | None,
-) -> None:
-    wire.partition.topic, wire.partition.partition, wire.partition.topic_id = name[:3]
-    if isinstance(name, SubscriptionName):
-        wire.subscription = name.subscription
-    if error is not None:
-        wire.error.CopyFrom(error.to_wire())
+def _unfinished(
+    name: PartitionName | SubscriptionName, error: MagnetarError | None
+) -> txn_wire.UnfinishedParticipant:
+    return txn_wire.UnfinishedParticipant(
+        partition=common.Partition(topic=name[0], partition=name[1], topic_id=name[2]),
+        subscription=name.subscription if isinstance(name, SubscriptionName) else "",
+        error=None if error is None else error.to_wire(),
+    )
 
 
 def _passing_of(topics: Topics, tcid: int, watermark: Watermark) -> set[int]:

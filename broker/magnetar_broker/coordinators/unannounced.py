@@ -24,6 +24,7 @@ from magnetar_core.errors import MagnetarError
 from magnetar_core.ids import TxnID
 from magnetar_core.server.commands import CommandSession, Handler, Reply, Run
 from magnetar_core.transport.frames import detached
+from magnetar_core.transport.spliced import byte_count_of
 
 # How long a TxnID waits. The announcement has left already: it waits in a socket until the event
 # loop of this broker, or of the coordinator, gets the processor. On two cores with ten busy
@@ -121,7 +122,7 @@ class Unannounced:
         session = reply.session
         assert session is not None
         give_back = self._parked_bytes.take(
-            command.ByteSize(), reply, f"the announcement of transaction {txn_id}"
+            byte_count_of(command), reply, f"the announcement of transaction {txn_id}"
         )
         self._counts[session] += 1
 

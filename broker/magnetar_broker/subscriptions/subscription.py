@@ -7,7 +7,7 @@ their rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from magnetar_broker import keys
 from magnetar_broker.dispatch.acknowledgements import Acknowledgements, PendingAck, pack_ranges
@@ -80,7 +80,7 @@ class Subscription:
     # Acknowledgements
 
     def acknowledge(
-        self, ranges: list[Range], *, cumulative: bool, member: MemberName | None = None
+        self, ranges: Sequence[Range], *, cumulative: bool, member: MemberName | None = None
     ) -> None:
         """Apply a plain ack.
 
@@ -103,7 +103,7 @@ class Subscription:
         """Count an unreadable range as acknowledged, once a consumer reaches it."""
         self._delete([skipped])
 
-    def _delete(self, ranges: list[Range]) -> None:
+    def _delete(self, ranges: Sequence[Range]) -> None:
         deleted = self.cursor.acknowledge(ranges)
         if deleted:
             if self._environment.history is not None:
@@ -118,7 +118,7 @@ class Subscription:
         txn_id: TxnID,
         consumer_id: int,
         ack_sequence: int,
-        ranges: list[Range],
+        ranges: Sequence[Range],
         *,
         producer_epoch: int,
         member: MemberName | None = None,
@@ -369,7 +369,7 @@ class Subscription:
         above = self._log.durable_end - self.cursor.floor
         return max(0, above - len(self.cursor.deleted))
 
-    def _check_ranges(self, ranges: list[Range]) -> None:
+    def _check_ranges(self, ranges: Sequence[Range]) -> None:
         for first, last in ranges:
             if first > last or last >= self._log.durable_end:
                 raise InvalidArgument(

@@ -43,6 +43,7 @@ from magnetar_core.errors import (
 from magnetar_core.link.link_questions import OnAnswer
 from magnetar_core.server.commands import Handler, Reply, Run, each_of
 from magnetar_core.transport.frames import detached
+from magnetar_core.transport.spliced import byte_count_of
 from magnetar_core.transport.transport import Transport
 from magnetar_core.wire import record_pb2 as records
 from magnetar_core.wire import topic_pb2 as wire
@@ -409,7 +410,7 @@ class _PassedOn:
             def failed(error: Exception, command: Any, reply: Reply) -> None:
                 if isinstance(error, Unheard):
                     is_full = self._waiting_count >= WAITING_MAX
-                    if not is_full and command.ByteSize() <= WAITING_BYTES_MAX:
+                    if not is_full and byte_count_of(command) <= WAITING_BYTES_MAX:
                         self._wait(handler, command, reply)
                         return
                     self._follower.hurry()

@@ -26,7 +26,7 @@ from magnetar_core.errors import (
     TopicExists,
     TopicNotFound,
 )
-from magnetar_core.ids import PartitionName
+from magnetar_core.ids import PartitionName, SubscriptionName
 from magnetar_core.membership.placement import SERIAL_MAX, new_topic_id, serial_of, shard_of
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import record_pb2 as records
@@ -253,7 +253,9 @@ class Topics:
         assert found is not None
         return found
 
-    def named(self, name: common.Partition | common.Subscription) -> Partition:
+    def named(
+        self, name: common.Partition | common.Subscription | PartitionName | SubscriptionName
+    ) -> Partition:
         """Return the partition that a command names.
 
         Raises:

@@ -25,10 +25,9 @@ from magnetar_core.cuts.hybrid_clock import NO_STAMP
 from magnetar_core.errors import InvalidTxnState, QuotaExceeded, TxnIncomplete
 from magnetar_core.history.events import EndApplied, EndsForgotten, Participant, Wrote
 from magnetar_core.history.history import History
-from magnetar_core.ids import MemberName, TxnID
+from magnetar_core.ids import NO_EPOCH, MemberName, TxnID
 from magnetar_core.selections import digest_of_selection
 
-NO_EPOCH = -1
 NO_MEMBER = MemberName("")
 
 

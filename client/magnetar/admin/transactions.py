@@ -27,7 +27,7 @@ from magnetar_core.errors import (
     TxnForgotten,
     TxnNotFound,
 )
-from magnetar_core.ids import TxnID
+from magnetar_core.ids import NO_EPOCH, TxnID
 from magnetar_core.requests import Request
 from magnetar_core.wire import broker_pb2, topic_pb2, transaction_pb2
 
@@ -39,8 +39,6 @@ PARTITIONS_AT_ONCE = 16
 
 # How long a client may write to a participant before the coordinator is told of it.
 JOINING_MS = 10_000
-# The epoch of a writer that names none.
-NO_EPOCH = -1
 
 ResponseT = TypeVar("ResponseT", bound=Message)
 T = TypeVar("T")

@@ -12,16 +12,18 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 
 from magnetar.link.addresses import title_of
 from magnetar.link.runtime import Runtime
 from magnetar_core.errors import InternalError, MagnetarError, from_wire
 from magnetar_core.membership.cluster_identity import ClusterIdentity
 from magnetar_core.protocol_version import PROTOCOL_VERSION, check_server
-from magnetar_core.requests import RESPONSE_FIELDS, Request
+from magnetar_core.requests import Request
+from magnetar_core.transport.columns.column import Columns
+from magnetar_core.transport.columns.kinds import COLUMNS, Row, as_row, response_field_of
 from magnetar_core.transport.frames import Carried, FrameWriter
-from magnetar_core.transport.spliced import Spliced, kind_of, whole
+from magnetar_core.transport.spliced import Spliced, whole
 from magnetar_core.transport.transport import Link, LinkClosed
 from magnetar_core.transport.waiters import settle
 from magnetar_core.wire import broker_pb2, common_pb2, group_pb2, service_pb2
@@ -29,9 +31,11 @@ from magnetar_core.wire import broker_pb2, common_pb2, group_pb2, service_pb2
 log = logging.getLogger("magnetar")
 
 ResponseT = TypeVar("ResponseT", bound=Message)
+# An answer: a message, or a row.
+AnswerT = TypeVar("AnswerT", bound=Message | Row)
 # What becomes of a request.
-Result: TypeAlias = MagnetarError | LinkClosed | ResponseT
-OnReply: TypeAlias = Callable[[Result[ResponseT]], None]
+Result: TypeAlias = MagnetarError | LinkClosed | AnswerT
+OnReply: TypeAlias = Callable[[Result[AnswerT]], None]
 # Pushes of a server: to a consumer or a member of a group, or to all listeners.
 Push = broker_pb2.CommandDeliver | broker_pb2.CommandConsumerChange | group_pb2.CommandGroupChange
 Unasked = Push | common_pb2.CommandOwnersChanged
@@ -122,7 +126,7 @@ class LinkSession:
 
     def request(
         self,
-        body: Request[ResponseT] | Spliced[Request[ResponseT]],
+        body: Request[ResponseT] | Spliced[Request[ResponseT]] | Row,
         on_reply: OnReply[ResponseT],
         *,
         patient: bool = False,
@@ -141,11 +145,11 @@ class LinkSession:
         request_id = self._request_count = self._request_count + 1
         traceparent = b""
         if runtime.traces is not None:
-            span = runtime.traces.request(whole(body), context)
+            span = runtime.traces.request(body if isinstance(body, Row) else whole(body), context)
             if span is not None:
                 on_reply = runtime.traces.ending(span, on_reply)
                 traceparent = span.traceparent
-        response = RESPONSE_FIELDS[kind_of(body)]
+        response = response_field_of(body)
         self._waiting[request_id] = (on_reply, response, runtime.now_ms(), patient)
         if self._listening is None and self._on_silent is not None:
             self._listen_for(self._patience_ms)
@@ -206,7 +210,10 @@ class LinkSession:
         self._heard_at_ms = self._runtime.now_ms()
         for command in frame.commands:
             name = command.WhichOneof("body")
-            if command.request_id == 0:
+            columns = COLUMNS.get(name)
+            if columns is not None:
+                self._replied_in_columns(columns, getattr(command, columns.field))
+            elif command.request_id == 0:
                 self._pushed(name, command)
             else:
                 self._replied(command.request_id, name, command)
@@ -244,9 +251,9 @@ class LinkSession:
             return
         self.useful = True
         on_reply, response_field, _, _ = waiting
-        result: Result[Message]
+        result: Result[Message | Row]
         if name == response_field:
-            result = getattr(one, name)
+            result = as_row(getattr(one, name))
         elif name == "error":
             result = from_wire(one.error)
         elif name is None:
@@ -256,6 +263,26 @@ class LinkSession:
                 f"{self.title} answered with {name} where {response_field} belongs"
             )
         self._runtime.tell(on_reply, result)
+
+    def _replied_in_columns(self, columns: Columns, body: Message) -> None:
+        """Handle answers in columns. Unless all of them fit what waits, none of them counts."""
+        try:
+            request_ids, _, answers = columns.unpack(body)
+        except DecodeError as error:
+            self.close(f"{self.title} sent answers that cannot be read: {error}")
+            return
+        waiting = [self._waiting.get(request_id) for request_id in request_ids]
+        if len(set(request_ids)) != len(request_ids) or any(
+            one is None or one[1] != columns.name for one in waiting
+        ):
+            self.close(f"{self.title} sent {columns.name} for other requests than are under way")
+            return
+        self.useful = True
+        for request_id, answer in zip(request_ids, answers, strict=True):
+            # A callback may have closed the link, and told the others so.
+            one = self._waiting.pop(request_id, None)
+            if one is not None:
+                self._runtime.tell(one[0], answer)
 
     def _pushed(self, name: str | None, one: service_pb2.Command) -> None:
         if name == "error":

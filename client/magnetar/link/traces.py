@@ -25,7 +25,8 @@ from magnetar_core.traces.descriptions import (
     txn_id_of,
 )
 from magnetar_core.traces.otel import OtelSpan, tracer_of
-from magnetar_core.transport.frames import FIELD_OF_BODY
+from magnetar_core.transport.columns.kinds import Row
+from magnetar_core.transport.frames import name_of
 from magnetar_core.wire import broker_pb2
 
 log = logging.getLogger("magnetar")
@@ -47,7 +48,7 @@ class ClientTraces:
         """Return the context of OpenTelemetry at this place of the program."""
         return otel_context.get_current()
 
-    def request(self, body: Message, context: Any) -> OtelSpan | None:
+    def request(self, body: Message | Row, context: Any) -> OtelSpan | None:
         """Begin the span of a command that is about to leave; None: the command has none.
 
         A command of a transaction of this client belongs to the transaction's span.
@@ -59,7 +60,7 @@ class ClientTraces:
         if isinstance(body, broker_pb2.CommandAck) and not body.HasField("txn_id"):
             # There are as many as messages.
             return None
-        description = describe(FIELD_OF_BODY[type(body)], body)
+        description = describe(name_of(body), body)
         if description is None:
             return None
         owner = self._owner_of(body)

@@ -18,7 +18,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from magnetar.errors import failure_of
 from magnetar.link.runtime import Runtime
-from magnetar.link.session import LinkSession, ResponseT, Result
+from magnetar.link.session import AnswerT, LinkSession, Result
 from magnetar_core.backoff import Backoff
 from magnetar_core.error_kinds import ErrorKind
 from magnetar_core.errors import (
@@ -31,6 +31,7 @@ from magnetar_core.errors import (
 )
 from magnetar_core.invariants import BrokenInvariant
 from magnetar_core.requests import Request
+from magnetar_core.transport.columns.kinds import Row
 from magnetar_core.transport.spliced import Spliced
 from magnetar_core.transport.transport import LinkClosed
 from magnetar_core.transport.waiters import called
@@ -41,7 +42,7 @@ FRAME_OVERHEAD_BYTES = 1024
 EFFECT_UNKNOWN = (InternalError, OutcomeUnknown)
 
 
-class Item(Generic[ResponseT]):
+class Item(Generic[AnswerT]):
     """A command on its way. Subclasses say what is in it."""
 
     # Lanes and attempts of copies that may have had an effect, or may still arrive: their answers
@@ -60,7 +61,7 @@ class Item(Generic[ResponseT]):
         self.context: object = None
         self.in_flight = False
         self.finished = False
-        self.reply: ResponseT | None = None
+        self.reply: AnswerT | None = None
 
     @property
     def in_doubt(self) -> bool:
@@ -225,7 +226,7 @@ class Unanswered:
         self._runtime.fail_each([stream.fail for stream in self._streams()], error)
 
 
-class Stream(ABC, Generic[ItemT, ResponseT]):
+class Stream(ABC, Generic[ItemT, AnswerT]):
     """The commands of a writer to a participant, in order; the first are written on the link.
 
     A subclass builds the commands, and is told what becomes of them.
@@ -256,11 +257,11 @@ class Stream(ABC, Generic[ItemT, ResponseT]):
         self._drain_waiters: list[tuple[ItemT, Callable[[], object]]] = []
 
     @abstractmethod
-    def build(self, item: ItemT) -> Spliced[Request[ResponseT]]:
+    def build(self, item: ItemT) -> Spliced[Request[Any]] | Row:
         """Return the command of an item; called at each attempt."""
 
     @abstractmethod
-    def confirmed(self, item: ItemT, reply: ResponseT) -> None:
+    def confirmed(self, item: ItemT, reply: AnswerT) -> None:
         """Note that an item is confirmed; called in order, once per item."""
 
     @abstractmethod
@@ -404,7 +405,7 @@ class Stream(ABC, Generic[ItemT, ResponseT]):
         while self._written < len(self.items) and self.write_next():
             pass
 
-    def _on_reply(self, item: ItemT, attempt: int, lane: int, result: Result[ResponseT]) -> None:
+    def _on_reply(self, item: ItemT, attempt: int, lane: int, result: Result[AnswerT]) -> None:
         if not isinstance(result, Exception):
             if not item.finished and item.lane == lane:
                 item.reply = result

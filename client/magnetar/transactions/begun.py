@@ -6,9 +6,7 @@ from typing import NamedTuple
 
 from magnetar.link.connection_base import ConnectionBase
 from magnetar.transactions.producer_identity import ProducerIdentity
-from magnetar.transactions.wire_names import txn_field
-from magnetar_core.ids import TxnID
-from magnetar_core.wire.broker_pb2 import CommandAck, CommandSend
+from magnetar_core.ids import NO_EPOCH, TxnID
 
 
 class Begun(NamedTuple):
@@ -26,11 +24,7 @@ class Begun(NamedTuple):
     # What the coordinator was told with it.
     seen_stamp: int = 0
 
-    def named_in(self, kind: type[CommandSend | CommandAck]) -> bytes:
-        """Return the bytes with which a send or an ack, a class of commands, names it."""
-        name = txn_field(kind, "txn_id", self.txn_id)  # type: ignore[arg-type]
-        if self.identity is None and not self.txn_proof:
-            return name
-        epoch = None if self.identity is None else self.identity.producer_epoch
-        command = kind(producer_epoch=epoch, txn_proof=self.txn_proof)
-        return name + command.SerializeToString()
+    @property
+    def producer_epoch(self) -> int:
+        """The epoch of its transactional producer; NO_EPOCH: there is none."""
+        return NO_EPOCH if self.identity is None else self.identity.producer_epoch

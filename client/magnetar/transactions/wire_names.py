@@ -10,7 +10,6 @@ from typing import TypeAlias
 
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 from magnetar_core.transport.spliced import field_start
-from magnetar_core.wire.broker_pb2 import CommandAck, CommandSend
 from magnetar_core.wire.transaction_pb2 import CommandEndTxn, CommandNewTxn
 
 # Where a transaction sends or acknowledges.
@@ -26,9 +25,7 @@ def _name_of(txn_id: TxnID) -> bytes:
 
 
 @lru_cache(maxsize=KNOWN_NAMES_MAX)
-def txn_field(
-    kind: type[CommandSend | CommandAck | CommandEndTxn], field: str, txn_id: TxnID
-) -> bytes:
+def txn_field(kind: type[CommandEndTxn], field: str, txn_id: TxnID) -> bytes:
     """Return the bytes of a command of which only this field is set, to a transaction's id."""
     name = _name_of(txn_id)
     return field_start(kind, field, len(name)) + name  # type: ignore[arg-type]

@@ -18,7 +18,7 @@ from random import Random
 from typing import Any
 
 from magnetar_coordinator.config import CoordinatorConfig
-from magnetar_coordinator.ending.end_commands import participant_of, put_end_command
+from magnetar_coordinator.ending.end_commands import end_command, participant_of
 from magnetar_coordinator.ending.end_state import EndEvent, EndState, OnEnded, OnRefused, PendingEnd
 from magnetar_coordinator.ending.transaction_traces import TransactionTraces
 from magnetar_coordinator.metadata.transaction import Participant, Transaction
@@ -29,9 +29,8 @@ from magnetar_core.errors import END_REFUSALS, code_name
 from magnetar_core.link.broker_link import BrokerLink
 from magnetar_core.traces.descriptions import ERROR_TYPE
 from magnetar_core.traces.spans import Span
-from magnetar_core.transport.frames import FRAME_BYTES_SOFT_MAX, detached
+from magnetar_core.transport.frames import detached
 from magnetar_core.wire import common_pb2 as common
-from magnetar_core.wire import packed_pb2 as packed_pb
 from magnetar_core.wire import transaction_pb2 as pb
 
 log = logging.getLogger(__name__)
@@ -246,27 +245,18 @@ class EndCommandSender:
             )
 
     def _send(self, ends: Iterable[PendingEnd]) -> None:
-        """Send end commands together, in as few frames as hold them."""
-        frame, byte_count = packed_pb.PackedFrame(), 0
+        """Send end commands, which leave together."""
         for end in ends:
-            place = frame.commands.add()
-            place.request_id = end.request_id
+            traceparent = b""
             if self._spans and (span := self._spans.get(end.request_id)) is not None:
                 span.event("sent")
-                place.traceparent = span.traceparent
+                traceparent = span.traceparent
             try:
-                byte_count += put_end_command(
-                    place, end.transaction, end.participants, self._incarnation
-                )
+                command = end_command(end.transaction, end.participants, self._incarnation)
+                self._link.send(command, end.request_id, traceparent)
             except Exception:
                 # The others leave; this one is tried again when it is due.
                 log.exception("an end command of %s failed", end.transaction.txn_id)
-                del frame.commands[-1]
-            if byte_count >= FRAME_BYTES_SOFT_MAX:
-                self._link.send_frame(frame)
-                frame, byte_count = packed_pb.PackedFrame(), 0
-        if byte_count:
-            self._link.send_frame(frame)
 
     def _due_later(self, end: PendingEnd, event: EndEvent, due_ms: float) -> None:
         self._first.pop(end.request_id, None)

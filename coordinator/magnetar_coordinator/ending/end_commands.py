@@ -12,8 +12,8 @@ from magnetar_coordinator.metadata.participant_counts import counts_message, wit
 from magnetar_coordinator.metadata.transaction import Participant, Transaction, TxnAction
 from magnetar_coordinator.metadata.wire import put_txn_id
 from magnetar_core.ids import PartitionName, SubscriptionName
+from magnetar_core.transport.columns.ends import EndOnParticipants
 from magnetar_core.wire import common_pb2 as common
-from magnetar_core.wire import packed_pb2 as packed_pb
 from magnetar_core.wire import transaction_pb2 as pb
 
 # A broker ends the participants of a command without a break, and serves no other client meanwhile.
@@ -27,7 +27,7 @@ WIRE_ACTION: Final[dict[TxnAction, common.TxnAction]] = {
 }
 
 EndCommand: TypeAlias = (
-    pb.CommandEndTxnOnPartition | pb.CommandEndTxnOnSubscription | pb.CommandEndTxnOnParticipants
+    pb.CommandEndTxnOnPartition | pb.CommandEndTxnOnSubscription | EndOnParticipants
 )
 
 
@@ -43,63 +43,58 @@ def portions(
         return
     portion: list[Participant] = []
     size = 0
-    for participant in participants:
-        its_size = len(counts.get(participant, b""))
+    for one in participants:
+        its_size = len(counts.get(one, b""))
         is_full = len(portion) >= PARTICIPANTS_MAX or size + its_size > COUNTS_BYTES_MAX
         if portion and is_full:
             yield portion
             portion, size = [], 0
-        portion.append(participant)
+        portion.append(one)
         size += its_size
     if portion:
         yield portion
 
 
-def put_end_command(
-    place: packed_pb.PackedCommand,
-    transaction: Transaction,
-    participants: Collection[Participant],
-    incarnation: int,
-) -> int:
-    """Write the command that tells participants at a broker of the end of a transaction.
+def end_command(
+    transaction: Transaction, participants: Collection[Participant], incarnation: int
+) -> EndCommand:
+    """Return the command that tells participants at a broker of the end of a transaction.
 
     Args:
         incarnation: of the coordinator's store.
-    Returns:
-        Its approximate size in bytes.
     """
     counts = transaction.counts or {}
     fields = [counts.get(one) or without_counts(one) for one in participants]
-    command: EndCommand
+    action, selection = WIRE_ACTION[transaction.action], transaction.selection
     if len(participants) > 1:
-        command = pb.CommandEndTxnOnParticipants()
+        return EndOnParticipants(
+            transaction.txn_id,
+            action,
+            fields,
+            transaction.counts is not None,
+            transaction.stamp,
+            incarnation,
+            transaction.is_loss_durable,
+            None if selection is None else list(selection),
+        )
+    (participant,) = participants
+    message = counts_message(*fields)
+    command: pb.CommandEndTxnOnPartition | pb.CommandEndTxnOnSubscription
+    if isinstance(participant, PartitionName):
+        command = pb.CommandEndTxnOnPartition(partition=message.partition, counts=message.producers)
     else:
-        (participant,) = participants
-        message = counts_message(*fields)
-        if isinstance(participant, PartitionName):
-            command = place.end_txn_on_partition
-            command.partition.CopyFrom(message.partition)
-            command.counts.MergeFrom(message.producers)
-        else:
-            command = place.end_txn_on_subscription
-            command.subscription.CopyFrom(message.subscription)
-            command.counts.MergeFrom(message.consumers)
+        command = pb.CommandEndTxnOnSubscription(
+            subscription=message.subscription, counts=message.consumers
+        )
     put_txn_id(command.txn_id, transaction.txn_id)
-    command.txn_action = WIRE_ACTION[transaction.action]
+    command.txn_action = action
     command.stamp = transaction.stamp
     command.incarnation = incarnation
-    if transaction.counts is not None:
-        command.counts_given = True
-    if transaction.selection is not None:
-        command.selection_given = True
-        command.selected_writer_ids.extend(transaction.selection)
-    if transaction.is_loss_durable:
-        command.loss_accepted = True
-    if isinstance(command, pb.CommandEndTxnOnParticipants):
-        packed = b"".join((command.SerializeToString(), *fields))
-        place.end_txn_on_participants = packed
-        return len(packed)
-    return command.ByteSize()
+    command.counts_given = transaction.counts is not None
+    command.selection_given = selection is not None
+    command.selected_writer_ids.extend(selection or ())
+    command.loss_accepted = transaction.is_loss_durable
+    return command
 
 
 def participant_of(wire: pb.UnfinishedParticipant) -> Participant:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from magnetar_coordinator.ending.end_commands import put_end_command
+from magnetar_coordinator.ending.end_commands import end_command
 from magnetar_coordinator.metadata.records import Record, StatusChanged
 from magnetar_coordinator.metadata.transaction import Participant, Transaction, TxnAction
 from magnetar_core.ids import TxnID
@@ -22,7 +22,7 @@ from magnetar_core.traces.descriptions import (
 )
 from magnetar_core.traces.spans import ServerTraces, Span
 from magnetar_core.traces.traceparent import trace_id_of
-from magnetar_core.wire.packed_pb2 import PackedCommand
+from magnetar_core.transport.frames import name_of
 
 # How many transactions that have ended are remembered with their traces, for people.
 ENDED_MAX: Final = 10_000
@@ -81,11 +81,8 @@ class TransactionTraces:
         finishing = self._finishing.get(transaction.txn_id)
         if finishing is None:
             return None
-        command = PackedCommand()
-        put_end_command(command, transaction, participants, incarnation=0)
-        name = command.WhichOneof("body")
-        assert name is not None
-        description = describe(name, getattr(command, name))
+        command = end_command(transaction, participants, incarnation=0)
+        description = describe(name_of(command), command)
         assert description is not None
         return self._traces.work(description, finishing.traceparent, is_request=True)
 

@@ -16,6 +16,7 @@ from magnetar_core.ids import TxnID
 from magnetar_core.security.txn_proofs import ProofKeys
 from magnetar_core.security.watched_file import FreshFile
 from magnetar_core.server.commands import CommandSession, Gate, Reply
+from magnetar_core.traces.descriptions import txn_id_of
 from magnetar_core.wire import transaction_pb2
 
 # The commands that write in a transaction. Commands that end one are for servers, or ask the
@@ -46,8 +47,8 @@ class ProofGate:
             return None
         if name == "new_txn":
             return self._proving(admitted)
-        if name in WRITING and command.HasField("txn_id"):
-            txn_id = TxnID.from_wire(command.txn_id)
+        txn_id = txn_id_of(command) if name in WRITING else None
+        if txn_id is not None:
             complaint = self._complaint_about(command.txn_proof, txn_id, reply)
             if complaint is not None:
                 admitted.fail(_refusal(reply.principal, txn_id, complaint))

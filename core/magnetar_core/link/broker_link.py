@@ -11,15 +11,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from itertools import repeat
 from random import Random
 from typing import Any
 
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError
 
 from magnetar_core.backoff import delay_ms
 from magnetar_core.errors import UnsupportedVersion
 from magnetar_core.link.link_settings import LinkSettings
 from magnetar_core.protocol_version import PROTOCOL_VERSION, check_server
+from magnetar_core.transport.columns.kinds import COLUMNS
 from magnetar_core.transport.frames import Carried, FrameWriter
 from magnetar_core.transport.transport import LinkClosed, LinkRefused, Transport
 from magnetar_core.wire import common_pb2 as common
@@ -105,11 +107,6 @@ class BrokerLink:
         if self._writer is not None:
             self._writer.send(body, request_id, traceparent=traceparent)
 
-    def send_frame(self, frame: Message) -> None:
-        """Send many commands, as FrameWriter.send_frame. Does nothing while the link is down."""
-        if self._writer is not None:
-            self._writer.send_frame(frame)
-
     async def _run(self) -> None:
         while True:
             try:
@@ -143,9 +140,21 @@ class BrokerLink:
             answers: list[Answer] = []
             for command in frame.commands:
                 name = command.WhichOneof("body")
+                columns = COLUMNS.get(name)
                 if name is None:
                     continue
-                if command.request_id != _HELLO_ID:
+                if columns is not None:
+                    try:
+                        request_ids, _, rows = columns.unpack(getattr(command, name))
+                    except DecodeError as error:
+                        log.error(
+                            "cannot read answers of the broker at %s: %s", self.address, error
+                        )
+                        on_closed()
+                        return
+                    names = repeat(columns.name)
+                    answers += zip(request_ids, names, rows, strict=False)
+                elif command.request_id != _HELLO_ID:
                     answers.append((command.request_id, name, getattr(command, name)))
                 elif self._accepts(name, getattr(command, name)):
                     welcomed.set()

@@ -5,16 +5,19 @@ handler. Handlers are plain functions: they decide and apply at once, and answer
 which they may park until the records behind it are durable.
 
 A handler gets a run: commands of one kind that stand next to each other in a frame. So the cost of
-a lookup, or of parking an answer, is paid once for all of them. A unary call is a run of one.
+a lookup, or of parking an answer, is paid once for all of them. A unary call is a run of one. What
+has columns comes as rows, however it came: a handler knows one form of each command. It answers
+with rows as well, which leave in columns if the command came in columns.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import repeat
 from typing import Any, Protocol
 
 from google.protobuf.unknown_fields import UnknownFieldSet
@@ -33,6 +36,8 @@ from magnetar_core.invariants import BrokenInvariant
 from magnetar_core.server.texts import check_texts
 from magnetar_core.traces.spans import ServerTraces, Span
 from magnetar_core.transport.answer_budget import AnswerBudget
+from magnetar_core.transport.columns.column import Columns
+from magnetar_core.transport.columns.kinds import COLUMNS, as_message, as_row
 from magnetar_core.transport.frames import Carried, FrameWriter
 from magnetar_core.transport.slow_operations import SlowOperations
 from magnetar_core.transport.spliced import byte_count_of
@@ -163,7 +168,7 @@ def check_answer(answer: Any) -> None:
         )
 
 
-# A command's message and its reply.
+# A command, as a message or a row, and its reply.
 Item = tuple[Any, Reply]
 # Takes what a handler raised for a command, with the command and its reply.
 Failed = Callable[[Exception, Any, Reply], None]
@@ -381,24 +386,32 @@ class CommandSession:
         Returns:
             Index of the first command that was not handled because its answer has no room, or the
             number of commands.
+        Raises:
+            DecodeError: columns cannot be read. None of their commands is handled.
         """
         name: str | None = None
         size_of: Callable[[Any], int] | None = None
         items: list[Item] = []
         for place in range(start, len(requests)):
             request = requests[place]
-            kind = request.WhichOneof("body")
+            field = request.WhichOneof("body")
+            columns = COLUMNS.get(field)
+            kind = field if columns is None else columns.name
             if kind != name:
                 if items:
                     run_handler(self._handlers, name, items, self._on_error, self._gate)
                     items = []
                 name = kind
                 size_of = None if kind is None else self._answer_sizes.get(kind)
-            body = request if kind is None else getattr(request, kind)
+            if columns is not None:
+                items += self._items_of(columns, getattr(request, columns.field))
+                continue
+            body = request if kind is None else as_row(getattr(request, kind))
             reserved = 0 if size_of is None else size_of(body)
             if reserved and not self.answer_budget.take(reserved):
                 break
-            items.append((body, self._reply(kind, body, request, reserved)))
+            reply = self._reply(kind, body, request.request_id, request.traceparent, reserved)
+            items.append((body, reply))
         else:
             place = len(requests)
         if items:
@@ -421,20 +434,43 @@ class CommandSession:
         for listener in list(self._listeners):
             listener.session_writable(writable)
 
-    def _reply(self, name: str | None, body: Any, request: pb.Command, reserved: int) -> Reply:
+    def _items_of(self, columns: Columns, body: Any) -> Iterator[Item]:
+        """Yield the commands in columns.
+
+        Raises:
+            DecodeError: they cannot be read.
+        """
+        request_ids, traceparents, rows = columns.unpack(body)
+        for request_id, traceparent, row in zip(
+            request_ids, traceparents or repeat(b""), rows, strict=False
+        ):
+            yield row, self._reply(columns.name, row, request_id, traceparent, in_columns=True)
+
+    def _reply(
+        self,
+        name: str | None,
+        body: Any,
+        request_id: int,
+        traceparent: bytes,
+        reserved: int = 0,
+        *,
+        in_columns: bool = False,
+    ) -> Reply:
         """Return the reply to a command.
 
         Args:
             reserved: bytes that the answer budget keeps for the answer.
+            in_columns: whether the answer leaves in columns.
         """
         slow_operations = self._slow_operations
         begun_ms = slow_operations.begun() if slow_operations is not None else 0.0
-        request_id, traceparent = request.request_id, request.traceparent
         span: Span | None = None
         if self._traces is not None and name is not None:
             span = self._traces.command(name, body, traceparent)
         # The request itself would keep its whole frame alive.
-        respond = partial(self._answer, name, request_id, traceparent, span, begun_ms, reserved)
+        respond = partial(
+            self._answer, name, request_id, traceparent, span, begun_ms, reserved, in_columns
+        )
         return Reply(respond, self, self.origin, request_id, self._principal, span)
 
     def _answer(
@@ -445,12 +481,13 @@ class CommandSession:
         span: Span | None,
         begun_ms: float,
         reserved: int,
+        in_columns: bool,
         body: Any,
     ) -> None:
         if not self.closed:
             if reserved:
                 check_answer(body)
-            self._writer.send(body, request_id)
+            self._writer.send(body if in_columns else as_message(body), request_id)
         if self._slow_operations is not None and name is not None:
             self._slow_operations.answered(name, self.origin, begun_ms, traceparent, span)
         if span is not None:

@@ -22,6 +22,7 @@ from magnetar_core.server.doors import Door
 from magnetar_core.server.grpc_calls import abort, machine_of, traceparent_of
 from magnetar_core.traces.spans import ServerTraces, Span
 from magnetar_core.transport.answer_budget import AnswerBudget
+from magnetar_core.transport.columns.kinds import as_message, as_row
 from magnetar_core.transport.frames import COMMAND_BYTES_MAX, FIELD_OF_BODY, LARGE_COMMANDS
 from magnetar_core.transport.slow_operations import SlowOperations
 from magnetar_core.transport.spliced import serialized
@@ -69,6 +70,7 @@ async def answer_to(
         return answer.result()
 
     def respond(body: Any) -> None:
+        body = as_message(body)
         check_answer(body)
         if not answer.done():
             answer.set_result(body)
@@ -78,7 +80,8 @@ async def answer_to(
         items = [(service_pb2.Command(), reply)]
         run_handler(commands.handlers, None, items, commands.refuse)
     else:
-        run_handler(commands.handlers, name, [(request, reply)], commands.refuse, sender.gate)
+        items = [(as_row(request), reply)]
+        run_handler(commands.handlers, name, items, commands.refuse, sender.gate)
     return await answer
 
 
@@ -159,7 +162,7 @@ class UnaryCalls:
                 context.add_done_callback(done)
             traceparent = traceparent_of(context)
             if self._traces is not None and request is not None:
-                span = self._traces.command(name, request, traceparent)
+                span = self._traces.command(name, as_row(request), traceparent)
             sender = Sender(machine_of(context), identity.principal, self._gate, span)
             begun_ms = self._slow_operations.begun()
             body = await answer_to(door, name, request, sender, visit.answer)

@@ -13,7 +13,10 @@ from typing import Any
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from magnetar_core.errors import InvalidArgument
-from magnetar_core.wire.broker_pb2 import CommandSend
+from magnetar_core.ids import PartitionName, SubscriptionName
+from magnetar_core.transport.columns.acks import Ack
+from magnetar_core.transport.columns.ends import EndOnParticipants, counted
+from magnetar_core.transport.columns.sends import Send
 
 # Each kind of name has a limit of its own, which is lower.
 TEXT_CHARACTERS_MAX = 1_000
@@ -28,9 +31,17 @@ def check_texts(body: Any) -> None:
     Raises:
         InvalidArgument: a text exceeds TEXT_CHARACTERS_MAX.
     """
-    if type(body) is CommandSend:
-        # Asking for the size of its other fields would copy the payload.
-        _check_length("topic", body.partition.topic)
+    if isinstance(body, EndOnParticipants):
+        for participant in body.participants:
+            _check_name(counted(participant)[0])
+        return
+    if isinstance(body, Ack):
+        _check_name(body.subscription)
+        for text in () if body.member is None else body.member[:2]:
+            _check_length("member", text)
+        return
+    if isinstance(body, Send):
+        _check_name(body.partition)
         return
     if body.ByteSize() <= TEXT_CHARACTERS_MAX:
         return
@@ -101,6 +112,12 @@ def _check_inside(field: FieldDescriptor, inner: _Check) -> _Check:
             inner(getattr(message, name))
 
     return check
+
+
+def _check_name(name: PartitionName | SubscriptionName) -> None:
+    _check_length("topic", name.topic)
+    if isinstance(name, SubscriptionName):
+        _check_length("subscription", name.subscription)
 
 
 def _check_length(name: str, text: str) -> None:

@@ -41,7 +41,7 @@ def describe(name: str, command: Any) -> Description | None:
 
     Args:
         name: of the command's field in the envelope.
-        command: its message.
+        command: its message or row.
     """
     describer = _DESCRIBERS.get(name)
     return None if describer is None else describer(command)
@@ -59,6 +59,8 @@ def txn_attributes(txn_id: TxnID) -> Attributes:
 
 def txn_id_of(command: Any) -> TxnID | None:
     """Return the transaction that a command belongs to; None: it belongs to none."""
+    if isinstance(command, tuple):
+        return getattr(command, "txn_id", None)
     if "txn_id" in command.DESCRIPTOR.fields_by_name and command.HasField("txn_id"):
         return TxnID.from_wire(command.txn_id)
     return None
@@ -123,8 +125,7 @@ def _plain(operation: str) -> Callable[[Any], Description]:
 
 def _end_on_participants(command: Any) -> Description:
     description = _plain("EndTxnOnParticipants")(command)
-    count = len(command.partitions) + len(command.subscriptions)
-    description.attributes[PARTICIPANT_COUNT] = count
+    description.attributes[PARTICIPANT_COUNT] = len(command.participants)
     return description
 
 

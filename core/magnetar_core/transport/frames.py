@@ -8,10 +8,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Final, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
+from magnetar_core.transport.columns.column import ROWS_MAX, ROWS_MIN, Columns, Rows
+from magnetar_core.transport.columns.kinds import COLUMNS, COLUMNS_OF, Row
 from magnetar_core.transport.spliced import Body, Spliced, field_start, varint
 from magnetar_core.wire import service_pb2 as pb
 
@@ -22,15 +24,15 @@ FRAME_BYTES_SOFT_MAX = 1 << 20
 # The largest command in a large frame, unless it carries messages or counts many writers.
 COMMAND_BYTES_MAX = 1 << 20
 # Commands that may be larger.
-LARGE_COMMANDS = ("send", "publish", "end_txn")
+LARGE_COMMANDS = ("send", "sends", "publish", "end_txn", "end_txns_on_participants")
 # A larger frame is parsed command by command, since parsed commands take up to fifty times the
 # memory of the frame.
 FRAME_READ_WHOLE_BYTES_MAX = 2 << 20
 # The most commands in a frame that exceeds a writer's usual size: well-behaved clients send a
 # handful.
 FRAME_COMMANDS_MAX = 1 << 16
-# How many commands are handled in a turn of the event loop.
-COMMANDS_AT_ONCE = 64
+# How many commands are handled in a turn of the event loop, or a few more if they are in columns.
+COMMANDS_AT_ONCE = ROWS_MAX
 
 # The name of a message's field in the envelope. Keys are message classes.
 FIELD_OF_BODY: dict[type, str] = {
@@ -38,17 +40,30 @@ FIELD_OF_BODY: dict[type, str] = {
     for field in pb.Command.DESCRIPTOR.oneofs_by_name["body"].fields
 }
 
+# Commands that are many, and have no number together.
+_IN_COLUMNS: Final = COLUMNS.keys() & pb.CommandHead.DESCRIPTOR.fields_by_name.keys()
 # What stands before the number of a request: its field's number, with the wire type of integers.
 _REQUEST_ID: Final = varint(pb.Command.DESCRIPTOR.fields_by_name["request_id"].number << 3)
 
-BodyT = TypeVar("BodyT", bound=Message)
+BodyT = TypeVar("BodyT", bound=Message | Row)
+
+
+def name_of(body: Message | Row) -> str:
+    """Return the field in the envelope of a command alone, as message or as row."""
+    columns = COLUMNS_OF.get(type(body))
+    return FIELD_OF_BODY[type(body)] if columns is None else columns.name
 
 
 def detached(body: BodyT) -> BodyT:
-    """Return a copy of a received message: the message itself would keep its whole frame alive."""
-    copy = type(body)()
-    copy.CopyFrom(body)
-    return copy
+    """Return a copy of a received message: the message itself would keep its whole frame alive.
+
+    A row is no part of its frame.
+    """
+    if isinstance(body, Message):
+        copy = type(body)()
+        copy.CopyFrom(body)
+        return copy
+    return body
 
 
 class Carried(Protocol):
@@ -78,14 +93,19 @@ class Turns:
     async def of(self, frame: pb.Frame) -> AsyncIterator[Carried]:
         """Yield a frame, or the parts of a large one, and give others a turn where it is due."""
         commands = frame.commands
-        if len(commands) <= COMMANDS_AT_ONCE:
+        counts = list(map(_count, commands))
+        total = sum(counts)
+        if total <= COMMANDS_AT_ONCE:
             yield frame
-            await self._handled(len(commands))
+            await self._handled(total)
             return
-        for start in range(0, len(commands), COMMANDS_AT_ONCE):
-            part = commands[start : start + COMMANDS_AT_ONCE]
-            yield _Part(part)
-            await self._handled(len(part))
+        start = gathered = 0
+        for end, count in enumerate(counts, 1):
+            gathered += count
+            if gathered >= COMMANDS_AT_ONCE or end == len(commands):
+                yield _Part(commands[start:end])
+                await self._handled(gathered)
+                start, gathered = end, 0
 
     async def received(self, data: bytes) -> AsyncIterator[Carried]:
         """Parse the bytes that a client sent, and yield them as `of` does.
@@ -124,8 +144,18 @@ class Turns:
             await asyncio.sleep(0)
 
 
+def _count(command: pb.Command) -> int:
+    """Return how many commands there are in an envelope."""
+    columns = COLUMNS.get(command.WhichOneof("body"))
+    return 1 if columns is None else max(1, len(getattr(command, columns.field).request_ids))
+
+
 def _read_command(data: bytes) -> pb.Command:
-    """Parse a command; return an empty command if it cannot be parsed."""
+    """Parse a command; return an empty command if it cannot be parsed.
+
+    Raises:
+        DecodeError: it has columns, and so there is no number to answer.
+    """
     try:
         head = pb.CommandHead.FromString(data)
     except DecodeError:
@@ -134,8 +164,25 @@ def _read_command(data: bytes) -> pb.Command:
         try:
             return pb.Command.FromString(data)
         except DecodeError:
-            pass
+            if any(map(head.HasField, _IN_COLUMNS)):
+                raise
     return pb.Command(request_id=head.request_id)
+
+
+def _enveloped(body: Any, request_id: int, traceparent: bytes) -> tuple[int, list[bytes]]:
+    """Return the size and the pieces of a command in a frame."""
+    if isinstance(body, Spliced):
+        kind, pieces, size = body
+    else:
+        kind, data = type(body), body.SerializeToString(deterministic=True)
+        pieces, size = (data,), len(data)
+    head = field_start(pb.Command, FIELD_OF_BODY[kind], size)
+    if traceparent:
+        head = field_start(pb.Command, "traceparent", len(traceparent)) + traceparent + head
+    if request_id:
+        head = _REQUEST_ID + varint(request_id) + head
+    size += len(head)
+    return size, [field_start(pb.Frame, "commands", size), head, *pieces]
 
 
 class FrameWriter:
@@ -144,6 +191,10 @@ class FrameWriter:
     A command is serialized when it is sent, and its envelope consists of pieces around it. All
     pieces are copied once, when their frame is written: serialized commands in a row are a frame.
     The same commands become the same bytes in every run.
+
+    Rows are gathered by kind until another command is sent, and then stand before it, in columns if
+    there are enough of them. So sends and acks change places with each other, which are never of
+    the same writer; all else arrives in its order.
 
     Args:
         write: takes a serialized frame.
@@ -165,6 +216,8 @@ class FrameWriter:
         self._room_bytes = 0
         # Bytes of the frames before it.
         self._full_bytes = 0
+        # Rows of the last frame that are not among its pieces, by the field of their columns.
+        self._rows: dict[str, list[tuple[int, bytes, Row]]] = {}
 
     @property
     def gathered_bytes(self) -> int:
@@ -173,44 +226,54 @@ class FrameWriter:
             return 0
         return self._full_bytes + FRAME_BYTES_SOFT_MAX - self._room_bytes
 
-    def send(self, body: Body, request_id: int = 0, traceparent: bytes = b"") -> None:
-        """Gather a message, with an envelope.
+    def send(self, body: Body | Row, request_id: int = 0, traceparent: bytes = b"") -> None:
+        """Gather a command, with an envelope if it is a message.
 
         Args:
-            body: the message.
+            body: the message, or the row.
             request_id: the number of the request that it answers; 0 for a push.
             traceparent: names the span that sends it; empty: none does.
         """
-        if isinstance(body, Spliced):
-            kind, pieces, size = body
-        else:
-            kind, data = type(body), body.SerializeToString(deterministic=True)
-            pieces, size = (data,), len(data)
-        head = field_start(pb.Command, FIELD_OF_BODY[kind], size)
-        if traceparent:
-            head = field_start(pb.Command, "traceparent", len(traceparent)) + traceparent + head
-        if request_id:
-            head = _REQUEST_ID + varint(request_id) + head
-        size += len(head)
+        columns = COLUMNS_OF.get(type(body))
+        if columns is not None:
+            self._gather(columns, request_id, traceparent, body)
+            return
+        self._write_rows()
+        size, pieces = _enveloped(body, request_id, traceparent)
         if self._room_bytes <= 0:
             self._begin_frame()
         self._room_bytes -= size
-        self._pieces += (field_start(pb.Frame, "commands", size), head, *pieces)
-
-    def send_frame(self, frame: Message) -> None:
-        """Gather the commands of a message whose serialization is that of a frame."""
-        data = frame.SerializeToString(deterministic=True)
-        if self._room_bytes <= 0:
-            self._begin_frame()
-        self._room_bytes -= len(data)
-        self._pieces.append(data)
+        self._pieces += pieces
 
     def flush(self) -> None:
         """Write the gathered commands now."""
+        self._write_rows()
         frames, self._frames, self._pieces = self._frames, [], []
         self._room_bytes = 0
         for pieces in frames:
             self._write(b"".join(pieces))
+
+    def _gather(self, columns: Columns, request_id: int, traceparent: bytes, row: Any) -> None:
+        if self._room_bytes <= 0:
+            self._write_rows()
+            self._begin_frame()
+        self._room_bytes -= row.byte_count
+        rows = self._rows.setdefault(columns.field, [])
+        rows.append((request_id, traceparent, row))
+        if len(rows) >= ROWS_MAX:
+            self._write_rows()
+
+    def _write_rows(self) -> None:
+        """Put the gathered rows into the last frame."""
+        if self._rows:
+            gathered, self._rows = self._rows, {}
+            for field, rows in gathered.items():
+                if len(rows) >= ROWS_MIN:
+                    body = COLUMNS[field].pack(Rows(*zip(*rows, strict=True)))
+                    self._pieces += _enveloped(body, 0, b"")[1]
+                    continue
+                for request_id, traceparent, row in rows:
+                    self._pieces += _enveloped(row.to_wire(), request_id, traceparent)[1]
 
     def _begin_frame(self) -> None:
         self._full_bytes = self.gathered_bytes

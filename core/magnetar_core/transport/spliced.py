@@ -158,8 +158,8 @@ def whole(body: Body) -> Message:
 
 
 def byte_count_of(body: Body) -> int:
-    """Return how many bytes a message takes when it is serialized."""
-    return body.byte_count if isinstance(body, Spliced) else body.ByteSize()
+    """Return how many bytes a message or a row takes when it is serialized."""
+    return body.byte_count if isinstance(body, tuple) else body.ByteSize()
 
 
 # Seven bits of a number: its highest, and those before others.

@@ -61,6 +61,62 @@ class CommandSendResponse(_message.Message):
     all_settled: bool
     def __init__(self, message_id: _Optional[_Union[_common_pb2.MessageIdData, _Mapping]] = ..., duplicate: _Optional[bool] = ..., settled_txn_ids: _Optional[_Iterable[_Union[_common_pb2.TxnId, _Mapping]]] = ..., all_settled: _Optional[bool] = ...) -> None: ...
 
+class CommandSends(_requests.Request[CommandSendsResponse]):
+    __slots__ = ("request_ids", "traceparents", "partitions", "partition_indexes", "producer_ids", "sequence_ids", "num_messages", "txn_most_bits", "txn_least_bits", "follows_counts", "follows_most_bits", "follows_least_bits", "batches", "producer_epochs", "txn_proofs")
+    REQUEST_IDS_FIELD_NUMBER: _ClassVar[int]
+    TRACEPARENTS_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_INDEXES_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_IDS_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_IDS_FIELD_NUMBER: _ClassVar[int]
+    NUM_MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    TXN_MOST_BITS_FIELD_NUMBER: _ClassVar[int]
+    TXN_LEAST_BITS_FIELD_NUMBER: _ClassVar[int]
+    FOLLOWS_COUNTS_FIELD_NUMBER: _ClassVar[int]
+    FOLLOWS_MOST_BITS_FIELD_NUMBER: _ClassVar[int]
+    FOLLOWS_LEAST_BITS_FIELD_NUMBER: _ClassVar[int]
+    BATCHES_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_EPOCHS_FIELD_NUMBER: _ClassVar[int]
+    TXN_PROOFS_FIELD_NUMBER: _ClassVar[int]
+    request_ids: _containers.RepeatedScalarFieldContainer[int]
+    traceparents: _containers.RepeatedScalarFieldContainer[bytes]
+    partitions: _containers.RepeatedCompositeFieldContainer[_common_pb2.Partition]
+    partition_indexes: _containers.RepeatedScalarFieldContainer[int]
+    producer_ids: _containers.RepeatedScalarFieldContainer[int]
+    sequence_ids: _containers.RepeatedScalarFieldContainer[int]
+    num_messages: _containers.RepeatedScalarFieldContainer[int]
+    txn_most_bits: _containers.RepeatedScalarFieldContainer[int]
+    txn_least_bits: _containers.RepeatedScalarFieldContainer[int]
+    follows_counts: _containers.RepeatedScalarFieldContainer[int]
+    follows_most_bits: _containers.RepeatedScalarFieldContainer[int]
+    follows_least_bits: _containers.RepeatedScalarFieldContainer[int]
+    batches: _containers.RepeatedScalarFieldContainer[bytes]
+    producer_epochs: _containers.RepeatedScalarFieldContainer[int]
+    txn_proofs: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, request_ids: _Optional[_Iterable[int]] = ..., traceparents: _Optional[_Iterable[bytes]] = ..., partitions: _Optional[_Iterable[_Union[_common_pb2.Partition, _Mapping]]] = ..., partition_indexes: _Optional[_Iterable[int]] = ..., producer_ids: _Optional[_Iterable[int]] = ..., sequence_ids: _Optional[_Iterable[int]] = ..., num_messages: _Optional[_Iterable[int]] = ..., txn_most_bits: _Optional[_Iterable[int]] = ..., txn_least_bits: _Optional[_Iterable[int]] = ..., follows_counts: _Optional[_Iterable[int]] = ..., follows_most_bits: _Optional[_Iterable[int]] = ..., follows_least_bits: _Optional[_Iterable[int]] = ..., batches: _Optional[_Iterable[bytes]] = ..., producer_epochs: _Optional[_Iterable[int]] = ..., txn_proofs: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
+class CommandSendsResponse(_message.Message):
+    __slots__ = ("request_ids", "ledger_ids", "entry_ids", "indexes", "duplicates", "all_settled", "settled_counts", "settled_most_bits", "settled_least_bits")
+    REQUEST_IDS_FIELD_NUMBER: _ClassVar[int]
+    LEDGER_IDS_FIELD_NUMBER: _ClassVar[int]
+    ENTRY_IDS_FIELD_NUMBER: _ClassVar[int]
+    INDEXES_FIELD_NUMBER: _ClassVar[int]
+    DUPLICATES_FIELD_NUMBER: _ClassVar[int]
+    ALL_SETTLED_FIELD_NUMBER: _ClassVar[int]
+    SETTLED_COUNTS_FIELD_NUMBER: _ClassVar[int]
+    SETTLED_MOST_BITS_FIELD_NUMBER: _ClassVar[int]
+    SETTLED_LEAST_BITS_FIELD_NUMBER: _ClassVar[int]
+    request_ids: _containers.RepeatedScalarFieldContainer[int]
+    ledger_ids: _containers.RepeatedScalarFieldContainer[int]
+    entry_ids: _containers.RepeatedScalarFieldContainer[int]
+    indexes: _containers.RepeatedScalarFieldContainer[int]
+    duplicates: _containers.RepeatedScalarFieldContainer[bool]
+    all_settled: _containers.RepeatedScalarFieldContainer[bool]
+    settled_counts: _containers.RepeatedScalarFieldContainer[int]
+    settled_most_bits: _containers.RepeatedScalarFieldContainer[int]
+    settled_least_bits: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, request_ids: _Optional[_Iterable[int]] = ..., ledger_ids: _Optional[_Iterable[int]] = ..., entry_ids: _Optional[_Iterable[int]] = ..., indexes: _Optional[_Iterable[int]] = ..., duplicates: _Optional[_Iterable[bool]] = ..., all_settled: _Optional[_Iterable[bool]] = ..., settled_counts: _Optional[_Iterable[int]] = ..., settled_most_bits: _Optional[_Iterable[int]] = ..., settled_least_bits: _Optional[_Iterable[int]] = ...) -> None: ...
+
 class Message(_message.Message):
     __slots__ = ("key", "value", "event_time_ms", "properties", "message_id", "append_time_ms", "txn_id", "stamp", "null_value")
     class PropertiesEntry(_message.Message):
@@ -465,6 +521,64 @@ class CommandAckResponse(_message.Message):
     consumer_id: int
     txn_id: _common_pb2.TxnId
     def __init__(self, consumer_id: _Optional[int] = ..., txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ...) -> None: ...
+
+class CommandAcks(_requests.Request[CommandAcksResponse]):
+    __slots__ = ("request_ids", "traceparents", "subscriptions", "subscription_indexes", "consumer_ids", "ack_types", "range_counts", "firsts", "lasts", "txn_most_bits", "txn_least_bits", "ack_sequences", "ledger_ids", "producer_epochs", "members", "member_numbers", "two_phase_commit", "attach_epochs", "txn_proofs", "message_id_counts", "message_ids")
+    REQUEST_IDS_FIELD_NUMBER: _ClassVar[int]
+    TRACEPARENTS_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTIONS_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_INDEXES_FIELD_NUMBER: _ClassVar[int]
+    CONSUMER_IDS_FIELD_NUMBER: _ClassVar[int]
+    ACK_TYPES_FIELD_NUMBER: _ClassVar[int]
+    RANGE_COUNTS_FIELD_NUMBER: _ClassVar[int]
+    FIRSTS_FIELD_NUMBER: _ClassVar[int]
+    LASTS_FIELD_NUMBER: _ClassVar[int]
+    TXN_MOST_BITS_FIELD_NUMBER: _ClassVar[int]
+    TXN_LEAST_BITS_FIELD_NUMBER: _ClassVar[int]
+    ACK_SEQUENCES_FIELD_NUMBER: _ClassVar[int]
+    LEDGER_IDS_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_EPOCHS_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_NUMBERS_FIELD_NUMBER: _ClassVar[int]
+    TWO_PHASE_COMMIT_FIELD_NUMBER: _ClassVar[int]
+    ATTACH_EPOCHS_FIELD_NUMBER: _ClassVar[int]
+    TXN_PROOFS_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_ID_COUNTS_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_IDS_FIELD_NUMBER: _ClassVar[int]
+    request_ids: _containers.RepeatedScalarFieldContainer[int]
+    traceparents: _containers.RepeatedScalarFieldContainer[bytes]
+    subscriptions: _containers.RepeatedCompositeFieldContainer[_common_pb2.Subscription]
+    subscription_indexes: _containers.RepeatedScalarFieldContainer[int]
+    consumer_ids: _containers.RepeatedScalarFieldContainer[int]
+    ack_types: _containers.RepeatedScalarFieldContainer[CommandAck.AckType]
+    range_counts: _containers.RepeatedScalarFieldContainer[int]
+    firsts: _containers.RepeatedScalarFieldContainer[int]
+    lasts: _containers.RepeatedScalarFieldContainer[int]
+    txn_most_bits: _containers.RepeatedScalarFieldContainer[int]
+    txn_least_bits: _containers.RepeatedScalarFieldContainer[int]
+    ack_sequences: _containers.RepeatedScalarFieldContainer[int]
+    ledger_ids: _containers.RepeatedScalarFieldContainer[int]
+    producer_epochs: _containers.RepeatedScalarFieldContainer[int]
+    members: _containers.RepeatedCompositeFieldContainer[_common_pb2.GroupMember]
+    member_numbers: _containers.RepeatedScalarFieldContainer[int]
+    two_phase_commit: _containers.RepeatedScalarFieldContainer[bool]
+    attach_epochs: _containers.RepeatedScalarFieldContainer[int]
+    txn_proofs: _containers.RepeatedScalarFieldContainer[bytes]
+    message_id_counts: _containers.RepeatedScalarFieldContainer[int]
+    message_ids: _containers.RepeatedCompositeFieldContainer[_common_pb2.MessageIdData]
+    def __init__(self, request_ids: _Optional[_Iterable[int]] = ..., traceparents: _Optional[_Iterable[bytes]] = ..., subscriptions: _Optional[_Iterable[_Union[_common_pb2.Subscription, _Mapping]]] = ..., subscription_indexes: _Optional[_Iterable[int]] = ..., consumer_ids: _Optional[_Iterable[int]] = ..., ack_types: _Optional[_Iterable[_Union[CommandAck.AckType, str]]] = ..., range_counts: _Optional[_Iterable[int]] = ..., firsts: _Optional[_Iterable[int]] = ..., lasts: _Optional[_Iterable[int]] = ..., txn_most_bits: _Optional[_Iterable[int]] = ..., txn_least_bits: _Optional[_Iterable[int]] = ..., ack_sequences: _Optional[_Iterable[int]] = ..., ledger_ids: _Optional[_Iterable[int]] = ..., producer_epochs: _Optional[_Iterable[int]] = ..., members: _Optional[_Iterable[_Union[_common_pb2.GroupMember, _Mapping]]] = ..., member_numbers: _Optional[_Iterable[int]] = ..., two_phase_commit: _Optional[_Iterable[bool]] = ..., attach_epochs: _Optional[_Iterable[int]] = ..., txn_proofs: _Optional[_Iterable[bytes]] = ..., message_id_counts: _Optional[_Iterable[int]] = ..., message_ids: _Optional[_Iterable[_Union[_common_pb2.MessageIdData, _Mapping]]] = ...) -> None: ...
+
+class CommandAcksResponse(_message.Message):
+    __slots__ = ("request_ids", "consumer_ids", "txn_most_bits", "txn_least_bits")
+    REQUEST_IDS_FIELD_NUMBER: _ClassVar[int]
+    CONSUMER_IDS_FIELD_NUMBER: _ClassVar[int]
+    TXN_MOST_BITS_FIELD_NUMBER: _ClassVar[int]
+    TXN_LEAST_BITS_FIELD_NUMBER: _ClassVar[int]
+    request_ids: _containers.RepeatedScalarFieldContainer[int]
+    consumer_ids: _containers.RepeatedScalarFieldContainer[int]
+    txn_most_bits: _containers.RepeatedScalarFieldContainer[int]
+    txn_least_bits: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, request_ids: _Optional[_Iterable[int]] = ..., consumer_ids: _Optional[_Iterable[int]] = ..., txn_most_bits: _Optional[_Iterable[int]] = ..., txn_least_bits: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class CommandNack(_requests.Request[CommandNackResponse]):
     __slots__ = ("subscription", "consumer_id", "ranges", "redelivery_count")

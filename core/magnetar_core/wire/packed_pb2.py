@@ -22,24 +22,19 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
-from magnetar_core.wire import transaction_pb2 as magnetar_dot_v1_dot_transaction__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18magnetar/v1/packed.proto\x12\x0bmagnetar.v1\x1a\x1dmagnetar/v1/transaction.proto\"9\n\x0cPackedNewTxn\x12\x12\n\npartitions\x18\x02 \x03(\x0c\x12\x15\n\rsubscriptions\x18\x03 \x03(\x0c\"E\n\x0cPackedEndTxn\x12\x18\n\x10partition_counts\x18\x04 \x03(\x0c\x12\x1b\n\x13subscription_counts\x18\x05 \x03(\x0c\"#\n\x0cPackedCounts\x12\x13\n\x0bparticipant\x18\x01 \x01(\x0c\"\xf7\x01\n\rPackedCommand\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12\x13\n\x0btraceparent\x18\x06 \x01(\x0c\x12\x45\n\x14\x65nd_txn_on_partition\x18P \x01(\x0b\x32%.magnetar.v1.CommandEndTxnOnPartitionH\x00\x12K\n\x17\x65nd_txn_on_subscription\x18R \x01(\x0b\x32(.magnetar.v1.CommandEndTxnOnSubscriptionH\x00\x12!\n\x17\x65nd_txn_on_participants\x18Z \x01(\x0cH\x00\x42\x06\n\x04\x62ody\";\n\x0bPackedFrame\x12,\n\x08\x63ommands\x18\x01 \x03(\x0b\x32\x1a.magnetar.v1.PackedCommandb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18magnetar/v1/packed.proto\x12\x0bmagnetar.v1\"9\n\x0cPackedNewTxn\x12\x12\n\npartitions\x18\x02 \x03(\x0c\x12\x15\n\rsubscriptions\x18\x03 \x03(\x0c\"E\n\x0cPackedEndTxn\x12\x18\n\x10partition_counts\x18\x04 \x03(\x0c\x12\x1b\n\x13subscription_counts\x18\x05 \x03(\x0c\"#\n\x0cPackedCounts\x12\x13\n\x0bparticipant\x18\x01 \x01(\x0c\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'magnetar_core.wire.packed_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_PACKEDNEWTXN']._serialized_start=72
-  _globals['_PACKEDNEWTXN']._serialized_end=129
-  _globals['_PACKEDENDTXN']._serialized_start=131
-  _globals['_PACKEDENDTXN']._serialized_end=200
-  _globals['_PACKEDCOUNTS']._serialized_start=202
-  _globals['_PACKEDCOUNTS']._serialized_end=237
-  _globals['_PACKEDCOMMAND']._serialized_start=240
-  _globals['_PACKEDCOMMAND']._serialized_end=487
-  _globals['_PACKEDFRAME']._serialized_start=489
-  _globals['_PACKEDFRAME']._serialized_end=548
+  _globals['_PACKEDNEWTXN']._serialized_start=41
+  _globals['_PACKEDNEWTXN']._serialized_end=98
+  _globals['_PACKEDENDTXN']._serialized_start=100
+  _globals['_PACKEDENDTXN']._serialized_end=169
+  _globals['_PACKEDCOUNTS']._serialized_start=171
+  _globals['_PACKEDCOUNTS']._serialized_end=206
 # @@protoc_insertion_point(module_scope)

@@ -622,6 +622,54 @@ class CommandEndTxnOnParticipantsResponse(_message.Message):
     unfinished: _containers.RepeatedCompositeFieldContainer[UnfinishedParticipant]
     def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., unfinished: _Optional[_Iterable[_Union[UnfinishedParticipant, _Mapping]]] = ...) -> None: ...
 
+class CommandEndTxnsOnParticipants(_requests.Request[CommandEndTxnsOnParticipantsResponse]):
+    __slots__ = ("request_ids", "traceparents", "txn_most_bits", "txn_least_bits", "txn_actions", "participants", "participant_counts", "participant_indexes", "counts_given", "stamps", "incarnations", "loss_accepted", "selections_given", "selection_counts", "selected_writer_ids")
+    REQUEST_IDS_FIELD_NUMBER: _ClassVar[int]
+    TRACEPARENTS_FIELD_NUMBER: _ClassVar[int]
+    TXN_MOST_BITS_FIELD_NUMBER: _ClassVar[int]
+    TXN_LEAST_BITS_FIELD_NUMBER: _ClassVar[int]
+    TXN_ACTIONS_FIELD_NUMBER: _ClassVar[int]
+    PARTICIPANTS_FIELD_NUMBER: _ClassVar[int]
+    PARTICIPANT_COUNTS_FIELD_NUMBER: _ClassVar[int]
+    PARTICIPANT_INDEXES_FIELD_NUMBER: _ClassVar[int]
+    COUNTS_GIVEN_FIELD_NUMBER: _ClassVar[int]
+    STAMPS_FIELD_NUMBER: _ClassVar[int]
+    INCARNATIONS_FIELD_NUMBER: _ClassVar[int]
+    LOSS_ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    SELECTIONS_GIVEN_FIELD_NUMBER: _ClassVar[int]
+    SELECTION_COUNTS_FIELD_NUMBER: _ClassVar[int]
+    SELECTED_WRITER_IDS_FIELD_NUMBER: _ClassVar[int]
+    request_ids: _containers.RepeatedScalarFieldContainer[int]
+    traceparents: _containers.RepeatedScalarFieldContainer[bytes]
+    txn_most_bits: _containers.RepeatedScalarFieldContainer[int]
+    txn_least_bits: _containers.RepeatedScalarFieldContainer[int]
+    txn_actions: _containers.RepeatedScalarFieldContainer[_common_pb2.TxnAction]
+    participants: _containers.RepeatedScalarFieldContainer[bytes]
+    participant_counts: _containers.RepeatedScalarFieldContainer[int]
+    participant_indexes: _containers.RepeatedScalarFieldContainer[int]
+    counts_given: _containers.RepeatedScalarFieldContainer[bool]
+    stamps: _containers.RepeatedScalarFieldContainer[int]
+    incarnations: _containers.RepeatedScalarFieldContainer[int]
+    loss_accepted: _containers.RepeatedScalarFieldContainer[bool]
+    selections_given: _containers.RepeatedScalarFieldContainer[bool]
+    selection_counts: _containers.RepeatedScalarFieldContainer[int]
+    selected_writer_ids: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, request_ids: _Optional[_Iterable[int]] = ..., traceparents: _Optional[_Iterable[bytes]] = ..., txn_most_bits: _Optional[_Iterable[int]] = ..., txn_least_bits: _Optional[_Iterable[int]] = ..., txn_actions: _Optional[_Iterable[_Union[_common_pb2.TxnAction, str]]] = ..., participants: _Optional[_Iterable[bytes]] = ..., participant_counts: _Optional[_Iterable[int]] = ..., participant_indexes: _Optional[_Iterable[int]] = ..., counts_given: _Optional[_Iterable[bool]] = ..., stamps: _Optional[_Iterable[int]] = ..., incarnations: _Optional[_Iterable[int]] = ..., loss_accepted: _Optional[_Iterable[bool]] = ..., selections_given: _Optional[_Iterable[bool]] = ..., selection_counts: _Optional[_Iterable[int]] = ..., selected_writer_ids: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class CommandEndTxnsOnParticipantsResponse(_message.Message):
+    __slots__ = ("request_ids", "txn_most_bits", "txn_least_bits", "unfinished_counts", "unfinished")
+    REQUEST_IDS_FIELD_NUMBER: _ClassVar[int]
+    TXN_MOST_BITS_FIELD_NUMBER: _ClassVar[int]
+    TXN_LEAST_BITS_FIELD_NUMBER: _ClassVar[int]
+    UNFINISHED_COUNTS_FIELD_NUMBER: _ClassVar[int]
+    UNFINISHED_FIELD_NUMBER: _ClassVar[int]
+    request_ids: _containers.RepeatedScalarFieldContainer[int]
+    txn_most_bits: _containers.RepeatedScalarFieldContainer[int]
+    txn_least_bits: _containers.RepeatedScalarFieldContainer[int]
+    unfinished_counts: _containers.RepeatedScalarFieldContainer[int]
+    unfinished: _containers.RepeatedCompositeFieldContainer[UnfinishedParticipant]
+    def __init__(self, request_ids: _Optional[_Iterable[int]] = ..., txn_most_bits: _Optional[_Iterable[int]] = ..., txn_least_bits: _Optional[_Iterable[int]] = ..., unfinished_counts: _Optional[_Iterable[int]] = ..., unfinished: _Optional[_Iterable[_Union[UnfinishedParticipant, _Mapping]]] = ...) -> None: ...
+
 class TxnRange(_message.Message):
     __slots__ = ("first", "last")
     FIRST_FIELD_NUMBER: _ClassVar[int]

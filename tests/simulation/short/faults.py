@@ -8,6 +8,7 @@ from contextvars import Context
 from random import Random
 from typing import TYPE_CHECKING
 
+from tests.core.envelope import singles
 from tests.simulation.links import SimulatedLink
 from tests.simulation.owners.seats import AnyServer
 from tests.simulation.short import owner_faults
@@ -203,7 +204,8 @@ def copies(
 
 
 def _holds(data: bytes, command: str) -> bool:
-    return any(one.WhichOneof("body") == command for one in pb.Frame.FromString(data).commands)
+    frame = singles(pb.Frame.FromString(data))
+    return any(one.WhichOneof("body") == command for one in frame.commands)
 
 
 def disk_failure(world: World, random: Random, *, server: str, what: str) -> bool:

@@ -20,8 +20,8 @@ from magnetar.messaging.interval_set import IntervalSet, Range
 from magnetar.transactions.begun import Begun
 from magnetar.transactions.failed_call import FailedCall
 from magnetar_core.errors import MagnetarError, OutcomeUnknown
-from magnetar_core.ids import SubscriptionName, TxnID
-from magnetar_core.transport.spliced import Spliced, joined
+from magnetar_core.ids import NO_EPOCH, MemberName, SubscriptionName, TxnID
+from magnetar_core.transport.columns.acks import Ack, Acked
 from magnetar_core.wire import broker_pb2, common_pb2
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ RANGES_PER_COMMAND_MAX = 10_000
 
 INDIVIDUAL = broker_pb2.CommandAck.INDIVIDUAL
 CUMULATIVE = broker_pb2.CommandAck.CUMULATIVE
-TWO_PHASE_COMMIT = broker_pb2.CommandAck(two_phase_commit=True).SerializeToString()
 
 
 def ranges_to_wire(ranges: Sequence[Range]) -> list[common_pb2.OffsetRange]:
@@ -230,7 +229,7 @@ class PlainAcks:
         )
 
 
-class AckCommand(Item[broker_pb2.CommandAckResponse]):
+class AckCommand(Item[Acked]):
     """A numbered ack command of a transaction."""
 
     def __init__(
@@ -256,8 +255,7 @@ class AckedPartition(Protocol):
     route: TopicRoute
     name: SubscriptionName
     consumer_id: int
-    # The bytes of a CommandAck with the common fields of all commands, of any transaction.
-    head: bytes
+    member: MemberName | None
 
     def confirmed(self, acks: TransactionAcks, ranges: Sequence[Range]) -> None:
         """Note that the broker has confirmed these acks."""
@@ -272,7 +270,7 @@ class AckedPartition(Protocol):
         ...
 
 
-class TransactionAcks(Stream[AckCommand, broker_pb2.CommandAckResponse]):
+class TransactionAcks(Stream[AckCommand, Acked]):
     """The acks of a transaction by a consumer on a partition.
 
     Acks of the same turn of the event loop travel in the same command, and so do those from before
@@ -287,8 +285,10 @@ class TransactionAcks(Stream[AckCommand, broker_pb2.CommandAckResponse]):
     txn_id: TxnID | None = None
     confirmed_count = 0
     failure: MagnetarError | None = None
-    # What all commands have in common, from when the transaction has begun.
-    _head = b""
+    # What all commands say of the transaction, from when it has begun.
+    _producer_epoch = NO_EPOCH
+    _txn_proof = b""
+    _is_two_phase_commit = False
     _open_type = INDIVIDUAL
     _ledger_id = 0
     _receipt: Receipt | None = None
@@ -313,11 +313,10 @@ class TransactionAcks(Stream[AckCommand, broker_pb2.CommandAckResponse]):
     def begin(self, begun: Begun) -> None:
         """Send acks from now on, since the transaction has its id."""
         self.txn_id = begun.txn_id
-        self._head = self._owner.head + begun.named_in(broker_pb2.CommandAck)
+        self._producer_epoch, self._txn_proof = begun.producer_epoch, begun.txn_proof
         # A group may refuse a transaction that never expires. Only a coordinator that allows
         # two-phase commit lets one live for ever.
-        if not begun.timeout_ms:
-            self._head += TWO_PHASE_COMMIT
+        self._is_two_phase_commit = not begun.timeout_ms
         self.open()
 
     def add(self, ranges: Sequence[Range], *, cumulative: bool, ledger_id: int) -> None:
@@ -408,16 +407,23 @@ class TransactionAcks(Stream[AckCommand, broker_pb2.CommandAckResponse]):
         """Look up the broker again, since the partition has moved."""
         self._owner.route.refresh_soon()
 
-    def build(self, item: AckCommand) -> Spliced[broker_pb2.CommandAck]:
+    def build(self, item: AckCommand) -> Ack:
         """Return the command of a numbered ack."""
-        command = broker_pb2.CommandAck(
-            ack_type=item.ack_type, ack_sequence=item.ack_sequence, ledger_id=item.ledger_id
+        return Ack(
+            self.name,
+            self.writer_id,
+            item.ack_type,
+            item.ranges,
+            self.txn_id,
+            item.ack_sequence,
+            item.ledger_id,
+            self._producer_epoch,
+            self._owner.member,
+            self._is_two_phase_commit,
+            txn_proof=self._txn_proof,
         )
-        for first, last in item.ranges:
-            command.ranges.add(first=first, last=last)
-        return joined(broker_pb2.CommandAck, self._head, command.SerializeToString())
 
-    def confirmed(self, item: AckCommand, reply: broker_pb2.CommandAckResponse) -> None:
+    def confirmed(self, item: AckCommand, reply: Acked) -> None:
         """Note that the broker has confirmed a command."""
         self.confirmed_count += 1
         if item.receipt is not None and not item.receipt.done():

@@ -15,8 +15,8 @@ from magnetar.messaging.acknowledging.acks import TransactionAcks
 from magnetar.messaging.acknowledging.unacked_tracker import UnackedTracker
 from magnetar.messaging.interval_set import Range
 from magnetar_core.errors import MagnetarError
-from magnetar_core.ids import SubscriptionName, TxnID
-from magnetar_core.wire import broker_pb2, common_pb2
+from magnetar_core.ids import MemberName, SubscriptionName, TxnID
+from magnetar_core.wire import common_pb2
 
 if TYPE_CHECKING:
     from magnetar.transactions.transaction_work import TransactionWork
@@ -56,10 +56,7 @@ class AcksInTransactions:
         self.route = route
         self.name = name
         self.consumer_id = consumer_id
-        self.head = broker_pb2.CommandAck(
-            subscription=name.to_wire(), consumer_id=consumer_id, member=member
-        ).SerializeToString()
-        self._member = member
+        self.member = None if member is None else MemberName.from_wire(member)
         self._type = subscription_type
         self._unacked = unacked
         self._ask_again = ask_again
@@ -142,7 +139,7 @@ class AcksInTransactions:
 
         What has to be asked for comes behind the rest, which came by itself or is on its way.
         """
-        if self._member is not None:
+        if self.member is not None:
             return acks.txn_id not in self._after
         return bool(wanted) and self._type is not SubscriptionType.SHARED
 

@@ -7,7 +7,6 @@ producer and partition. A batch gets its sequence when it is complete.
 from __future__ import annotations
 
 from abc import abstractmethod
-from functools import lru_cache
 from typing import Protocol
 
 from magnetar.config import ProducerConfig
@@ -18,19 +17,8 @@ from magnetar.messaging.sending.backpressure import PendingBudget
 from magnetar.messaging.sending.closed_batch import ClosedBatch
 from magnetar.messaging.sending.followed_transactions import Followed
 from magnetar_core.errors import MagnetarError
-from magnetar_core.ids import PartitionName
-from magnetar_core.transport.spliced import Spliced, field_start, joined
-from magnetar_core.wire.broker_pb2 import CommandSend, CommandSendResponse
-
-# The first batches of transactions have the same numbers again and again.
-KNOWN_NUMBERS_MAX = 256
-
-
-@lru_cache(maxsize=KNOWN_NUMBERS_MAX)
-def _numbers(producer_id: int, sequence_id: int, count: int) -> bytes:
-    """Return the bytes of a CommandSend of which nothing else is set."""
-    command = CommandSend(producer_id=producer_id, sequence_id=sequence_id, num_messages=count)
-    return command.SerializeToString()
+from magnetar_core.ids import NO_EPOCH, PartitionName, TxnID
+from magnetar_core.transport.columns.sends import Send, Sent
 
 
 class SendingProducer(Protocol):
@@ -50,7 +38,7 @@ class SendingProducer(Protocol):
         ...
 
 
-class BatchDelivery(Stream[ClosedBatch, CommandSendResponse]):
+class BatchDelivery(Stream[ClosedBatch, Sent]):
     """Sends batches. Subclasses say which transactions these follow, and what refusals mean.
 
     Attributes:
@@ -66,14 +54,12 @@ class BatchDelivery(Stream[ClosedBatch, CommandSendResponse]):
         unanswered: Unanswered,
         route: TopicRoute,
         name: PartitionName,
-        head: bytes,
         *,
         is_open: bool,
     ) -> None:
         """The delivery of batches that are not closed yet.
 
         Args:
-            head: the bytes of a CommandSend with the common fields of all commands.
             is_open: whether batches may leave.
         """
         config = producer.config
@@ -85,7 +71,10 @@ class BatchDelivery(Stream[ClosedBatch, CommandSendResponse]):
         self._owner = producer
         self._config = config
         self._budget = producer.budget
-        self._head = head
+        # What all sends say of their transaction.
+        self._txn_id: TxnID | None = None
+        self._producer_epoch = NO_EPOCH
+        self._txn_proof = b""
         self._next_sequence = 0
         self._lane = 0
 
@@ -94,7 +83,7 @@ class BatchDelivery(Stream[ClosedBatch, CommandSendResponse]):
         """Return the transactions that a batch which leaves now comes after (order, k)."""
 
     @abstractmethod
-    def _settled(self, batch: ClosedBatch, reply: CommandSendResponse) -> None:
+    def _settled(self, batch: ClosedBatch, reply: Sent) -> None:
         """Note which of the transactions that a batch named need no longer be named."""
 
     def send(self, batch: ClosedBatch, *, timeout_ms: float) -> None:
@@ -116,21 +105,23 @@ class BatchDelivery(Stream[ClosedBatch, CommandSendResponse]):
         """Look up the broker again, since the partition has moved."""
         self.route.refresh_soon()
 
-    def build(self, batch: ClosedBatch) -> Spliced[CommandSend]:
+    def build(self, batch: ClosedBatch) -> Send:
         """Return the CommandSend of a batch; called at each attempt."""
         followed = batch.followed = self._follows()
         batch.patient = bool(followed.txn_ids)
-        payload = batch.payload
-        return joined(
-            CommandSend,
-            self._head,
-            _numbers(batch.producer_id, batch.sequence_id, batch.count),
-            followed.wire,
-            field_start(CommandSend, "batch", len(payload)),
-            payload,
+        return Send(
+            self.name,
+            batch.producer_id,
+            batch.sequence_id,
+            batch.count,
+            batch.payload,
+            self._txn_id,
+            followed.txn_ids,
+            self._producer_epoch,
+            self._txn_proof,
         )
 
-    def confirmed(self, batch: ClosedBatch, reply: CommandSendResponse) -> None:
+    def confirmed(self, batch: ClosedBatch, reply: Sent) -> None:
         """Note that the broker has stored a batch."""
         # The answer comes first: callers must not wait for it if the rest fails.
         self.confirmed_count += batch.count

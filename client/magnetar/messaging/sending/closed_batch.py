@@ -8,10 +8,11 @@ from magnetar.link.runtime import unobserved
 from magnetar.link.unanswered import EFFECT_UNKNOWN, Item
 from magnetar.messaging.sending.followed_transactions import NOBODY
 from magnetar_core.errors import MagnetarError, OutcomeUnknown
-from magnetar_core.wire import broker_pb2, common_pb2
+from magnetar_core.ids import MessageId
+from magnetar_core.transport.columns.sends import Sent
 
 
-class Receipt(asyncio.Future[common_pb2.MessageIdData]):
+class Receipt(asyncio.Future[MessageId]):
     """The broker's answer to a batch.
 
     Attributes:
@@ -21,7 +22,7 @@ class Receipt(asyncio.Future[common_pb2.MessageIdData]):
     awaited = 0
 
 
-class ClosedBatch(Item[broker_pb2.CommandSendResponse]):
+class ClosedBatch(Item[Sent]):
     """An encoded batch with its sequence. It never changes, however often it is sent."""
 
     # Given when it is sent.

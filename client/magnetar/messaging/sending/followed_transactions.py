@@ -1,8 +1,8 @@
 """The transactions that a producer's next sends to a partition come after (order, k). Pure.
 
-With many transactions at once the list is long, and every send names all of it. So the bytes that
-name it are put together once for all sends between two changes, and what most sends need takes no
-step for each transaction that they name.
+With many transactions at once the list is long, and every send names all of it. So it is put
+together once for all sends between two changes, and what most sends need takes no step for each
+transaction that they name.
 
 Each transaction gets a number when it enters the list, and numbers only rise. So what is left of a
 list that was seen earlier is the beginning of the present one.
@@ -14,10 +14,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
-from magnetar.transactions.wire_names import txn_field
 from magnetar_core.ids import TxnID
-from magnetar_core.wire import common_pb2
-from magnetar_core.wire.broker_pb2 import CommandSend
+from magnetar_core.transport.columns.column import Pair
 
 # What one send can come after, as brokers have it. Older ones are left out.
 FOLLOWED_MAX = 100
@@ -29,15 +27,13 @@ class Followed(NamedTuple):
     Attributes:
         txn_ids: the newest is the last one.
         last_number: the number of the newest.
-        wire: the bytes of a CommandSend that names them, and of which nothing else is set.
     """
 
     txn_ids: tuple[TxnID, ...]
     last_number: int
-    wire: bytes
 
 
-NOBODY = Followed((), 0, b"")
+NOBODY = Followed((), 0)
 
 
 class FollowedTransactions:
@@ -46,13 +42,12 @@ class FollowedTransactions:
     None of them followed another.
     """
 
-    __slots__ = ("_count", "_names", "_numbers", "_seen")
+    __slots__ = ("_count", "_numbers", "_seen")
 
     def __init__(self) -> None:
         self._count = 0
-        # Both in the order of the numbers. A name is the bytes in a CommandSend.
+        # In the order of the numbers.
         self._numbers: dict[TxnID, int] = {}
-        self._names: dict[TxnID, bytes] = {}
         # What now() returns, until something changes.
         self._seen: Followed | None = NOBODY
 
@@ -61,7 +56,6 @@ class FollowedTransactions:
 
     def check(self) -> None:
         """Check the invariants."""
-        assert list(self._names) == list(self._numbers)
         assert list(self._numbers.values()) == sorted(set(self._numbers.values()))
         assert len(self._numbers) <= FOLLOWED_MAX
 
@@ -75,8 +69,7 @@ class FollowedTransactions:
         if not self._numbers:
             return NOBODY
         txn_ids = tuple(self._numbers)
-        wire = b"".join(self._names.values())
-        return Followed(txn_ids, self._numbers[txn_ids[-1]], wire)
+        return Followed(txn_ids, self._numbers[txn_ids[-1]])
 
     def append(self, txn_id: TxnID) -> None:
         """Name a transaction as the newest; the oldest is left out if there are too many."""
@@ -84,7 +77,6 @@ class FollowedTransactions:
             self._drop([txn_id])
         self._count += 1
         self._numbers[txn_id] = self._count
-        self._names[txn_id] = txn_field(CommandSend, "follows_txn_ids", txn_id)
         if len(self._numbers) > FOLLOWED_MAX:
             self._drop([next(iter(self._numbers))])
         self._seen = None
@@ -93,7 +85,7 @@ class FollowedTransactions:
         """Stop naming the transactions that are left of an earlier list."""
         self._drop(self._left_of(seen))
 
-    def forget_settled(self, seen: Followed, settled: Collection[common_pb2.TxnId]) -> None:
+    def forget_settled(self, seen: Followed, settled: Collection[Pair]) -> None:
         """Stop naming the transactions whose ends have reached the broker.
 
         Args:
@@ -103,7 +95,7 @@ class FollowedTransactions:
         left = self._left_of(seen)
         # Most answers say what another one has said before, and then none is left to look for.
         if left and len(settled) < len(seen.txn_ids):
-            named = {(one.most_bits, one.least_bits) for one in settled}
+            named = frozenset(settled)
             left = [one for one in left if one in named]
         self._drop(left)
 
@@ -118,5 +110,4 @@ class FollowedTransactions:
     def _drop(self, txn_ids: list[TxnID]) -> None:
         for txn_id in txn_ids:
             if self._numbers.pop(txn_id, None) is not None:
-                del self._names[txn_id]
                 self._seen = None

@@ -48,12 +48,11 @@ class PartitionSender(BatchDelivery):
         unanswered: Unanswered,
         route: TopicRoute,
         name: PartitionName,
-        head: bytes,
         *,
         is_open: bool,
     ) -> None:
         """A sender that has sent nothing yet; see BatchDelivery."""
-        super().__init__(producer, unanswered, route, name, head, is_open=is_open)
+        super().__init__(producer, unanswered, route, name, is_open=is_open)
         self.failure: MagnetarError | None = None
         self._linger: Scheduled | asyncio.TimerHandle | None = None
         # Made with its first message.

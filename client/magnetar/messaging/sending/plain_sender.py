@@ -11,7 +11,7 @@ from magnetar.messaging.sending.closed_batch import ClosedBatch, Receipt, of_all
 from magnetar.messaging.sending.followed_transactions import Followed, FollowedTransactions
 from magnetar.messaging.sending.partition_sender import PartitionSender
 from magnetar_core.errors import MagnetarError, MessageTooLarge, OutcomeUnknown, SequenceGap
-from magnetar_core.wire.broker_pb2 import CommandSend, CommandSendResponse
+from magnetar_core.transport.columns.sends import Sent
 
 if TYPE_CHECKING:
     from magnetar.link.topic_route import TopicRoute
@@ -25,15 +25,13 @@ class PlainSender(PartitionSender):
 
     Attributes:
         following: what the producer's plain sends here come after (order, k).
-        head: the bytes of a CommandSend that names the partition.
     """
 
     def __init__(self, producer: SendingProducer, route: TopicRoute, partition: int) -> None:
         """A sender that has sent nothing yet."""
         name = route.partition_name(partition)
         unanswered = route.connection(partition).unanswered
-        self.head = CommandSend(partition=name.to_wire()).SerializeToString()
-        super().__init__(producer, unanswered, route, name, self.head, is_open=True)
+        super().__init__(producer, unanswered, route, name, is_open=True)
         self.following = FollowedTransactions()
 
     @property
@@ -111,7 +109,7 @@ class PlainSender(PartitionSender):
     def _follows(self) -> Followed:
         return self.following.now()
 
-    def _settled(self, batch: ClosedBatch, reply: CommandSendResponse) -> None:
+    def _settled(self, batch: ClosedBatch, reply: Sent) -> None:
         # The broker stores a plain batch behind all that it follows.
         self.following.forget(batch.followed)
 

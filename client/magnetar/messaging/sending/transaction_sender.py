@@ -12,14 +12,13 @@ from magnetar.messaging.sending.partition_sender import PART_BYTES_MAX, Partitio
 from magnetar.transactions.failed_call import FailedCall
 from magnetar_core.batch import split
 from magnetar_core.errors import MagnetarError
-from magnetar_core.wire.broker_pb2 import CommandSend, CommandSendResponse
+from magnetar_core.transport.columns.sends import Sent
 
 if TYPE_CHECKING:
     from magnetar.messaging.sending.batch_delivery import SendingProducer
     from magnetar.messaging.sending.plain_sender import PlainSender
     from magnetar.transactions.begun import Begun
     from magnetar.transactions.transaction_work import TransactionWork
-    from magnetar_core.ids import TxnID
 
 
 class TransactionSender(PartitionSender):
@@ -43,11 +42,8 @@ class TransactionSender(PartitionSender):
         Args:
             forget: called when the transaction has ended.
         """
-        super().__init__(
-            producer, plain.unanswered, plain.route, plain.name, plain.head, is_open=False
-        )
+        super().__init__(producer, plain.unanswered, plain.route, plain.name, is_open=False)
         self.writer_id = producer.producer_id
-        self._txn_id: TxnID | None = None
         # What its sends come after: as of its beginning, and the same in all of them.
         self._followed = NOBODY
         self._forget = forget
@@ -57,7 +53,8 @@ class TransactionSender(PartitionSender):
     def begin(self, begun: Begun) -> None:
         """Send batches from now on, since the transaction has its id."""
         self._txn_id = begun.txn_id
-        self._head += begun.named_in(CommandSend)
+        self._producer_epoch = begun.producer_epoch
+        self._txn_proof = begun.txn_proof
         # Not earlier: transactions that were settled while it began are no longer named.
         self._followed = self.plain.following.now()
         self.open()
@@ -112,11 +109,11 @@ class TransactionSender(PartitionSender):
     def _follows(self) -> Followed:
         return self._followed
 
-    def _settled(self, batch: ClosedBatch, reply: CommandSendResponse) -> None:
+    def _settled(self, batch: ClosedBatch, reply: Sent) -> None:
         if reply.all_settled:
             self.plain.following.forget(batch.followed)
-        elif reply.settled_txn_ids:
-            self.plain.following.forget_settled(batch.followed, reply.settled_txn_ids)
+        elif reply.settled:
+            self.plain.following.forget_settled(batch.followed, reply.settled)
 
     def _fail(self, tail: list[ClosedBatch], error: MagnetarError) -> None:
         if self.failure is None:
