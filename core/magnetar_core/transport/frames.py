@@ -238,7 +238,8 @@ class FrameWriter:
         if columns is not None:
             self._gather(columns, request_id, traceparent, body)
             return
-        self._write_rows()
+        if self._rows:
+            self._write_rows()
         size, pieces = _enveloped(body, request_id, traceparent)
         if self._room_bytes <= 0:
             self._begin_frame()
