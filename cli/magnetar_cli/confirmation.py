@@ -1,4 +1,4 @@
-"""A question before what cannot be undone. Only a person at a terminal is asked, never a script."""
+"""A question before what cannot be undone. A script answers it beforehand, by --yes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ import sys
 import click
 
 yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
+dry_run_option = click.option(
+    "--dry-run", is_flag=True, help="Print what would be lost, and change nothing."
+)
 
 
 def confirm(question: str, *, yes: bool) -> None:
@@ -14,6 +17,10 @@ def confirm(question: str, *, yes: bool) -> None:
 
     Raises:
         click.Abort: the answer is no.
+        UsageError: no person is there to answer, and --yes was not given.
     """
-    if not yes and sys.stdin.isatty():
-        click.confirm(question, abort=True, err=True)
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise click.UsageError(f"{question} There is no terminal to ask at: say --yes for yes")
+    click.confirm(question, abort=True, err=True)

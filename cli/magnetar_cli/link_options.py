@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from magnetar_core.security.link_security import LinkSecurity
 
 # Names of parameters, and of the settings that they stand for.
-_SETTINGS = {
+SETTINGS = {
     "tls": "MAGNETAR_TLS",
     "tls_ca_file": "MAGNETAR_TLS_CA_FILE",
     "tls_certificate_file": "MAGNETAR_TLS_CLIENT_CERTIFICATE_FILE",
@@ -42,7 +42,7 @@ def security_variables(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _option(name: str, metavar: str, text: str) -> Callable[[Function], Function]:
-    variable = _SETTINGS[name.replace("-", "_")]
+    variable = SETTINGS[name.replace("-", "_")]
     return click.option(f"--{name}", metavar=metavar, help=f"{text}  [env: {variable}]")
 
 
@@ -63,7 +63,7 @@ link_options = with_options(
 
 def note_links(given: Mapping[str, str | bool | None]) -> None:
     """Put the options for links, among others, into the environment."""
-    for name, variable in _SETTINGS.items():
+    for name, variable in SETTINGS.items():
         value = given.get(name)
         if value is not None:
             os.environ[variable] = "1" if value is True else str(value)

@@ -18,6 +18,7 @@ from typing import Any
 import click
 
 from magnetar_cli import standard_streams
+from magnetar_cli.contexts import DEFAULT_BROKER, require_one
 from magnetar_cli.event_loop import status_of_signal
 from magnetar_cli.habits import with_advice
 from magnetar_cli.link_options import link_options, note_links
@@ -46,6 +47,7 @@ _COMMANDS = {
     "backup": "backup.backup_command:backup",
     "restore": "backup.restore_command:restore",
     "storage": "commands.storage:storage",
+    "context": "commands.context:context",
     "log-level": "commands.log_level:log_level",
     "config": "commands.configuration:config",
     "access": "commands.access:access",
@@ -54,7 +56,6 @@ _COMMANDS = {
 
 PROGRAM = "magnetar"
 COMPLETION_VARIABLE = "_MAGNETAR_COMPLETE"
-DEFAULT_BROKER = "127.0.0.1:6650"
 # The numbers of errors.STATUS_OF_KIND; written here, so that the help imports none of the protocol.
 EXIT_STATUS = (
     "Exit status: 0 done; 1 correct the call or the configuration; 2 wrong usage; 10 ask again"
@@ -230,15 +231,29 @@ def _print_error(error: Exception) -> int:
     help="A broker of the cluster, or several: the first that answers is used."
     "  [env: MAGNETAR_BROKER]",
 )
+@click.option(
+    "--context",
+    envvar="MAGNETAR_CONTEXT",
+    metavar="NAME",
+    help="The cluster that `magnetar context set` has named so.  [env: MAGNETAR_CONTEXT]",
+)
 @link_options
 @click.option("--debug", is_flag=True, help="Show tracebacks, and the log of the client.")
 @click.version_option(VERSION, prog_name=PROGRAM)
 @click.pass_context
-def cli(ctx: click.Context, /, broker: str, debug: bool, **links: str | bool | None) -> None:
+def cli(
+    ctx: click.Context,
+    /,
+    broker: str,
+    context: str | None,
+    debug: bool,
+    **links: str | bool | None,
+) -> None:
     """Magnetar is a transactional log broker. Open transactions never delay other readers.
 
     `magnetar standalone` starts one here; everything else talks to a broker.
     """
+    require_one(ctx)
     ctx.obj = broker
     note_links(links)
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")

@@ -38,10 +38,10 @@ def _topic_names(root: click.Context) -> Sequence[str]:
         root: the options before the command, which does not run.
     """
     note_links(root.params)
+    root.obj = root.params["broker"]
     with root.scope():
         found = with_client(
             lambda client: client.admin.topics.list(),
-            broker=root.params["broker"],
             operation_timeout_ms=COMPLETION_TIMEOUT_MS,
         )
     return sorted(one.topic for one in found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import click
 
@@ -156,7 +156,7 @@ class TxnIdType(click.ParamType[str]):
 class Place(NamedTuple):
     """The target of a cursor; exactly one attribute is set."""
 
-    position: str | None = None
+    position: Literal["earliest", "latest"] | None = None
     offset: int | None = None
     append_time_ms: int | None = None
 
@@ -167,8 +167,9 @@ def place_of(text: str) -> Place:
     Raises:
         click.BadParameter: the text is something else.
     """
-    if text in ("earliest", "latest"):
-        return Place(position=text)
+    match text:
+        case "earliest" | "latest":
+            return Place(position=text)
     if re.fullmatch(r"\d+", text):
         return Place(offset=int(text))
     try:

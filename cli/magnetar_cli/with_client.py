@@ -6,9 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-import click
-
 from magnetar_cli import event_loop
+from magnetar_cli.contexts import chosen_broker
 from magnetar_cli.link_options import new_transport
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ def with_client(
 
 
 def broker_addresses(given: str | None = None) -> tuple[str, ...]:
-    """Return the addresses that --broker names, or those in a text of the same form.
+    """Return the addresses of the chosen cluster, or those in a text as --broker has it.
 
     Raises:
         InvalidConfig: the text is not such a list.
@@ -67,7 +66,7 @@ def broker_addresses(given: str | None = None) -> tuple[str, ...]:
     from magnetar_core.config import InvalidConfig
     from magnetar_core.errors import InvalidArgument
 
-    text = given if given is not None else str(click.get_current_context().find_root().obj)
+    text = given if given is not None else chosen_broker()
     try:
         return addresses_of(text)
     except InvalidArgument as error:

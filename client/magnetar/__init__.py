@@ -58,39 +58,16 @@ from magnetar.enums import (
     TransactionStatus,
 )
 from magnetar.errors import (
-    ClientClosed,
-    ClientFailed,
-    CommitRefused,
-    CutUnfinished,
-    PoisonMessage,
-    UnsupportedEnvironment,
-    UsedAfterFork,
-    WrongEventLoop,
-)
-from magnetar.groups.group_consumer import GroupConsumer
-from magnetar.groups.offsets import offsets
-from magnetar.groups.processing import Output, ProcessSummary, process
-from magnetar.link.members import ClusterInfo, Member
-from magnetar.message import Message, MessageColumns
-from magnetar.messaging.consuming.consumer import Consumer
-from magnetar.messaging.consuming.dead_letters import DeadLetterPolicy
-from magnetar.messaging.sending.producer import Producer
-from magnetar.topic_partition import TopicPartition
-from magnetar.transactions.producer_identity import PreparedTxnState
-from magnetar.transactions.transaction import Transaction
-from magnetar.transactions.transaction_block import NotGiven
-from magnetar.transactions.transaction_part import TransactionPart
-from magnetar.transactions.transactional_producer import TransactionalProducer
-from magnetar.transactions.txn_send import TxnSend
-from magnetar_core.batch import Codec
-from magnetar_core.error_kinds import ErrorKind
-from magnetar_core.errors import (
     AuthenticationFailed,
     AuthorizationFailed,
     ChecksumMismatch,
+    ClientClosed,
+    ClientFailed,
     ClusterMismatch,
+    CommitRefused,
     ConcurrentTransactions,
     ConsumerBusy,
+    CutUnfinished,
     DataLoss,
     DiskFull,
     FencedInstance,
@@ -106,6 +83,7 @@ from magnetar_core.errors import (
     OutcomeUnknown,
     OutOfRange,
     PartitionMoved,
+    PoisonMessage,
     ProducerFenced,
     QuotaExceeded,
     ResourceInUse,
@@ -126,8 +104,28 @@ from magnetar_core.errors import (
     TxnNotFound,
     Unimplemented,
     UnknownMember,
+    UnsupportedEnvironment,
     UnsupportedVersion,
+    UsedAfterFork,
+    WrongEventLoop,
 )
+from magnetar.groups.group_consumer import GroupConsumer
+from magnetar.groups.offsets import offsets
+from magnetar.groups.processing import Output, ProcessSummary, process
+from magnetar.link.members import ClusterInfo, Member
+from magnetar.message import Message, MessageColumns
+from magnetar.messaging.consuming.consumer import Consumer
+from magnetar.messaging.consuming.dead_letters import DeadLetterPolicy
+from magnetar.messaging.sending.producer import Producer
+from magnetar.topic_partition import TopicPartition
+from magnetar.transactions.producer_identity import PreparedTxnState
+from magnetar.transactions.transaction import Transaction
+from magnetar.transactions.transaction_block import NotGiven
+from magnetar.transactions.transaction_part import TransactionPart
+from magnetar.transactions.transactional_producer import TransactionalProducer
+from magnetar.transactions.txn_send import TxnSend
+from magnetar_core.batch import Codec
+from magnetar_core.error_kinds import ErrorKind
 from magnetar_core.ids import MessageId, PartitionName, SubscriptionName, TxnID
 from magnetar_core.security.link_security import TlsFiles
 

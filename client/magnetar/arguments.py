@@ -247,6 +247,9 @@ def _kind_of(hint: Any) -> _Kind:
     if hint in _PLAIN_KINDS:
         return _PLAIN_KINDS[hint]
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Literal:
+        # enum_member says which texts there are.
+        return _PLAIN_KINDS[str]
     if origin in (Sequence, Iterable):
         return _items(origin, inner[0])
     if origin is Mapping:

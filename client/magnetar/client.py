@@ -15,8 +15,12 @@ from magnetar.config import (
     with_defaults,
 )
 from magnetar.enums import (
+    BatchingName,
+    CodecName,
     InitialPosition,
+    InitialPositionName,
     SubscriptionType,
+    SubscriptionTypeName,
     TransactionStatus,
 )
 from magnetar.groups.group_consumer import GroupConsumer
@@ -69,8 +73,8 @@ class Client(Readings):
         self,
         topic: str,
         *,
-        codec: Codec | str = Codec.NONE,
-        batching: Batching | str = Batching.MIXED,
+        codec: Codec | CodecName = Codec.NONE,
+        batching: Batching | BatchingName = Batching.MIXED,
         linger_ms: float | None = None,
         batch_bytes_max: int | None = None,
         batch_messages_max: int | None = None,
@@ -108,8 +112,8 @@ class Client(Readings):
         topic: str,
         subscription: str,
         *,
-        type: SubscriptionType | str = SubscriptionType.EXCLUSIVE,
-        initial_position: InitialPosition | str = InitialPosition.LATEST,
+        type: SubscriptionType | SubscriptionTypeName = SubscriptionType.EXCLUSIVE,
+        initial_position: InitialPosition | InitialPositionName = InitialPosition.LATEST,
         partitions: Sequence[int] | None = None,
         consumer_name: str = "",
         receiver_queue_messages: int | None = None,
@@ -168,7 +172,7 @@ class Client(Readings):
         session_timeout_s: float | None = None,
         rebalance_timeout_s: float | None = None,
         max_poll_interval_s: float = 300.0,
-        initial_position: InitialPosition | str = InitialPosition.LATEST,
+        initial_position: InitialPosition | InitialPositionName = InitialPosition.LATEST,
         allow_two_phase_commit: bool = False,
         on_assigned: OnPartitions | None = None,
         on_revoked: OnPartitions | None = None,

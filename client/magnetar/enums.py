@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Literal, TypeAlias
 
 from magnetar_core.wire import broker_pb2, common_pb2, transaction_pb2
 
@@ -20,6 +21,13 @@ class SubscriptionType(IntEnum):
     SHARED = broker_pb2.SHARED
     FAILOVER = broker_pb2.FAILOVER
     KEY_SHARED = broker_pb2.KEY_SHARED
+
+
+# Names of members, for those who write texts. Capitals do not matter.
+SubscriptionTypeName: TypeAlias = Literal["exclusive", "shared", "failover", "key_shared"]
+InitialPositionName: TypeAlias = Literal["latest", "earliest"]
+CodecName: TypeAlias = Literal["none", "zstd", "lz4"]
+BatchingName: TypeAlias = Literal["mixed", "by_key"]
 
 
 class InitialPosition(IntEnum):

@@ -1,11 +1,136 @@
-"""Errors that only the SDK raises; all others are in magnetar_core.errors."""
+"""All errors that applications see: those that servers answer, and those of the SDK alone."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from magnetar_core.error_kinds import ErrorKind
-from magnetar_core.errors import MagnetarError, TxnError
+from magnetar_core.errors import (
+    AuthenticationFailed as AuthenticationFailed,
+)
+from magnetar_core.errors import (
+    AuthorizationFailed as AuthorizationFailed,
+)
+from magnetar_core.errors import (
+    ChecksumMismatch as ChecksumMismatch,
+)
+from magnetar_core.errors import (
+    ClusterMismatch as ClusterMismatch,
+)
+from magnetar_core.errors import (
+    ConcurrentTransactions as ConcurrentTransactions,
+)
+from magnetar_core.errors import (
+    ConsumerBusy as ConsumerBusy,
+)
+from magnetar_core.errors import (
+    DataLoss as DataLoss,
+)
+from magnetar_core.errors import (
+    DiskFull as DiskFull,
+)
+from magnetar_core.errors import (
+    FencedInstance as FencedInstance,
+)
+from magnetar_core.errors import (
+    Gone as Gone,
+)
+from magnetar_core.errors import (
+    GroupNotFound as GroupNotFound,
+)
+from magnetar_core.errors import (
+    IllegalGeneration as IllegalGeneration,
+)
+from magnetar_core.errors import (
+    InternalError as InternalError,
+)
+from magnetar_core.errors import (
+    InvalidArgument as InvalidArgument,
+)
+from magnetar_core.errors import (
+    InvalidTxnState as InvalidTxnState,
+)
+from magnetar_core.errors import (
+    LogUnavailable as LogUnavailable,
+)
+from magnetar_core.errors import (
+    MagnetarError as MagnetarError,
+)
+from magnetar_core.errors import (
+    MessageTooLarge as MessageTooLarge,
+)
+from magnetar_core.errors import (
+    OutcomeUnknown as OutcomeUnknown,
+)
+from magnetar_core.errors import (
+    OutOfRange as OutOfRange,
+)
+from magnetar_core.errors import (
+    PartitionMoved as PartitionMoved,
+)
+from magnetar_core.errors import (
+    ProducerFenced as ProducerFenced,
+)
+from magnetar_core.errors import (
+    QuotaExceeded as QuotaExceeded,
+)
+from magnetar_core.errors import (
+    ResourceInUse as ResourceInUse,
+)
+from magnetar_core.errors import (
+    SequenceCommitted as SequenceCommitted,
+)
+from magnetar_core.errors import (
+    SequenceDiffers as SequenceDiffers,
+)
+from magnetar_core.errors import (
+    SequenceGap as SequenceGap,
+)
+from magnetar_core.errors import (
+    SequenceTooOld as SequenceTooOld,
+)
+from magnetar_core.errors import (
+    SubscriptionExists as SubscriptionExists,
+)
+from magnetar_core.errors import (
+    SubscriptionNotFound as SubscriptionNotFound,
+)
+from magnetar_core.errors import (
+    TopicExists as TopicExists,
+)
+from magnetar_core.errors import (
+    TopicNotFound as TopicNotFound,
+)
+from magnetar_core.errors import (
+    TransactionalIdAuthorizationFailed as TransactionalIdAuthorizationFailed,
+)
+from magnetar_core.errors import (
+    TransactionalIdNotFound as TransactionalIdNotFound,
+)
+from magnetar_core.errors import (
+    TransactionConflict as TransactionConflict,
+)
+from magnetar_core.errors import (
+    TxnError as TxnError,
+)
+from magnetar_core.errors import (
+    TxnForgotten as TxnForgotten,
+)
+from magnetar_core.errors import (
+    TxnIncomplete as TxnIncomplete,
+)
+from magnetar_core.errors import (
+    TxnNotFound as TxnNotFound,
+)
+from magnetar_core.errors import (
+    Unimplemented as Unimplemented,
+)
+from magnetar_core.errors import (
+    UnknownMember as UnknownMember,
+)
+from magnetar_core.errors import (
+    UnsupportedVersion as UnsupportedVersion,
+)
 
 if TYPE_CHECKING:
     from magnetar.message import Message
@@ -129,3 +254,9 @@ def failure_of(error: BaseException, what: str) -> MagnetarError:
     failure = ClientFailed(f"{what} failed: {type(error).__name__}: {error}")
     failure.__cause__ = error
     return failure
+
+
+# Tracebacks name the module from which applications import an error.
+for _error in [*globals().values()]:
+    if isinstance(_error, type) and issubclass(_error, MagnetarError):
+        _error.__module__ = __name__

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
 from itertools import repeat
 
+from magnetar.habits import KnowsHabits
 from magnetar_core.batch import (
     BODY_BYTES_MAX,
     ONE_MESSAGE_OVERHEAD_BYTES,
@@ -211,7 +212,7 @@ class AssembledBatch(ReceivedBatch):
         return 0
 
 
-class Message:
+class Message(KnowsHabits):
     """A received message. It is a light view of a message in a batch.
 
     Attributes:

@@ -9,6 +9,7 @@ from magnetar.arguments import checked
 from magnetar.cuts.cut import Cut, range_of
 from magnetar.cuts.taking import CutTaker
 from magnetar.errors import ClientClosed
+from magnetar.habits import KnowsHabits
 from magnetar.link.cluster import Cluster
 from magnetar.link.topic_route import TopicRoute
 from magnetar.link.unanswered import copy_error
@@ -20,7 +21,7 @@ from magnetar_core.cuts.cuts import CutRange
 from magnetar_core.errors import Gone, InvalidArgument
 
 
-class Readings:
+class Readings(KnowsHabits):
     """Reads of a client without a subscription."""
 
     def __init__(self, cluster: Cluster) -> None:

@@ -24,6 +24,7 @@ from pyspark.sql.types import StructType
 from magnetar import blocking
 from magnetar.enums import TransactionAction, TransactionStatus
 from magnetar.transactions.transaction_part import TransactionPart
+from magnetar_core.batch import Codec
 from magnetar_core.error_kinds import ErrorKind
 from magnetar_core.errors import (
     MagnetarError,
@@ -178,7 +179,9 @@ class _Producers:
         found = self._by_topic.get(topic)
         if found is None:
             try:
-                found = self._client.create_producer(topic, codec=self._options.codec)
+                found = self._client.create_producer(
+                    topic, codec=Codec[self._options.codec.upper()]
+                )
             except TopicNotFound as error:
                 raise SinkError(f"cannot write to topic {topic!r}: {error}") from error
             self._by_topic[topic] = found

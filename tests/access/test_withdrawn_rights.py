@@ -13,6 +13,7 @@ from tests.waiting import until
 
 import magnetar
 from magnetar import AuthorizationFailed, Client
+from magnetar.enums import SubscriptionTypeName
 from magnetar_core.security.watched_file import LOOK_INTERVAL_MS
 
 SERVERS = {"anonymous": ["coordinator", "broker"], "boss": ["admin"]}
@@ -67,12 +68,12 @@ async def receive_for_ever(consumer: Any) -> None:
         await consumer.receive()
 
 
-@pytest.mark.parametrize("kind", ["EXCLUSIVE", "SHARED"])
-def test_a_consumer_is_detached(kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["exclusive", "shared"])
+def test_a_consumer_is_detached(kind: SubscriptionTypeName, tmp_path: Path) -> None:
     scene = Scene(tmp_path)
 
     async def scenario(servers: World, boss: Client, alice: Client) -> None:
-        consumer = await alice.subscribe("orders", "work", type=kind, initial_position="EARLIEST")
+        consumer = await alice.subscribe("orders", "work", type=kind, initial_position="earliest")
         message = await consumer.receive()
         waiting = asyncio.create_task(refused(consumer))
         scene.withdraw(servers)
@@ -88,7 +89,7 @@ def test_what_a_detached_consumer_has_is_acknowledged(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
 
     async def scenario(servers: World, boss: Client, alice: Client) -> None:
-        consumer = await alice.subscribe("orders", "work", initial_position="EARLIEST")
+        consumer = await alice.subscribe("orders", "work", initial_position="earliest")
         message = await consumer.receive()
         waiting = asyncio.create_task(refused(consumer))
         scene.withdraw(servers)
@@ -107,7 +108,7 @@ def test_who_keeps_the_right_goes_on(tmp_path: Path) -> None:
 
     async def scenario(servers: World, boss: Client, alice: Client) -> None:
         async with await connect(servers, "bob") as bob:
-            mine = await bob.subscribe("orders", "of bob", initial_position="EARLIEST")
+            mine = await bob.subscribe("orders", "of bob", initial_position="earliest")
             hers = await alice.subscribe("orders", "of alice")
             assert (await mine.receive()).value == b"before"
             scene.withdraw(servers)
@@ -123,7 +124,7 @@ def test_a_member_is_expelled_and_others_take_its_place(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
 
     async def scenario(servers: World, boss: Client, alice: Client) -> None:
-        member = await alice.consumer_group("group", "orders", initial_position="EARLIEST")
+        member = await alice.consumer_group("group", "orders", initial_position="earliest")
         assert (await member.receive()).value == b"before"
         waiting = asyncio.create_task(refused(member))
         scene.withdraw(servers)

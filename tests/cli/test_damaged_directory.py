@@ -54,15 +54,15 @@ def test_a_log_that_was_cut_short_is_refused_until_somebody_accepts_the_loss(
     assert "can be read up to byte" in refusal
     assert f"magnetar storage accept-loss {broker.resolve()}" in refusal
     assert "was synced up to byte" in magnetar("storage", "accept-loss", "--dry-run", str(broker))
-    assert "kept-1" in magnetar("storage", "accept-loss", str(broker))
-    assert "nothing is missing" in magnetar("storage", "accept-loss", str(broker))
+    assert "kept-1" in magnetar("storage", "accept-loss", "--yes", str(broker))
+    assert "nothing is missing" in magnetar("storage", "accept-loss", "--yes", str(broker))
 
     with running_standalone(copy) as standalone:
         assert standalone.json("topics", "describe", "before")["partitions"][0]["ledger_id"] == 2
         consumed = standalone.lines("consume", "before", "--until-end")
         assert consumed == [str(number) for number in range(20)]
         produced(standalone, "anew")
-        skipped = standalone.run("topics", "skip-damaged", "anew")
+        skipped = standalone.run("topics", "skip-damaged", "anew", "--yes")
         assert b"everything can be read" in skipped.stdout + skipped.stderr
 
 
@@ -80,8 +80,8 @@ def test_a_file_of_values_that_is_missing_is_refused_until_a_person_accepts_the_
     refusal = magnetar("standalone", "--data-dir", str(copy / "data"), "--port", "0", status=1)
     assert "000001.values is missing" in refusal
     assert f"magnetar storage accept-loss {broker.resolve()}" in refusal
-    assert "000001.values is missing" in magnetar("storage", "accept-loss", str(broker))
-    assert "nothing is missing" in magnetar("storage", "accept-loss", str(broker))
+    assert "000001.values is missing" in magnetar("storage", "accept-loss", "--yes", str(broker))
+    assert "nothing is missing" in magnetar("storage", "accept-loss", "--yes", str(broker))
 
     with running_standalone(copy) as standalone:
         assert standalone.json("topics", "describe", "small")["partitions"][0]["ledger_id"] == 2
@@ -91,7 +91,7 @@ def test_a_file_of_values_that_is_missing_is_refused_until_a_person_accepts_the_
             "consume", "large", "--until-end", status=STATUS_OF_KIND[ErrorKind.DATA_LOST]
         )
         assert b"skip-damaged" in said.stderr
-        standalone.run("topics", "skip-damaged", "large")
+        standalone.run("topics", "skip-damaged", "large", "--yes")
         produced(standalone, "anew")
         standalone.run("produce", "large", stdin=b"more\n")
         assert standalone.lines("consume", "large", "--until-end") == ["more"]
@@ -107,7 +107,7 @@ def test_a_broker_whose_directory_has_vanished_serves_nobody(tmp_path: Path) -> 
         refusal = standalone.run("topics", "list", status=10).stderr.decode()
         assert "store is empty" in refusal
     assert "accept-loss --everything" in (copy / "log").read_text()
-    magnetar("storage", "accept-loss", "--everything", str(broker))
+    magnetar("storage", "accept-loss", "--everything", "--yes", str(broker))
     with running_standalone(copy) as standalone:
         produced(standalone, "anew")
         assert len(standalone.lines("consume", "anew", "--until-end")) == 20

@@ -205,7 +205,7 @@ def test_the_second_interrupt_ends_it_although_no_server_answers(standalone: Sta
         assert process.returncode == INTERRUPTED
         assert process.stderr is not None
         assert process.stderr.read() == b"", "it had no time to say anything"
-    standalone.run("transactions", "abort", txn_id)
+    standalone.run("transactions", "abort", txn_id, "--yes")
 
 
 @pytest.mark.parametrize("arguments", [(), ("--transactional",)])

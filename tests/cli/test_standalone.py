@@ -40,11 +40,11 @@ def test_a_subscription_remembers_what_was_printed(standalone: Standalone) -> No
     assert standalone.lines(*consume, "--count", "2") == ["one", "two"]
     assert standalone.lines(*consume, "--until-end") == ["three"]
     assert standalone.lines(*consume, "--until-end") == []
-    standalone.run("subscriptions", "seek", "words", "reader", "--to", "earliest")
+    standalone.run("subscriptions", "seek", "words", "reader", "--to", "earliest", "--yes")
     assert standalone.lines(*consume, "--until-end") == ["one", "two", "three"]
     (row,) = standalone.json("subscriptions", "list", "words")
     assert row["subscription"]["backlog"] == 0
-    standalone.run("subscriptions", "delete", "words", "reader")
+    standalone.run("subscriptions", "delete", "words", "reader", "--yes")
     assert standalone.json("subscriptions", "list", "words") == []
 
 
@@ -92,7 +92,7 @@ def test_topics(standalone: Standalone) -> None:
     assert [one["partition"] for one in described["partitions"]] == [0, 1]
     assert "flights" in {one["topic"] for one in standalone.json("topics", "list")}
     assert any(line.startswith("flights ") for line in standalone.lines("topics", "list"))
-    standalone.run("topics", "delete", "flights")
+    standalone.run("topics", "delete", "flights", "--yes")
     done = standalone.run("topics", "describe", "flights", status=1)
     assert b"TopicNotFound" in done.stderr
     assert len(done.stderr.splitlines()) == 1
@@ -154,7 +154,7 @@ def test_a_hanging_transaction_is_found_and_ended(standalone: Standalone) -> Non
         listed = standalone.json("transactions", "list", "--status", "open")
     txn_id = listed[0]["txn_id"]
     assert standalone.json("transactions", "describe", txn_id)["status"] == "OPEN"
-    assert standalone.lines("transactions", "abort", txn_id) == [f"{txn_id} is ABORTED"]
+    assert standalone.lines("transactions", "abort", txn_id, "--yes") == [f"{txn_id} is ABORTED"]
     _, log = producing.communicate(timeout=20)
     assert producing.returncode == 12
     assert b"Error" in log

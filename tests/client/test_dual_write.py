@@ -18,7 +18,7 @@ from tests.playbook import BREAK
 
 from magnetar import InvalidTxnState, OutcomeUnknown, blocking
 from magnetar.dual_write import DbApiStore, DualWriter, SqlAlchemyStore, Step
-from magnetar.dual_write.sql import TABLE
+from magnetar.dual_write.state_table import TABLE
 from magnetar_core.errors import DataLoss, InvalidArgument, TxnForgotten, TxnNotFound
 from magnetar_core.wire import common_pb2
 
@@ -105,9 +105,9 @@ def test_the_exception_of_the_block_is_what_is_raised(
     assert "could not be settled" in note
     assert database.execute("SELECT number FROM numbers").fetchall() == []
     # It must not go on as if nothing were open.
-    with pytest.raises(InvalidTxnState, match=r"OutcomeUnknown.*start\(\) of a new DualWriter"):
+    with pytest.raises(InvalidTxnState, match=r"OutcomeUnknown.*start\(\) of a new writer"):
         one_unit(writer, 1, nothing)
-    with pytest.raises(InvalidTxnState, match="a new DualWriter"):
+    with pytest.raises(InvalidTxnState, match="a new writer"):
         writer.start()
 
 

@@ -24,6 +24,7 @@ from magnetar import (
     Producer,
     TransactionStatus,
 )
+from magnetar.enums import BatchingName
 from magnetar.groups.assigned_receivers import AssignedReceivers
 from magnetar.groups.membership import GroupMembership
 from magnetar.link.connection import Connection
@@ -139,7 +140,7 @@ async def its_commit_hears_of_a_batch(
 
 @each_killer
 @pytest.mark.parametrize("batching", ["mixed", "by_key"])
-def test_a_batch_that_cannot_be_encoded_is_heard_of(killer: Killer, batching: str) -> None:
+def test_a_batch_that_cannot_be_encoded_is_heard_of(killer: Killer, batching: BatchingName) -> None:
     """The linger timer died, commit() and flush() succeeded, and send() did not return."""
 
     async def test(cluster: FakeCluster, client: Client) -> None:

@@ -217,15 +217,19 @@ def test_a_writer_that_never_comes_back_and_had_committed_is_completed(
     command = CommandLine(servers)
     (listed,) = command.json("transactions", "list", "--id", name)
     txn_id = listed["txn_id"]
-    for refused in (("commit", txn_id), ("abort", txn_id), ("force-terminate", name)):
+    for refused in (
+        ("commit", txn_id),
+        ("abort", txn_id, "--yes"),
+        ("force-terminate", name, "--yes"),
+    ):
         assert "transactions complete" in command.run("transactions", *refused, status=12)
     described = command.run("transactions", "describe", "--transactional-id", name)
     assert f"prepared state    {state}" in described
-    complete = ("transactions", "complete", name, "--state")
+    complete = ("transactions", "complete", name, "--yes", "--state")
     assert "empty state" in command.run(*complete, "", status=1)
     assert "1/2/three" in command.run(*complete, "1/2/three", status=1)
     assert state in command.run(*complete, f"1/77/0/{txn_id}", status=1)
-    other = ("transactions", "complete", "writer-nobody", "--state", state)
+    other = ("transactions", "complete", "writer-nobody", "--yes", "--state", state)
     assert name in command.run(*other, status=1)
     assert in_topic(servers, topic, 1) == [b"10"]
     done = command.run(*complete, state)
@@ -244,9 +248,9 @@ def test_a_writer_that_never_comes_back_and_had_not_committed_is_terminated(
     name, state = left_prepared(servers, database, topic, Step.COMMIT_DATABASE)
     command = CommandLine(servers)
     (listed,) = command.json("transactions", "list", "--id", name)
-    text = command.run("transactions", "complete", name, "--state", state)
+    text = command.run("transactions", "complete", name, "--yes", "--state", state)
     assert text.endswith(f"{listed['txn_id']} is still open: the state does not name it\n")
-    command.run("transactions", "force-terminate", name, "--abort-prepared")
+    command.run("transactions", "force-terminate", name, "--abort-prepared", "--yes")
     assert agree(servers, database, topic) == [10]
     write(servers, database, topic, 20, None)
     assert agree(servers, database, topic) == [10, 20, 21, 22, 23]
@@ -258,9 +262,9 @@ def test_an_abort_of_what_the_database_had_committed_is_noticed(
     topic = f"torn-{database[:6]}"
     name, state = left_prepared(servers, database, topic, Step.COMMIT)
     command = CommandLine(servers)
-    command.run("transactions", "force-terminate", name, "--abort-prepared")
+    command.run("transactions", "force-terminate", name, "--abort-prepared", "--yes")
     assert "was aborted" in command.run(
-        "transactions", "complete", name, "--state", state, status=16
+        "transactions", "complete", name, "--yes", "--state", state, status=16
     )
     store = open_store(database)
     with blocking.connect(servers.address) as client:

@@ -55,21 +55,23 @@ def test_a_group_from_its_first_member_to_its_deletion(
         assert re.search(r"orders +1 ", shown)
         described = magnetar.json("groups", "describe", "billing")
         assert [one["member_id"] for one in described["partitions"]] == [consumer.member_id] * 2
-        refused = magnetar.run("groups", "delete", "billing", status=15)
+        refused = magnetar.run("groups", "delete", "billing", "--yes", status=15)
         assert "1 members" in refused
-        refused = magnetar.run("groups", "reset-offsets", "billing", "--to", "earliest", status=15)
+        refused = magnetar.run(
+            "groups", "reset-offsets", "billing", "--to", "earliest", "--yes", status=15
+        )
         assert "stop them" in refused
     assert magnetar.json("groups", "list")[0]["state"] == "EMPTY"
     dry = magnetar.json("groups", "reset-offsets", "billing", "--to", "latest", "--dry-run")
     assert [one["new_offset"] for one in dry] == [5, 5]
     assert magnetar.json("groups", "describe", "billing")["summary"]["lag"] == 10 - len(taken)
-    magnetar.run("groups", "reset-offsets", "billing", "--to", "earliest")
+    magnetar.run("groups", "reset-offsets", "billing", "--to", "earliest", "--yes")
     with member(servers) as consumer:
         values: list[bytes] = []
         while len(values) < 10:
             values += [one.value for one in consumer.receive_batch(10, timeout_s=10)]
         assert sorted(values) == [b"%d" % number for number in range(10)]
-    magnetar.run("groups", "delete", "billing")
+    magnetar.run("groups", "delete", "billing", "--yes")
     assert magnetar.json("groups", "list") == []
 
 
@@ -78,8 +80,8 @@ def test_bad_input(servers: Servers, magnetar: CommandLine) -> None:
     with member(servers):
         pass
     assert "no group 'nobody'" in magnetar.run("groups", "describe", "nobody", status=1)
-    assert "no group 'nobody'" in magnetar.run("groups", "delete", "nobody", status=1)
-    reset = ("groups", "reset-offsets", "billing", "--to")
+    assert "no group 'nobody'" in magnetar.run("groups", "delete", "nobody", "--yes", status=1)
+    reset = ("groups", "reset-offsets", "billing", "--yes", "--to")
     assert "--topic NAME --partition N" in magnetar.run(*reset, "7", status=2)
     beyond = magnetar.run(*reset, "7", "--topic", "orders", "--partition", "0", status=1)
     assert "outside" in beyond

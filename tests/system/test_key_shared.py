@@ -15,6 +15,7 @@ from tests.waiting import pace, until
 
 import magnetar
 from magnetar import Client, Consumer, MagnetarError, Message
+from magnetar.enums import BatchingName
 
 KEYS = 40
 MESSAGES_PER_KEY = 50
@@ -64,7 +65,7 @@ class Ledger:
         self.given_back[taken] = self.in_hand.pop(taken)
 
 
-async def produce(client: Client, random: Random, batching: str) -> None:
+async def produce(client: Client, random: Random, batching: BatchingName) -> None:
     producer = await client.create_producer("in", batching=batching, linger_ms=2)
     counts = [0] * KEYS
     while any(count < MESSAGES_PER_KEY for count in counts):
@@ -158,7 +159,7 @@ async def values_by_key(client: Client, topic: str) -> dict[bytes, list[int]]:
 @pytest.mark.parametrize("batching", ["mixed", "by_key"])
 @pytest.mark.parametrize("kind", ["plain", "transactional"])
 def test_each_key_has_one_consumer_at_a_time_and_its_order(
-    servers: Servers, kind: str, batching: str
+    servers: Servers, kind: str, batching: BatchingName
 ) -> None:
     async def program() -> None:
         ledger = Ledger()

@@ -14,6 +14,7 @@ from tests.waiting import until
 
 import magnetar
 from magnetar import Client, Consumer, DeadLetterPolicy, Message
+from magnetar.enums import SubscriptionTypeName
 
 # Parts of so many bytes, so that a test needs no large ones.
 SMALL: dict[str, Any] = {"batch_bytes_max": 500, "whole_bytes_max": 1_000}
@@ -60,7 +61,7 @@ def test_a_message_beyond_every_limit_of_a_batch_arrives(servers: Servers) -> No
 
 
 @pytest.mark.parametrize("kind", ["exclusive", "shared", "failover"])
-def test_each_goes_to_one_consumer_whole(servers: Servers, kind: str) -> None:
+def test_each_goes_to_one_consumer_whole(servers: Servers, kind: SubscriptionTypeName) -> None:
     async def program() -> None:
         async with await magnetar.connect(servers.address) as client:
             await client.admin.topics.create("t")

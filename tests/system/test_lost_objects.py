@@ -91,9 +91,9 @@ def test_a_broker_that_lost_the_end_of_its_log_starts_when_a_person_accepts_that
     said = magnetar_command("storage", "accept-loss", place, "--dry-run", environ=environ)
     assert "group commits missing at its end: 5 " in said
     assert checked(store, environ, status=DAMAGED) == [("durable", True)]
-    said = magnetar_command("storage", "accept-loss", place, environ=environ)
+    said = magnetar_command("storage", "accept-loss", place, "--yes", environ=environ)
     assert "given up" in said
-    said = magnetar_command("storage", "accept-loss", place, environ=environ)
+    said = magnetar_command("storage", "accept-loss", place, "--yes", environ=environ)
     assert "nothing is missing" in said
     assert checked(store, environ, status=0) == []
 
@@ -151,11 +151,13 @@ def test_a_shard_that_lost_the_end_of_its_log_is_not_opened_before_a_person_acce
 
     lose_newest_objects(object_server, store, 5)
     assert checked(store, environ, status=DAMAGED) == [("durable", True)]
-    said = magnetar_command("storage", "accept-loss", place, environ=without_etcd, status=1)
+    said = magnetar_command(
+        "storage", "accept-loss", place, "--yes", environ=without_etcd, status=1
+    )
     assert "with --etcd" in said
     members.start_again(a=BROKER, x=COORDINATOR)
     wait_until(lambda: "missing at its end: 5 " in members.log("a"))
-    said = magnetar_command("storage", "accept-loss", place, environ=environ)
+    said = magnetar_command("storage", "accept-loss", place, "--yes", environ=environ)
     assert "given up" in said
 
     # It is opened at the next attempt.

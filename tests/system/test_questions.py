@@ -1,4 +1,4 @@
-"""Commands that cannot be undone ask a person at a terminal, and nobody else."""
+"""Commands that cannot be undone ask a person at a terminal, and are refused without one."""
 
 from __future__ import annotations
 
@@ -59,7 +59,12 @@ def test_a_topic_is_deleted_when_the_answer_is_yes(
     assert (status, "Delete kept, its messages and its subscriptions?" in text) == (1, True)
     assert at_a_terminal(servers, "topics", "delete", "deleted", answer="y")[0] == 0
     assert at_a_terminal(servers, "topics", "delete", "silent", "--yes") == (0, "")
-    assert CommandLine(servers).run("topics", "delete", "script") == "deleted script\n"
+    refused = CommandLine(servers).run("topics", "delete", "script", status=2)
+    assert "say --yes" in refused
+    assert "script" in names(client)
+    assert "PARTITION" in CommandLine(servers).run("topics", "delete", "script", "--dry-run")
+    script = CommandLine(servers).run("topics", "delete", "script", "--yes")
+    assert script == "deleted script\n"
     assert names(client) & {"kept", "deleted", "silent", "script"} == {"kept"}
 
 

@@ -84,7 +84,12 @@ def test_a_coordinator_whose_place_was_taken_while_it_was_away_comes_back(tmp_pa
         assert "accept-loss --everything" in servers.log(COORDINATOR)
         servers.kill(COORDINATOR)
         done = fork_server.run(
-            "storage", "accept-loss", "--everything", str(tmp_path / COORDINATOR), timeout_s=30
+            "storage",
+            "accept-loss",
+            "--everything",
+            "--yes",
+            str(tmp_path / COORDINATOR),
+            timeout_s=30,
         )
         assert done.returncode == 0, done.stderr
         servers.kill(BROKER)

@@ -305,7 +305,7 @@ def test_a_named_sequence_counts_the_parts_that_won(servers: Servers) -> None:
         described = command.json("transactions", "describe-name", "query")
         assert (described["committed_sequence"], described["open_txn_id"]) == (7, None)
         assert "committed sequence  7" in command.run("transactions", "describe-name", "query")
-        command.run("transactions", "remove-name", "query")
-        command.run("transactions", "remove-name", "query", status=1)
+        command.run("transactions", "remove-name", "query", "--yes")
+        command.run("transactions", "remove-name", "query", "--yes", status=1)
 
     run(program())

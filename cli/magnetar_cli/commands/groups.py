@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from magnetar_cli.confirmation import confirm, yes_option
+from magnetar_cli.confirmation import confirm, dry_run_option, yes_option
 from magnetar_cli.topic_name import TopicName
 from magnetar_cli.types import json_option, watch_option
 
@@ -119,6 +119,7 @@ def _show(found: GroupDescription) -> None:
     "--partition", type=click.IntRange(0), help="Only this partition; needed with an offset."
 )
 @click.option("--dry-run", is_flag=True, help="Print what would move, and move nothing.")
+@yes_option
 @json_option
 def reset_offsets(
     group: str,
@@ -126,6 +127,7 @@ def reset_offsets(
     topic: str | None,
     partition: int | None,
     dry_run: bool,
+    yes: bool,
     as_json: bool,
 ) -> None:
     """Move the cursors of GROUP, while it has no members."""
@@ -136,6 +138,8 @@ def reset_offsets(
     place = place_of(target)
     if place.offset is not None and (topic is None or partition is None):
         raise click.UsageError("an offset belongs to a partition; add --topic NAME --partition N")
+    if not dry_run:
+        confirm(f"Move the cursors of {group}, and forget what it has acknowledged?", yes=yes)
     resets = with_client(
         lambda client: client.admin.groups.reset_offsets(
             group,
@@ -157,11 +161,16 @@ def reset_offsets(
 
 @groups.command()
 @click.argument("group")
+@dry_run_option
 @yes_option
-def delete(group: str, yes: bool) -> None:
+def delete(group: str, dry_run: bool, yes: bool) -> None:
     """Delete GROUP and its cursors, while it has no members."""
     from magnetar_cli.with_client import with_client
 
+    if dry_run:
+        _show(with_client(lambda client: client.admin.groups.describe(group)))
+        click.echo("nothing was deleted: leave out --dry-run to delete it", err=True)
+        return
     confirm(f"Delete group {group} and its cursors?", yes=yes)
     with_client(lambda client: client.admin.groups.delete(group))
     print(f"deleted group {group}")

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from magnetar_cli.cluster.options import etcd_options
+from magnetar_cli.confirmation import confirm, yes_option
 
 
 @click.group()
@@ -21,9 +22,10 @@ def storage() -> None:
 @click.option(
     "--everything", is_flag=True, help="Accept that the whole store of this server is lost."
 )
+@yes_option
 @etcd_options
 def accept_loss(
-    place: str, dry_run: bool, everything: bool, etcd: str | None, cluster_id: str
+    place: str, dry_run: bool, everything: bool, yes: bool, etcd: str | None, cluster_id: str
 ) -> None:
     """Let a server start without its latest changes, which are lost. Stop the server first.
 
@@ -35,10 +37,18 @@ def accept_loss(
 
     --etcd and --cluster-id are for stores whose servers have etcd, which knows how much is missing.
     """
-    if "://" in place:
-        asyncio.run(_accept_in_object_store(place, dry_run, everything, etcd, cluster_id))
-    elif not Path(place).is_dir():
+    is_directory = "://" not in place
+    if is_directory and not Path(place).is_dir():
         raise click.BadParameter(f"there is no directory {place!r}", param_hint="PLACE")
+    if dry_run and everything:
+        # A store that is lost as a whole has nothing to compare with.
+        print("with --everything, all that this server has stored would be given up")
+        return
+    if not dry_run:
+        what = "all that this server has stored" if everything else "the changes that are missing"
+        confirm(f"Give up {what}, for ever? --dry-run shows what is missing.", yes=yes)
+    if not is_directory:
+        asyncio.run(_accept_in_object_store(place, dry_run, everything, etcd, cluster_id))
     else:
         _accept_in_directory(place, dry_run, everything)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from magnetar_cli.confirmation import confirm, yes_option
+from magnetar_cli.confirmation import confirm, dry_run_option, yes_option
 from magnetar_cli.topic_name import TopicName
 from magnetar_cli.types import json_option, place_of, watch_option
 
@@ -19,32 +19,41 @@ def subscriptions() -> None:
     """List, delete and move subscriptions."""
 
 
+def _show(topic: str, only: str | None = None) -> None:
+    """Print a table of the subscriptions of a topic, or of one of them."""
+    from magnetar_cli.commands.topics import SUBSCRIPTION_COLUMNS, subscription_rows
+    from magnetar_cli.output import print_table
+    from magnetar_cli.with_client import with_client
+
+    found = with_client(lambda client: client.admin.topics.describe(topic))
+    rows = [row for row in subscription_rows(found.partitions) if only in (None, row[0])]
+    make = f"no subscriptions; make one: magnetar consume {topic} --subscription NAME"
+    print_table(
+        SUBSCRIPTION_COLUMNS, rows, empty=make if only is None else f"there is no {only} of {topic}"
+    )
+
+
 @subscriptions.command(name="list")
 @click.argument("topic", type=TopicName())
 @watch_option
 @json_option
 def list_subscriptions(topic: str, watch: bool, as_json: bool) -> None:
     """List the subscriptions of TOPIC, by partition."""
-    from magnetar_cli.commands.topics import SUBSCRIPTION_COLUMNS, subscription_rows
-    from magnetar_cli.output import print_json, print_table
+    from magnetar_cli.output import print_json
     from magnetar_cli.watching import watched
     from magnetar_cli.with_client import with_client
 
     def show() -> None:
-        found = with_client(lambda client: client.admin.topics.describe(topic))
-        if as_json:
-            print_json(
-                [
-                    {"partition": partition.partition, "subscription": one}
-                    for partition in found.partitions
-                    for one in partition.subscriptions
-                ]
-            )
+        if not as_json:
+            _show(topic)
             return
-        print_table(
-            SUBSCRIPTION_COLUMNS,
-            subscription_rows(found.partitions),
-            empty=f"no subscriptions; make one: magnetar consume {topic} --subscription NAME",
+        found = with_client(lambda client: client.admin.topics.describe(topic))
+        print_json(
+            [
+                {"partition": partition.partition, "subscription": one}
+                for partition in found.partitions
+                for one in partition.subscriptions
+            ]
         )
 
     watched(show) if watch else show()
@@ -54,11 +63,16 @@ def list_subscriptions(topic: str, watch: bool, as_json: bool) -> None:
 @click.argument("topic", type=TopicName())
 @click.argument("subscription")
 @click.option("--force", is_flag=True, help="First abort transactions with pending acks there.")
+@dry_run_option
 @yes_option
-def delete(topic: str, subscription: str, force: bool, yes: bool) -> None:
+def delete(topic: str, subscription: str, force: bool, dry_run: bool, yes: bool) -> None:
     """Delete SUBSCRIPTION of TOPIC."""
     from magnetar_cli.with_client import with_client
 
+    if dry_run:
+        _show(topic, subscription)
+        click.echo("nothing was deleted: leave out --dry-run to delete it", err=True)
+        return
     confirm(f"Delete {subscription} of {topic}, with what it has acknowledged?", yes=yes)
     with_client(lambda client: client.admin.subscriptions.delete(topic, subscription, force=force))
     print(f"deleted {subscription} of {topic}")
@@ -78,13 +92,19 @@ def delete(topic: str, subscription: str, force: bool, yes: bool) -> None:
     "--partition", type=click.IntRange(0), help="Only this partition; needed with an offset."
 )
 @click.option("--force", is_flag=True, help="First abort transactions with pending acks there.")
-def seek(topic: str, subscription: str, target: str, partition: int | None, force: bool) -> None:
+@yes_option
+def seek(
+    topic: str, subscription: str, target: str, partition: int | None, force: bool, yes: bool
+) -> None:
     """Move the cursors of SUBSCRIPTION of TOPIC."""
     from magnetar_cli.with_client import with_client
 
     place = place_of(target)
     if place.offset is not None and partition is None:
         raise click.UsageError("an offset belongs to a partition; add --partition N")
+    confirm(
+        f"Move {subscription} of {topic}, and forget which messages it has acknowledged?", yes=yes
+    )
 
     async def work(client: Client) -> None:
         await client.admin.subscriptions.seek(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from magnetar_cli.confirmation import confirm, yes_option
+from magnetar_cli.confirmation import confirm, dry_run_option, yes_option
 from magnetar_cli.topic_name import TopicName
 from magnetar_cli.types import Duration, Size, Time, json_option, watch_option
 
@@ -172,11 +172,16 @@ def offsets(topic: str, at: int | None, as_json: bool) -> None:
 @topics.command()
 @click.argument("topic", type=TopicName())
 @click.option("--force", is_flag=True, help="First abort transactions that are open there.")
+@dry_run_option
 @yes_option
-def delete(topic: str, force: bool, yes: bool) -> None:
+def delete(topic: str, force: bool, dry_run: bool, yes: bool) -> None:
     """Delete TOPIC, its messages and its subscriptions."""
     from magnetar_cli.with_client import with_client
 
+    if dry_run:
+        _show(with_client(lambda client: client.admin.topics.describe(topic)))
+        click.echo("nothing was deleted: leave out --dry-run to delete it", err=True)
+        return
     confirm(f"Delete {topic}, its messages and its subscriptions?", yes=yes)
     with_client(lambda client: client.admin.topics.delete(topic, force=force))
     print(f"deleted {topic}")
@@ -194,8 +199,11 @@ class LostOffsets(NamedTuple):
 @click.argument("topic", type=TopicName())
 @click.option("--partition", type=click.IntRange(0), help="Only this partition.  [default: all]")
 @click.option("--dry-run", is_flag=True, help="Print what is damaged, and change nothing.")
+@yes_option
 @json_option
-def skip_damaged(topic: str, partition: int | None, dry_run: bool, as_json: bool) -> None:
+def skip_damaged(
+    topic: str, partition: int | None, dry_run: bool, yes: bool, as_json: bool
+) -> None:
     """Skip the messages of TOPIC that cannot be read.
 
     The command reads the whole topic. Damaged messages are lost: readers no longer get DataLoss
@@ -218,6 +226,8 @@ def skip_damaged(topic: str, partition: int | None, dry_run: bool, as_json: bool
             )
         ]
 
+    if not dry_run:
+        confirm(f"Give up all messages of {topic} that cannot be read?", yes=yes)
     lost = with_client(work)
     if as_json:
         print_json(lost)

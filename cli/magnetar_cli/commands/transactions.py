@@ -399,6 +399,7 @@ def commit(txn_id: str) -> None:
 @click.option("--subscription", default="", help="The subscription where its acks hang.")
 @click.option("--start-offset", type=click.IntRange(0))
 @click.option("--producer-epoch", type=int, default=-1, show_default=True)
+@yes_option
 def abort(
     txn_id: str,
     topic: str | None,
@@ -406,6 +407,7 @@ def abort(
     subscription: str,
     start_offset: int | None,
     producer_epoch: int,
+    yes: bool,
 ) -> None:
     """Abort a transaction by hand.
 
@@ -414,11 +416,14 @@ def abort(
     find-hanging shows. The broker refuses unless all of them match.
     """
     place = (topic, partition, start_offset)
+    question = f"Abort {txn_id}, and lose its messages and acks?"
     if all(one is None for one in place):
+        confirm(question, yes=yes)
         _end(txn_id, "ABORT")
         return
     if topic is None or partition is None or start_offset is None:
         raise click.UsageError("--topic, --partition and --start-offset belong together")
+    confirm(question, yes=yes)
     _abort_hanging(txn_id, topic, partition, subscription, start_offset, producer_epoch)
 
 
@@ -695,7 +700,8 @@ def _moment(time_ms: int) -> str:
 
 @transactions.command(name="accept-loss")
 @click.argument("txn_id", metavar="TXNID", type=TxnIdType())
-def accept_loss(txn_id: str) -> None:
+@yes_option
+def accept_loss(txn_id: str, yes: bool) -> None:
     """Finish a commit without the messages that were lost.
 
     A participant has lost them, and answers TxnIncomplete.
@@ -703,6 +709,7 @@ def accept_loss(txn_id: str) -> None:
     from magnetar_cli.with_client import with_client
     from magnetar_core.ids import TxnID
 
+    confirm(f"Finish {txn_id} without the messages and acks that are lost?", yes=yes)
     with_client(lambda client: client.admin.transactions.accept_loss(TxnID.parse(txn_id)))
     print(f"{txn_id} goes on without what was lost")
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from magnetar_cli.commands.cut import token_of
+from magnetar_cli.contexts import chosen_broker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,7 +27,7 @@ def job_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def run(broker: str | None, **options: Any) -> Any:
-        given = broker or click.get_current_context().find_root().obj or _default_broker()
+        given = broker or chosen_broker()
         servers = tuple(one.strip() for one in given.split(",") if one.strip())
         return function(servers=servers, **options)
 
@@ -55,12 +56,6 @@ def at_option(function: Callable[..., Any]) -> Callable[..., Any]:
         help="One moment over all partitions: the token of `magnetar cut`, @FILE with it, or now.",
     )(function)
     return found
-
-
-def _default_broker() -> str:
-    from magnetar_cli.program import DEFAULT_BROKER
-
-    return DEFAULT_BROKER
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from magnetar.admin.forced_aborts import ForcedAborts
 from magnetar.arguments import checked, enum_member
-from magnetar.enums import InitialPosition, SubscriptionType
+from magnetar.enums import InitialPosition, InitialPositionName, SubscriptionType
 from magnetar.link.cluster import Cluster
 from magnetar.messaging.consuming.seeking import seek_command
 from magnetar_core.wire import broker_pb2
@@ -24,7 +24,7 @@ class SubscriptionAdmin:
         subscription: str,
         *,
         type: SubscriptionType = SubscriptionType.EXCLUSIVE,
-        initial_position: InitialPosition | str = InitialPosition.LATEST,
+        initial_position: InitialPosition | InitialPositionName = InitialPosition.LATEST,
     ) -> None:
         """Create a subscription on all partitions of a topic, without a consumer.
 
@@ -87,7 +87,7 @@ class SubscriptionAdmin:
         *,
         offset: int | None = None,
         append_time_ms: int | None = None,
-        position: InitialPosition | str | None = None,
+        position: InitialPosition | InitialPositionName | None = None,
         partition: int | None = None,
         force: bool = False,
     ) -> dict[int, int]:

@@ -26,7 +26,13 @@ from magnetar.admin.transactional_ids import TransactionalIds
 from magnetar.admin.transactions import HangingOnes, Producers, Transactions, TransactionStatuses
 from magnetar.admin.transactions import TransactionAdmin as AsyncTransactionAdmin
 from magnetar.blocking.facade import Calls, Facade
-from magnetar.enums import InitialPosition, SubscriptionType, TransactionAction, TransactionStatus
+from magnetar.enums import (
+    InitialPosition,
+    InitialPositionName,
+    SubscriptionType,
+    TransactionAction,
+    TransactionStatus,
+)
 from magnetar.link.members import ClusterInfo
 from magnetar.transactions.producer_identity import PreparedTxnState
 from magnetar_core.errors import MagnetarError
@@ -221,7 +227,7 @@ class SubscriptionAdmin(Facade[AsyncSubscriptionAdmin]):
         subscription: str,
         *,
         type: SubscriptionType = SubscriptionType.EXCLUSIVE,
-        initial_position: InitialPosition | str = InitialPosition.LATEST,
+        initial_position: InitialPosition | InitialPositionName = InitialPosition.LATEST,
     ) -> None:
         """Create a subscription on all partitions of a topic, without a consumer.
 
@@ -263,7 +269,7 @@ class SubscriptionAdmin(Facade[AsyncSubscriptionAdmin]):
         *,
         offset: int | None = None,
         append_time_ms: int | None = None,
-        position: InitialPosition | str | None = None,
+        position: InitialPosition | InitialPositionName | None = None,
         partition: int | None = None,
         force: bool = False,
     ) -> dict[int, int]:

@@ -15,7 +15,15 @@ from magnetar.blocking.transactional_producer import TransactionalProducer
 from magnetar.client import Client as AsyncClient
 from magnetar.config import Batching, ClientConfig
 from magnetar.cuts.cut import Cut
-from magnetar.enums import InitialPosition, SubscriptionType, TransactionStatus
+from magnetar.enums import (
+    BatchingName,
+    CodecName,
+    InitialPosition,
+    InitialPositionName,
+    SubscriptionType,
+    SubscriptionTypeName,
+    TransactionStatus,
+)
 from magnetar.message import Message, MessageColumns
 from magnetar.messaging.consuming.dead_letters import DeadLetterPolicy
 from magnetar.transactions.transaction_part import TransactionPart
@@ -47,8 +55,8 @@ class Client(Facade[AsyncClient]):
         self,
         topic: str,
         *,
-        codec: Codec | str = Codec.NONE,
-        batching: Batching | str = Batching.MIXED,
+        codec: Codec | CodecName = Codec.NONE,
+        batching: Batching | BatchingName = Batching.MIXED,
         linger_ms: float | None = None,
         batch_bytes_max: int | None = None,
         batch_messages_max: int | None = None,
@@ -88,8 +96,8 @@ class Client(Facade[AsyncClient]):
         topic: str,
         subscription: str,
         *,
-        type: SubscriptionType | str = SubscriptionType.EXCLUSIVE,
-        initial_position: InitialPosition | str = InitialPosition.LATEST,
+        type: SubscriptionType | SubscriptionTypeName = SubscriptionType.EXCLUSIVE,
+        initial_position: InitialPosition | InitialPositionName = InitialPosition.LATEST,
         partitions: Sequence[int] | None = None,
         consumer_name: str = "",
         receiver_queue_messages: int | None = None,
@@ -146,7 +154,7 @@ class Client(Facade[AsyncClient]):
         session_timeout_s: float | None = None,
         rebalance_timeout_s: float | None = None,
         max_poll_interval_s: float = 300.0,
-        initial_position: InitialPosition | str = InitialPosition.LATEST,
+        initial_position: InitialPosition | InitialPositionName = InitialPosition.LATEST,
         allow_two_phase_commit: bool = False,
         on_assigned: OnPartitions | None = None,
         on_revoked: OnPartitions | None = None,

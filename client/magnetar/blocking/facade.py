@@ -10,6 +10,7 @@ from typing import Generic, ParamSpec, Self, TypeVar, overload
 from magnetar.blocking.loop_thread import LoopThread
 from magnetar.blocking.workers import in_thread
 from magnetar.groups import settings
+from magnetar.habits import KnowsHabits
 from magnetar.topic_partition import TopicPartition
 from magnetar.transactions.transaction_block import NotGiven
 from magnetar_core.errors import InvalidArgument
@@ -21,7 +22,7 @@ P = ParamSpec("P")
 OnPartitions = Callable[[list[TopicPartition]], object]
 
 
-class Facade(Generic[Inner]):
+class Facade(KnowsHabits, Generic[Inner]):
     """Has the asyncio object's work done on the client's thread, and waits for it.
 
     Attributes:

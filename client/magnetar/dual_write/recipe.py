@@ -1,5 +1,7 @@
 """The eight steps of the recipe, and the recovery after a crash between any two of them.
 
+Written once: `DualWriter` runs it on the thread that calls, `AsyncDualWriter` on the event loop.
+
 Source: KIP-939, Motivation, Normal processing recipe and Recovery recipe.
 """
 
@@ -7,62 +9,24 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum
-from typing import Generic, Protocol, TypeVar
+from typing import TypeAlias
 
 from magnetar.blocking.transactional_producer import TransactionalProducer
+from magnetar.dual_write.here import result_of
+from magnetar.dual_write.state_store import AsyncStateStore, StateStore
 from magnetar.transactions.producer_identity import PreparedTxnState
-from magnetar.transactions.transaction_block import TransactionBlock
+from magnetar.transactions.transactional_producer import (
+    TransactionalProducer as AsyncTransactionalProducer,
+)
 from magnetar_core.errors import InvalidTxnState, ProducerFenced, TxnForgotten
 
 log = logging.getLogger("magnetar")
 
-
-class StateStore(Protocol):
-    """A database that keeps a text for each transactional id, atomically with the data.
-
-    It also keeps the owner of each id. If two instances are active, only the instance that claimed
-    the id last may write. KIP-939 fences at the coordinator alone: there, a database transaction of
-    the older instance could still commit after the newer instance has read the state.
-    """
-
-    def create_schema(self) -> None:
-        """Create the table for the texts. Harmless if it exists. Whatever is open is rolled back.
-
-        Raises:
-            InvalidArgument: the connection commits by itself, so rollback() would undo nothing.
-        """
-        ...
-
-    def begin(self) -> None:
-        """Begin a database transaction. Whatever is open is rolled back."""
-        ...
-
-    def read(self, transactional_id: str) -> str:
-        """Return the text that was committed last; an empty text if there is none."""
-        ...
-
-    def claim(self, transactional_id: str, owner: str) -> str:
-        """Become the owner of the id and return its text, in a separate transaction."""
-        ...
-
-    def write(self, transactional_id: str, owner: str, text: str) -> bool:
-        """Set the text, in the transaction that begin() has opened.
-
-        Returns:
-            Whether the id still belongs to this owner. Otherwise nothing is written.
-        """
-        ...
-
-    def commit(self) -> None:
-        """Commit the database transaction durably."""
-        ...
-
-    def rollback(self) -> None:
-        """Roll the database transaction back."""
-        ...
+AnyProducer: TypeAlias = TransactionalProducer | AsyncTransactionalProducer
+AnyStore: TypeAlias = StateStore | AsyncStateStore
 
 
 class Step(Enum):
@@ -82,249 +46,206 @@ class Step(Enum):
     COMPLETE = 11
 
 
-class _WriterState(Enum):
-    """Whether a unit may begin: READY alone. Otherwise the text says what to do."""
-
-    NEW = "call start() first: it finishes what an earlier instance left undecided"
-    READY = "begin a unit"
-    UNSETTLED = "go on with start() of a new DualWriter, with a producer and a store of its own"
+OnStep: TypeAlias = Callable[[Step], None]
 
 
-Store = TypeVar("Store", bound=StateStore)
+class WriterState(Enum):
+    """Whether a unit may begin: READY alone."""
+
+    NEW = "start() was not called"
+    READY = "no unit is open"
+    UNSETTLED = "a unit is open, or could not be settled"
 
 
-class Unit(Generic[Store]):
-    """A piece of work on the database and on topics that counts completely or not at all.
-
-    Attributes:
-        store: the database, for writes in the transaction of this unit.
-    """
-
-    def __init__(self, store: Store, producer: TransactionalProducer) -> None:
-        self.store = store
-        self._producer = producer
-
-    def send(
-        self,
-        topic: str,
-        value: bytes,
-        key: bytes | None = None,
-        *,
-        properties: Mapping[str, str] | None = None,
-        event_time_ms: int | None = None,
-        partition: int | None = None,
-    ) -> None:
-        """Send a message, which becomes visible when the unit commits.
-
-        Args:
-            topic: the topic's name.
-            value: the content of the message.
-            key: messages with the same key go to the same partition, and stay in order.
-            properties: names and texts that travel with the message.
-            event_time_ms: the application's own time, in milliseconds since the Unix epoch.
-            partition: the partition's number; by default the key decides.
-        """
-        self._producer.enqueue(
-            topic,
-            value,
-            key,
-            properties=properties,
-            event_time_ms=event_time_ms,
-            partition=partition,
-        )
+# What to do about a unit that could not be settled.
+NEW_WRITER = "go on with start() of a new writer, with a producer and a store of its own"
 
 
-class DualWriter(Generic[Store]):
-    """Writes to a database and to topics, atomically: one unit at a time, whichever thread calls.
+class Recipe:
+    """The steps on a database and a transactional id, for a unit at a time.
 
-    Args:
-        producer: a transactional producer with two_phase_commit; no other code may use it.
-        store: the database.
-        on_step: called before each step, for tests and traces.
+    A unit: `enter`, `begin`, its block, and then `finish`. If any of them but `enter` raises, or
+    the block does, `give_up` ends the unit. `finish` has done that itself.
     """
 
     def __init__(
         self,
-        producer: TransactionalProducer,
-        store: Store,
+        producer: AnyProducer,
+        store: AnyStore,
         *,
-        on_step: Callable[[Step], None] = lambda step: None,
+        on_step: OnStep = lambda step: None,
+        remedy: str = NEW_WRITER,
     ) -> None:
+        """A recipe that has not started.
+
+        Args:
+            on_step: called before each step.
+            remedy: what to do about a unit that could not be settled, for people.
+        """
+        self.state = WriterState.NEW
+        self._remedy = remedy
         self._producer = producer
         self._store = store
         self._on_step = on_step
-        self._state = _WriterState.NEW
         # Held by start() and by a unit, from its beginning to its end.
         self._busy = threading.Lock()
         # Why it is UNSETTLED, for messages.
         self._failure = ""
         self._owner = ""
 
-    def start(self) -> bool:
-        """Take over the transactional id, and finish the transaction of an earlier instance.
-
-        Returns:
-            Whether an undecided transaction of an earlier instance was committed.
-        Raises:
-            TransactionalIdAuthorizationFailed: the coordinator does not allow two-phase commit.
-            InvalidArgument: the database connection commits by itself. No effect.
-            InvalidTxnState: a unit is open, or an earlier unit could not be settled. No effect.
-            DataLoss: the database has committed a unit whose transaction was aborted. Nothing was
-                ended; the error names both, and says what to do.
-            TxnNotFound: the database has committed a unit whose transaction this cluster has never
-                opened. Nothing was ended.
-        """
-        with self._alone():
-            self._require(_WriterState.NEW, _WriterState.READY)
-            self._store.create_schema()
+    async def start(self) -> bool:
+        """Take over the transactional id; see DualWriter.start."""
+        self._enter(WriterState.NEW, WriterState.READY)
+        try:
+            await result_of(self._store.create_schema())
             self._on_step(Step.INIT)
-            self._producer.init(keep_prepared=True)
+            await result_of(self._producer.init(keep_prepared=True))
             with self._settling():
                 identity = self._producer.identity
                 self._owner = f"{identity.producer_id}/{identity.producer_epoch}"
                 self._on_step(Step.READ_STATE)
-                text = self._store.claim(identity.transactional_id, self._owner)
-                self._check_outcome(PreparedTxnState.parse(text))
-                return self._complete(text)
+                text = await result_of(self._store.claim(identity.transactional_id, self._owner))
+                await self._check_outcome(PreparedTxnState.parse(text))
+                return await self._complete(text)
+        finally:
+            self._busy.release()
 
-    @contextmanager
-    def unit(self) -> Iterator[Unit[Store]]:
-        """Run the block so that its rows and its messages count together or not at all.
+    def enter(self) -> None:
+        """Begin a unit, and keep others out until it has ended.
 
         Raises:
-            InvalidTxnState: another unit is open; start() was not called; or an earlier unit could
-                not be settled: then call start() of a new DualWriter.
-            Exception: what the block or the database raised. Nothing counts then, unless the
-                database has committed nevertheless, which the writer finds out at once. If it
-                cannot, for example because the coordinator is away, a note on the exception says
-                so. Nothing is lost, but only start() of a new DualWriter can go on.
+            InvalidTxnState: another unit is open, or the writer is not READY. No effect.
         """
-        with self._alone():
-            self._require(_WriterState.READY)
-            self._on_step(Step.BEGIN_DATABASE)
-            self._store.begin()
-            with self._settling():
-                yield from self._steps()
+        self._enter(WriterState.READY)
 
-    def _steps(self) -> Iterator[Unit[Store]]:
-        """The steps of a unit that follow the beginning of the database transaction."""
-        try:
+    async def begin(self) -> None:
+        """Begin both transactions: steps 1 and 2."""
+        self._on_step(Step.BEGIN_DATABASE)
+        await result_of(self._store.begin())
+        with self._settling():
             self._on_step(Step.BEGIN)
-            self._producer.begin()
+            await result_of(self._producer.begin())
             self._on_step(Step.SEND)
-            with self._covered():
-                yield Unit(self._store, self._producer)
+
+    @contextmanager
+    def covered(self) -> Iterator[None]:
+        """Make a send outside of the unit a mistake, in the block."""
+        producer = self._producer
+        inner = producer.inner if isinstance(producer, TransactionalProducer) else producer
+        assert inner.transaction is not None
+        with inner.transaction.work.cover("use unit.send()"):
+            yield
+
+    async def finish(self) -> None:
+        """Commit both: steps 4 to 8. The database's commit decides."""
+        try:
+            with self._settling():
+                await self._commit()
+        finally:
+            self._busy.release()
+
+    async def give_up(self, error: BaseException) -> None:
+        """Undo the unit, in which an error was raised that the caller sees."""
+        try:
+            # While it is READY, not even the database had begun.
+            if self.state is WriterState.UNSETTLED:
+                self._failure = self._failure or _named(error)
+                await self._settle(self._abort, error)
+        finally:
+            self._busy.release()
+
+    async def _commit(self) -> None:
+        try:
             self._on_step(Step.PREPARE)
-            prepared = self._producer.prepare()
+            prepared = await result_of(self._producer.prepare())
             self._on_step(Step.UPDATE_STATE)
-            self._write_state(prepared)
+            await self._write_state(prepared)
         except BaseException as error:
-            self._settle(self._give_up, error)
+            await self._settle(self._abort, error)
             raise
         try:
             self._on_step(Step.COMMIT_DATABASE)
-            self._store.commit()
+            await result_of(self._store.commit())
         except BaseException as error:
-            self._settle(self._find_out, error)
+            await self._settle(self._find_out, error)
             raise
         self._on_step(Step.COMMIT)
-        self._producer.commit()
-        self._state = _WriterState.READY
+        await result_of(self._producer.commit())
+        self.state = WriterState.READY
 
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Keep other units, and start(), out of the block.
-
-        Raises:
-            InvalidTxnState: one of them is under way. No effect.
-        """
+    def _enter(self, *states: WriterState) -> None:
         if not self._busy.acquire(blocking=False):
             raise InvalidTxnState(
-                "another unit of this DualWriter is open, perhaps in another thread: it has one"
-                " unit at a time. Use a lock, or a DualWriter with its own transactional id and its"
-                " own connection for each thread"
+                "another unit of this writer is open, perhaps in another thread or task: it has one"
+                " unit at a time. Use a lock, or a pool of writers"
             )
-        try:
-            yield
-        finally:
+        if self.state not in states:
             self._busy.release()
+            why = f"this writer has failed ({self._failure}): " if self._failure else ""
+            is_new = self.state is WriterState.NEW
+            what = "call start() first: it finishes what an earlier instance left undecided"
+            raise InvalidTxnState(why + (what if is_new else self._remedy))
 
     @contextmanager
     def _settling(self) -> Iterator[None]:
         """Remember why the block did not bring the writer to READY."""
-        self._state, self._failure = _WriterState.UNSETTLED, ""
+        self.state, self._failure = WriterState.UNSETTLED, ""
         try:
             yield
         except BaseException as error:
             self._failure = self._failure or _named(error)
             raise
 
-    def _require(self, *states: _WriterState) -> None:
-        """Check that the writer is in one of these states.
-
-        Raises:
-            InvalidTxnState: it is in another one. No effect.
-        """
-        if self._state in states:
-            return
-        why = f"this DualWriter has failed ({self._failure}): " if self._failure else ""
-        raise InvalidTxnState(f"{why}{self._state.value}")
-
-    def _check_outcome(self, prepared: PreparedTxnState) -> None:
+    async def _check_outcome(self, prepared: PreparedTxnState) -> None:
         """Check that the unit which the database has committed last is in the topics, too."""
         try:
-            self._producer.check_outcome(prepared)
+            await result_of(self._producer.check_outcome(prepared))
         except TxnForgotten as error:
             log.warning("the database has committed %s last: %s", prepared, error)
 
-    def _covered(self) -> TransactionBlock:
-        """Return a block in which a send outside of the unit is a mistake."""
-        transaction = self._producer.inner.transaction
-        assert transaction is not None
-        return transaction.work.cover("use unit.send()")
-
-    def _write_state(self, prepared: PreparedTxnState) -> None:
+    async def _write_state(self, prepared: PreparedTxnState) -> None:
         transactional_id = self._producer.identity.transactional_id
-        if not self._store.write(transactional_id, self._owner, str(prepared)):
+        text = str(prepared)
+        if not await result_of(self._store.write(transactional_id, self._owner, text)):
             raise ProducerFenced(
                 f"another instance has claimed {transactional_id!r} in the database: this one must"
                 " stop"
             )
 
-    def _settle(self, step: Callable[[], None], error: BaseException) -> None:
+    async def _settle(self, step: Callable[[], Awaitable[None]], error: BaseException) -> None:
         """Clean up after an error, which the caller has to see in any case."""
         try:
-            step()
+            await step()
         except Exception as failure:
             self._failure = _named(failure)
             log.warning("a unit was not settled after %r: %r", error, failure)
             error.add_note(
-                f"and its transaction could not be settled ({self._failure}):"
-                f" {_WriterState.UNSETTLED.value}"
+                f"and its transaction could not be settled ({self._failure}): {self._remedy}"
             )
 
-    def _find_out(self) -> None:
+    async def _find_out(self) -> None:
         """Read from the database whether it has committed, and end the transaction accordingly."""
-        self._store.rollback()
+        await result_of(self._store.rollback())
         self._on_step(Step.READ_STATE)
-        self._complete(self._store.read(self._producer.identity.transactional_id))
+        text = await result_of(self._store.read(self._producer.identity.transactional_id))
+        await self._complete(text)
 
-    def _give_up(self) -> None:
+    async def _abort(self) -> None:
         """Roll the database back, and abort the transaction: nothing was decided."""
-        self._store.rollback()
+        await result_of(self._store.rollback())
         try:
-            self._producer.abort()
+            await result_of(self._producer.abort())
         except InvalidTxnState:
             pass  # It has not begun, or was aborted by what failed.
-        self._state = _WriterState.READY
+        self.state = WriterState.READY
 
-    def _complete(self, text: str) -> bool:
+    async def _complete(self, text: str) -> bool:
         """End the kept transaction as the database says. Source: KIP-939, Recovery recipe."""
         self._on_step(Step.COMPLETE)
-        committed = self._producer.complete(PreparedTxnState.parse(text))
+        committed = await result_of(self._producer.complete(PreparedTxnState.parse(text)))
         if committed:
             log.info("%s: the database had committed; so has the topic now", text)
-        self._state = _WriterState.READY
+        self.state = WriterState.READY
         return committed
 
 

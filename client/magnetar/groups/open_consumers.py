@@ -9,7 +9,12 @@ from collections.abc import Sequence
 
 from magnetar.arguments import enum_member
 from magnetar.config import ConsumerConfig, ProducerConfig
-from magnetar.enums import InitialPosition, SubscriptionType
+from magnetar.enums import (
+    InitialPosition,
+    InitialPositionName,
+    SubscriptionType,
+    SubscriptionTypeName,
+)
 from magnetar.groups.group_consumer import GroupConsumer
 from magnetar.groups.member_work import MemberWork
 from magnetar.groups.settings import Callbacks, GroupSettings
@@ -43,8 +48,8 @@ class OpenConsumers:
         self,
         topic: str,
         subscription: str,
-        type: SubscriptionType | str,
-        initial_position: InitialPosition | str,
+        type: SubscriptionType | SubscriptionTypeName,
+        initial_position: InitialPosition | InitialPositionName,
         partitions: Sequence[int] | None,
         consumer_name: str,
         config: ConsumerConfig,

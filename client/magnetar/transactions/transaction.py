@@ -11,6 +11,7 @@ from types import TracebackType
 
 from magnetar.arguments import checked, copied, refusal
 from magnetar.enums import TransactionStatus
+from magnetar.habits import KnowsHabits
 from magnetar.message import Message, MessageColumns
 from magnetar.transactions.failed_call import FailedCall
 from magnetar.transactions.topic_producers import TopicProducers
@@ -25,7 +26,7 @@ from magnetar_core.ids import TxnID
 ConsumerOf = Callable[[int], Acknowledging | None]
 
 
-class Transaction:
+class Transaction(KnowsHabits):
     """A transaction. `Client.transaction` or `Client.begin_transaction` makes it.
 
     As a context manager it commits on exit, and aborts on an exception.

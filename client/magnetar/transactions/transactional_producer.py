@@ -13,6 +13,7 @@ from typing import Protocol, runtime_checkable
 
 from magnetar.arguments import check_of, checked
 from magnetar.enums import TransactionStatus
+from magnetar.habits import KnowsHabits
 from magnetar.link.connection_base import ConnectionBase
 from magnetar.message import Message
 from magnetar.topic_partition import TopicPartition
@@ -60,7 +61,7 @@ class Member(Protocol):
         ...
 
 
-class TransactionalProducer:
+class TransactionalProducer(KnowsHabits):
     """Sends and acknowledges in consecutive transactions, as Kafka's transactional producer does.
 
     `Client.transactional_producer` makes it. It has a single transaction at a time, and must not be

@@ -57,7 +57,7 @@ def test_mixed_keys_share_batches_unless_told_otherwise() -> None:
         await producer.flush()
         assert len(partition.batches) == 1
         with pytest.raises(InvalidArgument, match="by_key"):
-            await client.create_producer("flights", batching="by_color")
+            await client.create_producer("flights", batching="by_color")  # type: ignore[arg-type]
 
     run(test)
 

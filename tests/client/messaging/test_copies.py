@@ -11,6 +11,7 @@ import pytest
 from tests.client.fakes import FakeCluster, run
 
 from magnetar import Client, Message, PoisonMessage
+from magnetar.enums import CodecName
 from magnetar.message import ReceivedBatch
 from magnetar.messaging.receiving.assembly import Assembly
 from magnetar_core.batch import encode, split
@@ -30,7 +31,7 @@ def fields(message: Message) -> tuple[object, ...]:
 
 @pytest.mark.parametrize("how", COPIES)
 @pytest.mark.parametrize("codec", ["none", "zstd"])
-def test_a_copy_of_a_message_is_the_same_message(how: str, codec: str) -> None:
+def test_a_copy_of_a_message_is_the_same_message(how: str, codec: CodecName) -> None:
     async def test(cluster: FakeCluster, client: Client) -> None:
         await client.admin.topics.create("t")
         producer = await client.create_producer("t", codec=codec)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from typing import cast
 
 import pytest
 from tests.client.cuts.cluster import BROKERS, COORDINATORS, Cluster, run
@@ -21,6 +22,7 @@ from magnetar import (
     GroupConsumer,
     Message,
 )
+from magnetar.enums import SubscriptionTypeName
 from magnetar_core.wire import service_pb2
 
 REDELIVERIES_MAX = 2
@@ -65,7 +67,7 @@ class Scene:
             self.consumer = await self.client.subscribe(
                 "t",
                 "s",
-                type=self.kind,
+                type=cast("SubscriptionTypeName", self.kind),
                 initial_position="earliest",
                 dead_letter=DEAD,
                 nack_delay_ms=0,

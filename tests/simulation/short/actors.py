@@ -14,6 +14,7 @@ from tests.simulation.sdk_unit import Unit, Writer
 from tests.simulation.short.script import Step
 
 import magnetar
+from magnetar.enums import BatchingName
 from magnetar_core.errors import ConsumerBusy, MagnetarError
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ class Actor:
         name: str,
         topic: str,
         *,
-        batching: str = "mixed",
+        batching: BatchingName = "mixed",
         linger_ms: float = 0.0,
         batch_messages_max: int = 8,
         **more: Any,

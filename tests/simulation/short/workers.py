@@ -22,6 +22,7 @@ from tests.simulation.short.script import Step
 from tests.simulation.world import Verb
 
 import magnetar
+from magnetar.enums import BatchingName
 from magnetar_core.errors import (
     FencedInstance,
     IllegalGeneration,
@@ -88,7 +89,7 @@ async def _work(
 ) -> None:
     random = actor.random(f"work/{step.number}/{actor.node.life}")
     in_order = isinstance(consumer, magnetar.GroupConsumer)
-    batching = "mixed" if in_order else random.choice(("mixed", "by_key"))
+    batching: BatchingName = "mixed" if in_order else random.choice(("mixed", "by_key"))
     writer = await actor.writer(f"outputs {batching}", OUTPUT, batching=batching)
     # What was given back is covered by a later cumulative ack: then only individual ones.
     cumulative = settings["type"] in ("exclusive", "failover")

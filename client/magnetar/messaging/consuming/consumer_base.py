@@ -11,13 +11,14 @@ from typing import Self
 
 from magnetar.arguments import INT64_MAX, checked, integer
 from magnetar.errors import ClientClosed
+from magnetar.habits import KnowsHabits
 from magnetar.message import Message, MessageColumns
 from magnetar.messaging.consuming.consumer_work import Acknowledged, ConsumerWork
 from magnetar.transactions.transaction import Transaction
 from magnetar.transactions.transaction_block import NOT_GIVEN, NotGiven, require_outside
 
 
-class ConsumerBase:
+class ConsumerBase(KnowsHabits):
     """Receives messages one by one or in batches, and acknowledges them."""
 
     def __init__(self, work: ConsumerWork) -> None:

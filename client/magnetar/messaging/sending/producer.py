@@ -8,6 +8,7 @@ from itertools import repeat
 
 from magnetar.arguments import integer, refusal
 from magnetar.column_batch import ColumnBatch
+from magnetar.habits import KnowsHabits
 from magnetar.messaging.sending.batching import partition_of_key
 from magnetar.messaging.sending.message_arguments import (
     Properties,
@@ -29,7 +30,7 @@ from magnetar_core.errors import InvalidArgument, QuotaExceeded
 from magnetar_core.ids import MessageId
 
 
-class Producer:
+class Producer(KnowsHabits):
     """Sends messages to a topic. `Client.create_producer` makes it.
 
     The key of a message determines its partition, by the key's CRC-32C, in every client and for

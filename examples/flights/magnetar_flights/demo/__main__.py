@@ -9,9 +9,9 @@ from pathlib import Path
 import click
 
 from magnetar import MagnetarError
+from magnetar_cli.contexts import DEFAULT_BROKER
 from magnetar_cli.errors import explain
 from magnetar_cli.link_options import link_options, note_links
-from magnetar_cli.program import DEFAULT_BROKER
 from magnetar_cli.servers.console_options import require_console
 from magnetar_core.config import InvalidConfig
 from magnetar_core.transport.transport import LinkClosed
