@@ -123,7 +123,7 @@ def test_a_coordinator_links_to_no_broker_of_another_version(
             world.broker.received.clear()
             world.transport.break_links()
             await world.settle(30)
-        assert "this client speaks 1, the server at" in caplog.text
+        assert "this client speaks 2, the server at" in caplog.text
         assert set(world.broker.names()) == {"hello"}, "it tells that broker nothing"
         await world.close()
 

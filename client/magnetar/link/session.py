@@ -21,7 +21,7 @@ from magnetar_core.membership.cluster_identity import ClusterIdentity
 from magnetar_core.protocol_version import PROTOCOL_VERSION, check_server
 from magnetar_core.requests import Request
 from magnetar_core.transport.columns.column import Columns
-from magnetar_core.transport.columns.kinds import COLUMNS, Row, as_row, response_field_of
+from magnetar_core.transport.columns.kinds import ANSWER_FIELDS, COLUMNS, Row, as_row
 from magnetar_core.transport.frames import Carried, FrameWriter
 from magnetar_core.transport.spliced import Spliced, whole
 from magnetar_core.transport.transport import Link, LinkClosed
@@ -149,7 +149,7 @@ class LinkSession:
             if span is not None:
                 on_reply = runtime.traces.ending(span, on_reply)
                 traceparent = span.traceparent
-        response = response_field_of(body)
+        response = ANSWER_FIELDS[body.kind if isinstance(body, Spliced) else type(body)]
         self._waiting[request_id] = (on_reply, response, runtime.now_ms(), patient)
         if self._listening is None and self._on_silent is not None:
             self._listen_for(self._patience_ms)

@@ -5,9 +5,10 @@ handler. Handlers are plain functions: they decide and apply at once, and answer
 which they may park until the records behind it are durable.
 
 A handler gets a run: commands of one kind that stand next to each other in a frame. So the cost of
-a lookup, or of parking an answer, is paid once for all of them. A unary call is a run of one. What
-has columns comes as rows, however it came: a handler knows one form of each command. It answers
-with rows as well, which leave in columns if the command came in columns.
+a lookup, or of parking an answer, is paid once for all of them. A unary call is a run of one.
+
+A handler knows one form of each command: rows for kinds that have columns, also if the command came
+alone. It answers with rows as well, which leave in columns if the command came in columns.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ def name_of(body: Message | Row) -> str:
 def detached(body: BodyT) -> BodyT:
     """Return a copy of a received message: the message itself would keep its whole frame alive.
 
-    A row is no part of its frame.
+    A row is not a part of its frame.
     """
     if isinstance(body, Message):
         copy = type(body)()
@@ -194,7 +194,7 @@ class FrameWriter:
 
     Rows are gathered by kind until another command is sent, and then stand before it, in columns if
     there are enough of them. So sends and acks change places with each other, which are never of
-    the same writer; all else arrives in its order.
+    the same writer; everything else arrives in its order.
 
     Args:
         write: takes a serialized frame.
@@ -238,7 +238,8 @@ class FrameWriter:
         if columns is not None:
             self._gather(columns, request_id, traceparent, body)
             return
-        self._write_rows()
+        if self._rows:
+            self._write_rows()
         size, pieces = _enveloped(body, request_id, traceparent)
         if self._room_bytes <= 0:
             self._begin_frame()

@@ -141,7 +141,7 @@ def test_another_program_at_one_of_the_addresses_does_not_matter() -> None:
     async def scenario() -> None:
         async with web_server() as web, served() as world:
             # The other server of this test speaks no version of the protocol; it was asked, too.
-            with pytest.raises(MagnetarError, match="this client speaks 1, the server at"):
+            with pytest.raises(MagnetarError, match="this client speaks 2, the server at"):
                 await magnetar.connect(f"{web},{world.server.address}")
 
     asyncio.run(scenario())

@@ -21,7 +21,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "transactional-send-unsynced",
         "magnetar_broker.commands.send_commands:SendCommands._send",
-        Put("not follows", "not transactional and (not follows)"),
+        Put("not follows", "txn_id is None and (not follows)"),
         "With durability os, a decided commit may lack messages after a loss of power.",
     ),
     Mutant(

@@ -67,7 +67,7 @@ class Ack(NamedTuple):
 
     @property
     def byte_count(self) -> int:
-        """How many bytes it takes in columns, at most."""
+        """The most bytes that it takes in columns."""
         return (len(self.ranges) + len(self.message_ids)) * _PLACE_BYTES + _ACK_BYTES
 
     @classmethod
@@ -116,7 +116,7 @@ class Acked(NamedTuple):
 
     @property
     def byte_count(self) -> int:
-        """How many bytes it takes in columns, at most."""
+        """The most bytes that it takes in columns."""
         return _ACKED_BYTES
 
     @classmethod

@@ -1,4 +1,4 @@
-"""What the columns of all kinds have in common. Pure."""
+"""Rows and columns of any kind. Pure."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Rows(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """How the rows of a kind are written and read.
+    """The form of a kind in columns: its names, its classes, and how it is written and read.
 
     Attributes:
         name: the field in the envelope of such a command or answer alone. Handlers, rules and

@@ -70,7 +70,7 @@ class EndOnParticipants(NamedTuple):
 
     @property
     def byte_count(self) -> int:
-        """How many bytes it takes in columns, at most."""
+        """The most bytes that it takes in columns."""
         selected = len(self.selection or ()) * _WRITER_ID_BYTES
         return sum(map(len, self.participants)) + selected + _END_BYTES
 
@@ -117,7 +117,7 @@ class EndedOnParticipants(NamedTuple):
 
     @property
     def byte_count(self) -> int:
-        """How many bytes it takes in columns, at most."""
+        """The most bytes that it takes in columns."""
         return sum([one.ByteSize() for one in self.unfinished], _END_BYTES)
 
     @classmethod

@@ -14,7 +14,6 @@ from magnetar_core.transport.columns.ends import (
     EndOnParticipants,
 )
 from magnetar_core.transport.columns.sends import SENDS, SENT, Send, Sent
-from magnetar_core.transport.spliced import Body, kind_of
 
 # A command or an answer as a plain tuple.
 Row: TypeAlias = Send | Sent | Ack | Acked | EndOnParticipants | EndedOnParticipants
@@ -25,6 +24,11 @@ _KINDS: Final = (SENDS, SENT, ACKS, ACKED, ENDS, ENDED)
 COLUMNS: Final[dict[str | None, Columns]] = {one.field: one for one in _KINDS}
 # Keys are classes of rows.
 COLUMNS_OF: Final[dict[type, Columns]] = {one.row: one for one in _KINDS}
+# The field in the envelope of the answer to a command alone. Keys are classes of messages and rows.
+ANSWER_FIELDS: Final[dict[type, str]] = {
+    **RESPONSE_FIELDS,
+    **{one.row: RESPONSE_FIELDS[one.single] for one in _KINDS if one.single in RESPONSE_FIELDS},
+}
 _COLUMNS_OF_SINGLE: Final[dict[type, Columns]] = {one.single: one for one in _KINDS}
 
 
@@ -37,10 +41,3 @@ def as_row(body: Any) -> Any:
 def as_message(body: Any) -> Any:
     """Return the message of a row; messages as they are."""
     return body.to_wire() if type(body) in COLUMNS_OF else body
-
-
-def response_field_of(body: Body | Row) -> str:
-    """Return the field in the envelope of the answer to a command alone, as message or row."""
-    if isinstance(body, Row):
-        return RESPONSE_FIELDS[COLUMNS_OF[type(body)].single]
-    return RESPONSE_FIELDS[kind_of(body)]

@@ -68,7 +68,7 @@ class Send(NamedTuple):
 
     @property
     def byte_count(self) -> int:
-        """How many bytes it takes in columns, at most."""
+        """The most bytes that it takes in columns."""
         return len(self.batch) + len(self.follows) * _PAIR_BYTES + _SEND_BYTES
 
     @classmethod
@@ -123,7 +123,7 @@ class Sent(NamedTuple):
 
     @property
     def byte_count(self) -> int:
-        """How many bytes it takes in columns, at most."""
+        """The most bytes that it takes in columns."""
         return len(self.settled) * _PAIR_BYTES + _SENT_BYTES
 
     @classmethod
