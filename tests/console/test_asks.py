@@ -18,7 +18,6 @@ from magnetar import (
 )
 from magnetar_console.asks import hanging
 
-
 Found: TypeAlias = list[HangingTransaction]
 
 
