@@ -232,6 +232,8 @@ class Connection(asyncio.Protocol):
 
         answer.settle(ready)
         await self._room()
+        # Many small requests may have come together: others have their turn.
+        await asyncio.sleep(0)
         return True
 
     async def _has(self, byte_count: int) -> bool:

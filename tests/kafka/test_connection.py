@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from random import Random
 
 import pytest
@@ -55,6 +56,7 @@ def test_an_unknown_version_of_the_table_is_answered_with_the_oldest() -> None:
         b"\x00\x00\x00\x0a" + b"\x00\x12\x00\x00\x00\x00\x00\x01\x7f\xff",
         b"\x00\x00\x00\x0a" + b"\x00\x12\x00\x00\x00\x00\x00\x01\xff\xf0",
     ],
+    ids=itertools.count(),
 )
 def test_frames_that_are_no_requests_end_the_connection(data: bytes) -> None:
     async def scenario(world: KafkaWorld) -> None:
@@ -90,6 +92,7 @@ def test_frames_that_are_no_requests_end_the_connection(data: bytes) -> None:
         (0, 8, b"\xff\xff\xff\xff\x00\x00\x03\xe8\x7f\xff\xff\xff"),
         (0, 9, b"\x00\x00\xff\xff\x00\x00\x03\xe8\xff\xff\xff\xff\x0f"),
     ],
+    ids=itertools.count(),
 )
 def test_requests_that_cannot_be_read_end_the_connection(
     key: int, version: int, body: bytes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 import pytest
@@ -158,6 +159,7 @@ def count_of_3(made: bytearray) -> None:
         (batch(b"a", producer_id=1, epoch=0, sequence=-1), ErrorCode.INVALID_RECORD),
         (batch(bytes(20_000)), ErrorCode.MESSAGE_TOO_LARGE),
     ],
+    ids=itertools.count(),
 )
 def test_what_cannot_be_stored_is_refused_by_itself(data: bytes | None, code: ErrorCode) -> None:
     async def scenario(world: KafkaWorld) -> None:
