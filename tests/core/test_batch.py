@@ -79,6 +79,8 @@ def test_the_header_tells_what_a_broker_needs(rows: list[Message], codec: Codec)
 def test_mixed_keys_have_no_hash() -> None:
     assert batch.read_header(batch.encode([b"", b""], [b"a", b"b"])).key_hash == 0
     assert batch.read_header(batch.encode([b"", b""], [b"a", b"a"])).key_hash != 0
+    assert batch.read_header(batch.encode([b""] * 3, [b"a", b"b", b"a"])).key_hash == 0
+    assert batch.read_header(batch.encode([b""] * 3, [b"a", None, b"a"])).key_hash == 0
 
 
 def test_columns_must_be_of_one_length() -> None:
