@@ -34,7 +34,6 @@ from magnetar_core.requests import Request
 from magnetar_core.transport.columns.kinds import Row
 from magnetar_core.transport.spliced import Spliced
 from magnetar_core.transport.transport import LinkClosed
-from magnetar_core.transport.waiters import called
 
 # What the envelope and a frame may add to a command.
 FRAME_OVERHEAD_BYTES = 1024
@@ -253,8 +252,8 @@ class Stream(ABC, Generic[ItemT, AnswerT]):
         self._backoff: Backoff | None = None
         self._pause: asyncio.TimerHandle | None = None
         self.items: deque[ItemT] = deque()
-        # Told when an item has left.
-        self._drain_waiters: list[tuple[ItemT, Callable[[], object]]] = []
+        # Callers that wait until an item has left.
+        self._drain_waiters: list[tuple[ItemT, asyncio.Future[None]]] = []
 
     @abstractmethod
     def build(self, item: ItemT) -> Spliced[Request[Any]] | Row:
@@ -324,15 +323,9 @@ class Stream(ABC, Generic[ItemT, AnswerT]):
     async def drain(self) -> None:
         """Wait until the present items are confirmed or refused."""
         if self.items:
-            await called(self.when_drained)
-
-    def when_drained(self, callback: Callable[[], object]) -> None:
-        """Call back when the present items are confirmed or refused. There are some.
-
-        Args:
-            callback: raises nothing.
-        """
-        self._drain_waiters.append((self.items[-1], callback))
+            future: asyncio.Future[None] = self._runtime.loop.create_future()
+            self._drain_waiters.append((self.items[-1], future))
+            await future
 
     # What Unanswered calls.
 
@@ -497,11 +490,11 @@ class Stream(ABC, Generic[ItemT, AnswerT]):
 
     def _wake_drained(self) -> None:
         waiters, self._drain_waiters = self._drain_waiters, []
-        for item, callback in waiters:
+        for item, future in waiters:
             if not item.finished:
-                self._drain_waiters.append((item, callback))
-            else:
-                callback()
+                self._drain_waiters.append((item, future))
+            elif not future.done():
+                future.set_result(None)
 
 
 def _in_doubt(item: Item[Any], error: MagnetarError) -> MagnetarError:

@@ -12,7 +12,7 @@ from magnetar.transactions.begun import Begun
 from magnetar.transactions.participants import Participants
 from magnetar.transactions.wire_names import Participant
 from magnetar_core.errors import MagnetarError
-from magnetar_core.transport.waiters import called, settle
+from magnetar_core.transport.waiters import settle, wake
 
 # Told the answer, or why there is none.
 OnBegun = Callable[[Begun | MagnetarError], None]
@@ -25,7 +25,6 @@ class Beginning:
 
     Attributes:
         begun: the coordinator's answer; None before.
-        closed: why it cannot begin, if the client was closed.
     """
 
     def __init__(
@@ -52,9 +51,9 @@ class Beginning:
         # Whether a lazy one has to begin, and whether it has begun since, or failed.
         self._is_asked_for = False
         self._is_settled = False
-        # Told of that.
-        self._waiters: list[Callable[[], object]] = []
-        self.closed: ClientClosed | None = None
+        # Callers that wait for that.
+        self._waiters: list[asyncio.Future[None]] = []
+        self._closed: ClientClosed | None = None
 
     def __str__(self) -> str:
         """The transaction's name in messages for people."""
@@ -102,16 +101,11 @@ class Beginning:
             ClientClosed: the client was closed meanwhile.
         """
         if self._is_asked_for and not self._is_settled:
-            await called(self.when_settled)
-        if self.closed is not None:
-            raise self.closed
-
-    def when_settled(self, callback: Callable[[], object]) -> None:
-        """Call back when the transaction has begun, or failed; at once if it has."""
-        if self._is_asked_for and not self._is_settled:
-            self._waiters.append(callback)
-        else:
-            callback()
+            waiter: asyncio.Future[None] = self._runtime.loop.create_future()
+            self._waiters.append(waiter)
+            await waiter
+        if self._closed is not None:
+            raise self._closed
 
     def _begin(self) -> None:
         taking_part = self._participants.names
@@ -126,17 +120,15 @@ class Beginning:
 
     def _fail(self, error: MagnetarError) -> None:
         if isinstance(error, ClientClosed):
-            self.closed = error
-        try:
-            self._on_failed(error)
-        finally:
-            self._settle()
+            self._closed = error
+        self._settle()
+        self._on_failed(error)
 
     def _settle(self) -> None:
         self._is_settled = True
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
-            waiter()
+            wake(waiter)
 
     def _note(self, begun: Begun, taking_part: Sequence[Participant]) -> None:
         self.begun = begun

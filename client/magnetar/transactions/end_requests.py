@@ -2,26 +2,12 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from magnetar.enums import TransactionStatus
-from magnetar.link.repeated_request import OnResult, RepeatedRequest
 from magnetar.link.runtime import Runtime
 from magnetar.transactions.begun import Begun
 from magnetar.transactions.producer_identity import ProducerIdentity
 from magnetar_core.transport.spliced import joined
 from magnetar_core.wire import common_pb2, transaction_pb2
-
-# Commits of a moment know the same stamp.
-KNOWN_QUESTIONS_MAX = 64
-
-
-@lru_cache(maxsize=KNOWN_QUESTIONS_MAX)
-def _asked(wait_finished: bool, fingerprint: str, seen_stamp: int) -> bytes:
-    """Return the bytes of a CommandEndTxn of which nothing else is set."""
-    return transaction_pb2.CommandEndTxn(
-        wait_finished=wait_finished, fingerprint=fingerprint, seen_stamp=seen_stamp
-    ).SerializeToString()
 
 
 class EndRequests:
@@ -37,28 +23,28 @@ class EndRequests:
         self._runtime = runtime
         self._begun = begun
 
-    def commit(
-        self,
-        command: bytes,
-        on_answer: OnResult[transaction_pb2.CommandEndTxnResponse],
-        *,
-        wait_finished: bool,
-        fingerprint: str,
-    ) -> RepeatedRequest[transaction_pb2.CommandEndTxnResponse]:
+    async def commit(
+        self, command: bytes, *, wait_finished: bool, fingerprint: str
+    ) -> TransactionStatus:
         """Ask for the commit that the command describes; see Transaction.commit().
 
         Args:
             command: the bytes of a CommandEndTxn, the same for each call.
-            on_answer: told the answer, or the error if the coordinator refuses.
+        Raises:
+            MagnetarError: the coordinator refuses.
         """
-        # What was read since the beginning is a cause, too.
-        asked = _asked(wait_finished, fingerprint, self._runtime.seen_stamp)
-        return self._begun.coordinator.request_soon(
-            joined(transaction_pb2.CommandEndTxn, command, asked),
-            on_answer,
+        asked = transaction_pb2.CommandEndTxn(
+            wait_finished=wait_finished,
+            fingerprint=fingerprint,
+            # What was read since the beginning is a cause, too.
+            seen_stamp=self._runtime.seen_stamp,
+        )
+        reply = await self._begun.coordinator.request(
+            joined(transaction_pb2.CommandEndTxn, command, asked.SerializeToString()),
             timeout_ms=self._runtime.config.commit_timeout_ms,
             patient=wait_finished,
         )
+        return self._status(reply, TransactionStatus.COMMITTING)
 
     async def abort(self) -> TransactionStatus:
         """Ask for the abort.
@@ -75,9 +61,9 @@ class EndRequests:
         reply = await self._begun.coordinator.request(
             command, timeout_ms=self._runtime.config.abort_timeout_ms
         )
-        return self.status(reply, TransactionStatus.ABORTING)
+        return self._status(reply, TransactionStatus.ABORTING)
 
-    def status(
+    def _status(
         self, reply: transaction_pb2.CommandEndTxnResponse, least: TransactionStatus
     ) -> TransactionStatus:
         """Return the status in the answer, or `least` if it has none."""

@@ -10,6 +10,7 @@ docs/design/0001-protocol.md, One transaction.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 
 from google.protobuf.message import Message
@@ -30,6 +31,7 @@ class Enrollment:
     _has_failed = False
     # Commands that the coordinator has not answered.
     _unanswered = 0
+    _waiter: asyncio.Future[None] | None = None
 
     def __init__(
         self,
@@ -48,8 +50,6 @@ class Enrollment:
         self._added = set(taking_part)
         # In the order in which they were added.
         self._new: list[Participant] = []
-        # Told when everything is answered.
-        self._waiters: list[Callable[[], object]] = []
         # What the coordinator has not confirmed to know.
         self._unconfirmed = () if begun.is_durable else taking_part
 
@@ -67,16 +67,23 @@ class Enrollment:
             self._new += named
             self._flush_soon()
 
-    def when_answered(self, callback: Callable[[], object]) -> None:
-        """Call back when the coordinator knows all participants, or `on_failed` was called."""
-        if self._scheduled is not None and not self._sealed and not self._has_failed:
+    @property
+    def is_answered(self) -> bool:
+        """Whether the coordinator has answered everything, and no participant is new."""
+        return self._scheduled is None and not self._unanswered
+
+    async def answered(self) -> None:
+        """Wait until the coordinator knows all participants, or `on_failed` was called."""
+        if self._sealed or self._has_failed:
+            # Answers are no longer handled, and so callers that wait for them would never wake up.
+            return
+        if self._scheduled is not None:
             self._scheduled.cancel()
             self._runtime.guarded(self._fail, self._flush)
-        # If it is sealed, or has failed, answers are no longer handled.
-        if self._unanswered and not self._sealed and not self._has_failed:
-            self._waiters.append(callback)
-        else:
-            callback()
+        if self._unanswered and not self._has_failed:
+            if self._waiter is None:
+                self._waiter = self._runtime.loop.create_future()
+            await asyncio.shield(self._waiter)
 
     def _fail(self, error: MagnetarError) -> None:
         """Tell that some may never be added: the enrollment stops waiting for them."""
@@ -136,6 +143,6 @@ class Enrollment:
             self._wake()
 
     def _wake(self) -> None:
-        waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
-            waiter()
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)

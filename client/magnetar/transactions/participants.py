@@ -6,10 +6,7 @@ enrollment, which names it to the coordinator. Nothing is sent before the transa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from itertools import chain
-from typing import TypeAlias
+from collections.abc import Callable, Sequence
 
 from magnetar.transactions.begun import Begun
 from magnetar.transactions.enrollment import Enrollment
@@ -18,12 +15,8 @@ from magnetar.transactions.wire_names import Participant, txn_field
 from magnetar.transactions.writer_protocols import Sender, Writer
 from magnetar_core.errors import MagnetarError
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
-from magnetar_core.transport.waiters import called
 from magnetar_core.wire.common_pb2 import COMMIT
 from magnetar_core.wire.transaction_pb2 import CommandEndTxn
-
-# Given a function, calls it when something has happened.
-Event: TypeAlias = Callable[[Callable[[], object]], object]
 
 COMMIT_WITH_COUNTS = CommandEndTxn(txn_action=COMMIT, counts_given=True).SerializeToString()
 
@@ -109,11 +102,16 @@ class Participants:
     async def enrolled(self) -> None:
         """Wait until the coordinator knows all participants, or on_failed was called."""
         if self._enrollment is not None:
-            await called(self._enrollment.when_answered)
+            await self._enrollment.answered()
 
     async def drain(self) -> None:
         """Wait until everything sent is confirmed or has failed, and all are enrolled."""
-        await called(partial(_call_after, self._drains()))
+        # The last one first: mostly it is answered last, and then no other is left to wait for.
+        for writer in reversed(self.writers):
+            if writer.has_unanswered:
+                await writer.drain()
+        if self._enrollment is not None and not self._enrollment.is_answered:
+            await self._enrollment.answered()
 
     def complete(self) -> None:
         """Send everything that is collected as soon as it may leave: nothing more comes.
@@ -125,22 +123,13 @@ class Participants:
         if self._begun is not None:
             self._send_all()
 
-    def when_flushed(self, callback: Callable[[], object]) -> None:
-        """Call back when it is drained, with the plain sends that come before the commit."""
-        _call_after(chain(self._drains(), self._plain_drains()), callback)
-
-    def _drains(self) -> Iterator[Event]:
-        # The last one first: mostly it is answered last, and then no other is left to wait for.
-        for writer in reversed(self.writers):
-            if writer.has_unanswered:
-                yield writer.when_drained
-        if self._enrollment is not None:
-            yield self._enrollment.when_answered
-
-    def _plain_drains(self) -> Iterator[Event]:
+    async def flush(self) -> None:
+        """Drain, and wait for the plain sends that come before the commit."""
+        await self.drain()
         for sender in self.senders:
-            if sender.plain.has_unanswered and sender.failure is None:
-                yield sender.plain.when_drained
+            plain = sender.plain
+            if plain.has_unanswered and sender.failure is None:
+                await plain.drain()
 
     def _send_all(self) -> None:
         for sender in self.senders:
@@ -209,12 +198,3 @@ class Participants:
             writer.on_ended(committed)
         self.writers.clear()
         self.senders.clear()
-
-
-def _call_after(events: Iterator[Event], callback: Callable[[], object]) -> None:
-    """Call back when these have happened; what the next one is, is asked after each."""
-    event = next(events, None)
-    if event is None:
-        callback()
-    else:
-        event(partial(_call_after, events, callback))

@@ -11,12 +11,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from functools import partial
 from typing import Any
 
 from magnetar.enums import TransactionStatus
 from magnetar.errors import CommitRefused, failure_of
-from magnetar.link.repeated_request import RepeatedRequest
 from magnetar.link.runtime import Runtime
 from magnetar.link.unanswered import copy_error
 from magnetar.transactions.beginning import Begin, Beginning
@@ -56,7 +54,6 @@ from magnetar_core.errors import (
     TxnNotFound,
 )
 from magnetar_core.ids import TxnID
-from magnetar_core.transport.waiters import settle
 from magnetar_core.wire import transaction_pb2
 
 log = logging.getLogger("magnetar")
@@ -104,8 +101,6 @@ class TransactionWork:
         self._inquiry: OutcomeInquiry | None = None
         self._end_requests: EndRequests | None = None
         self._commit_command = b""
-        # For the commit, the last time.
-        self._asked: RepeatedRequest[transaction_pb2.CommandEndTxnResponse] | None = None
         # Commit and abort take turns.
         self._ending = asyncio.Lock()
 
@@ -325,18 +320,11 @@ class TransactionWork:
             if not self._beginning.was_asked_for:
                 await self._commit_whole()
                 return
-            ask = partial(self._ask_commit, wait_finished, fingerprint)
-            try:
-                if self._phase is TransactionPhase.OPEN:
-                    await self._prepare_commit(ask)
-                else:
-                    answered: asyncio.Future[bool] = self._runtime.loop.create_future()
-                    ask(answered)
-                    await answered
-            finally:
-                if self._asked is not None and not self._asked.finished:
-                    self._asked.cancel()
-                    self._leave_in_doubt()
+            if self._phase is TransactionPhase.OPEN:
+                await self._prepare_commit()
+            if self._phase is TransactionPhase.PREPARED:
+                self._move(TransactionEvent.COMMIT_REQUESTED)
+            await self._ask_commit(wait_finished, fingerprint)
 
     def _is_committed(self, is_finished: bool) -> bool:
         """Return whether nothing is left to ask for: the commit is decided, or finished.
@@ -470,29 +458,23 @@ class TransactionWork:
                 )
             )
 
-    async def _prepare_commit(
-        self, then: Callable[[asyncio.Future[bool]], None] | None = None, *, aborting: bool = True
-    ) -> None:
+    async def _prepare_commit(self, *, aborting: bool = True) -> None:
         """Confirm all sends and acks, and build the command EndTxn.
 
         Args:
-            then: what the call ends with, if nothing fails: called as soon as all are confirmed,
-                with a future of which True ends the call.
             aborting: whether to abort the transaction if a send or an ack had failed.
         Raises:
             CommitRefused: a send or an ack had failed.
             InvalidTxnState: the transaction has ended meanwhile.
         """
         self._move(TransactionEvent.FLUSH_BEGUN)
-        waiter: asyncio.Future[bool] = self._runtime.loop.create_future()
         try:
             self._participants.complete()
-            self._beginning.soon()
-            self._beginning.when_settled(partial(self._flush, waiter, then))
-            if await waiter:
-                return
+            if not self.has_begun:
+                await self._beginning.ensure()
+            await self._participants.flush()
         except BaseException:
-            if self._phase is TransactionPhase.FLUSHING:
+            if self._phase not in OVER:
                 self._move(TransactionEvent.FLUSH_CANCELLED)
             raise
         if self._phase in OVER:
@@ -503,7 +485,8 @@ class TransactionWork:
             )
         failure = self._failure
         if failure is None:
-            self._note_flushed()
+            self._move(TransactionEvent.FLUSHED)
+            self._commit_command = self._participants.commit_command()
             return
         if not aborting:
             self._move(TransactionEvent.WITHDRAWN)
@@ -518,34 +501,6 @@ class TransactionWork:
                 f" although {self._reason}"
             ) from failure
         raise refused from failure
-
-    def _flush(
-        self,
-        waiter: asyncio.Future[bool],
-        then: Callable[[asyncio.Future[bool]], None] | None,
-    ) -> None:
-        """Confirm all sends and acks of a transaction that has begun, or failed."""
-        if self._beginning.closed is not None:
-            settle(waiter, self._beginning.closed)
-            return
-        flushed = partial(self._on_flushed, waiter, then)
-        self._participants.when_flushed(self._runtime.owned(partial(settle, waiter), flushed))
-
-    def _on_flushed(
-        self,
-        waiter: asyncio.Future[bool],
-        then: Callable[[asyncio.Future[bool]], None] | None,
-    ) -> None:
-        # A caller that was cancelled may flush again.
-        is_sound = self._failure is None and self._phase is TransactionPhase.FLUSHING
-        if then is None or not is_sound:
-            settle(waiter, False)
-        elif not waiter.done():
-            then(waiter)
-
-    def _note_flushed(self) -> None:
-        self._move(TransactionEvent.FLUSHED)
-        self._commit_command = self._participants.commit_command()
 
     async def _commit_whole(self) -> None:
         """Commit a lazy transaction that never had to begin: send its messages as a plain batch.
@@ -579,52 +534,25 @@ class TransactionWork:
             raise self._refusal(f"{self._name} was aborted") from error
         self._settle(TransactionStatus.COMMITTED)
 
-    def _ask_commit(
-        self, wait_finished: bool, fingerprint: str, waiter: asyncio.Future[bool]
-    ) -> None:
-        """Ask for the commit; see Transaction.commit().
-
-        Args:
-            waiter: gets True when it is decided, or the error.
-        """
+    async def _ask_commit(self, wait_finished: bool, fingerprint: str) -> None:
         assert self._end_requests is not None
-        if self._phase is TransactionPhase.FLUSHING:
-            self._note_flushed()
-        if self._phase is TransactionPhase.PREPARED:
-            self._move(TransactionEvent.COMMIT_REQUESTED)
-        self._asked = self._end_requests.commit(
-            self._commit_command,
-            partial(self._on_commit_answer, waiter),
-            wait_finished=wait_finished,
-            fingerprint=fingerprint,
-        )
-
-    def _on_commit_answer(
-        self,
-        waiter: asyncio.Future[bool],
-        answer: transaction_pb2.CommandEndTxnResponse | MagnetarError,
-    ) -> None:
-        outcome: bool | MagnetarError = True
+        assert self._inquiry is not None
         try:
-            if not isinstance(answer, MagnetarError):
-                assert self._end_requests is not None
-                self._settle(self._end_requests.status(answer, TransactionStatus.COMMITTING))
-            else:
-                outcome = answer
-                if isinstance(answer, InvalidTxnState):
-                    self._settle(TransactionStatus.ABORTED)
-                elif not isinstance(answer, TxnNotFound | TxnForgotten):
-                    self._leave_in_doubt()
-        except InvalidTxnState as error:
-            outcome = error
-        settle(waiter, outcome)
-
-    def _leave_in_doubt(self) -> None:
-        """Note that nothing tells whether it is committed: it is asked about."""
-        if self._phase in COMMIT_WAS_ASKED and self._inquiry is not None:
-            # Later sends of its producers stay behind it.
-            self._participants.lead_plain_sends()
-            self._inquiry.resolve_soon()
+            status = await self._end_requests.commit(
+                self._commit_command, wait_finished=wait_finished, fingerprint=fingerprint
+            )
+        except InvalidTxnState:
+            self._settle(TransactionStatus.ABORTED)
+            raise
+        except (TxnNotFound, TxnForgotten):
+            raise
+        except BaseException:
+            # Undecided for all that we know: later sends of its producers stay behind it.
+            if self._phase in COMMIT_WAS_ASKED:
+                self._participants.lead_plain_sends()
+                self._inquiry.resolve_soon()
+            raise
+        self._settle(status)
 
     async def _abort(self) -> None:
         if self._phase in DECIDED_ABORT:

@@ -6,7 +6,7 @@ Producers and consumers know transactions. A transaction knows of them only thes
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from typing import Any, Protocol, runtime_checkable
 
 from magnetar.message import Message, MessageColumns
@@ -98,8 +98,8 @@ class Writer(Protocol):
         """Whether there is something sent that is neither confirmed nor has failed."""
         ...
 
-    def when_drained(self, callback: Callable[[], object]) -> None:
-        """Call back when what is sent by now is confirmed or has failed."""
+    def drain(self) -> Awaitable[None]:
+        """Wait until everything sent is confirmed or has failed."""
         ...
 
     def abandon(self, error: MagnetarError) -> None:
@@ -139,8 +139,8 @@ class PlainSender(Protocol):
         """Whether there is something sent that is neither confirmed nor has failed."""
         ...
 
-    def when_drained(self, callback: Callable[[], object]) -> None:
-        """Call back when what is sent by now is confirmed or has failed."""
+    def drain(self) -> Awaitable[None]:
+        """Wait until everything sent is confirmed or has failed."""
         ...
 
     def send_alone(self, open_batch: Any, *, timeout_ms: float) -> WholeBatch:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from functools import partial
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -14,13 +12,6 @@ def wake(waiter: asyncio.Future[None] | None) -> None:
     """Wake the task that waits, if there is one."""
     if waiter is not None and not waiter.done():
         waiter.set_result(None)
-
-
-async def called(register: Callable[[Callable[[], None]], object]) -> None:
-    """Wait until the function is called that is given to `register`."""
-    waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    register(partial(wake, waiter))
-    await waiter
 
 
 def settle(future: asyncio.Future[T], result: T | Exception) -> None:

@@ -50,13 +50,13 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "commit-before-plain-sends",
-        "magnetar.transactions.participants:Participants.when_flushed",
-        Put("self._drains()", "chain(self._drains(), self._plain_drains())"),
+        "magnetar.transactions.participants:Participants.flush",
+        Put("plain.send_collected()", "await plain.drain()"),
         "A commit does not wait for the plain sends that were made before it.",
     ),
     Mutant(
         "writers-not-drained",
-        "magnetar.transactions.participants:Participants._drains",
+        "magnetar.transactions.participants:Participants.drain",
         LeaveOut("for writer in reversed(self.writers): ..."),
         "A commit does not wait for the sends and acks of its transaction.",
     ),
@@ -105,13 +105,13 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "refused-commit-is-unknown",
-        "magnetar.transactions.transaction_work:TransactionWork._on_commit_answer",
+        "magnetar.transactions.transaction_work:TransactionWork._ask_commit",
         Put("TransactionStatus.COMMITTED", "TransactionStatus.ABORTED"),
         "A commit that is refused is taken for one that has happened.",
     ),
     Mutant(
         "unknown-commit-leads-nobody",
-        "magnetar.transactions.transaction_work:TransactionWork._leave_in_doubt",
+        "magnetar.transactions.transaction_work:TransactionWork._ask_commit",
         LeaveOut("self._participants.lead_plain_sends(...)"),
         "Behind a commit whose outcome is unknown plain sends follow nobody (rule k).",
     ),
