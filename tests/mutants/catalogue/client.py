@@ -199,4 +199,10 @@ MUTANTS: tuple[Mutant, ...] = (
         Put("None", "cut"),
         "Readers take all that lies below the ends of a cut.",
     ),
+    Mutant(
+        "answers-in-columns-twice",
+        "magnetar.link.session:LinkSession._replied_in_columns",
+        Put("False", "len(set(request_ids)) != len(request_ids)"),
+        "A message that answers a request twice counts, and another request stays open.",
+    ),
 )

@@ -131,4 +131,16 @@ MUTANTS: tuple[Mutant, ...] = (
         ReturnEarly(),
         "A clock does not move on to what it hears: an effect has a stamp below its cause.",
     ),
+    Mutant(
+        "columns-cut-to-the-shortest",
+        "magnetar_core.transport.columns.column:zipped",
+        Put("False", "True"),
+        "A value that is missing in a column moves all later ones to other commands.",
+    ),
+    Mutant(
+        "rows-overtaken-by-messages",
+        "magnetar_core.transport.frames:FrameWriter.send",
+        LeaveOut("self._write_rows()"),
+        "A command in columns arrives behind a message that was sent after it.",
+    ),
 )
