@@ -32,6 +32,7 @@ from magnetar_coordinator.parking import Parking
 from magnetar_coordinator.runtime import Recovered, Runtime
 from magnetar_coordinator.transactions.named_sequence_table import NamedSequences
 from magnetar_coordinator.transactions.shard import Shard
+from magnetar_coordinator.transactions.transaction_changes import TransactionChanges
 from magnetar_coordinator.transactions.transactional_ids import TransactionalIds
 from magnetar_coordinator.upkeep import Upkeep
 from magnetar_core.clock import Clock
@@ -161,13 +162,15 @@ class Coordinator:
             traces=self._traces,
             history=history,
         )
-        finisher = Finisher(self._brokers, clock, self.metrics, self._traces)
+        changes = TransactionChanges(config.constants.txn_changes_max)
+        finisher = Finisher(self._brokers, clock, self.metrics, changes, self._traces)
         self._runtime = Runtime(
             config,
             self._commits,
             parking,
             self._brokers,
             finisher,
+            changes,
             clock,
             self.metrics,
             DiskReserve(store, clock, floor_bytes=config.free_space_floor_bytes),
