@@ -17,6 +17,13 @@ from magnetar.admin.group_descriptions import (
     GroupSummary,
     OffsetReset,
 )
+from magnetar.admin.members import (
+    ClusterMember,
+    ClusterMembers,
+    MemberLease,
+    MemberShard,
+    ShardMove,
+)
 from magnetar.admin.producer_descriptions import (
     HangingTransaction,
     NameDescription,
@@ -143,6 +150,8 @@ __all__ = [
     "ClientConfig",
     "ClientFailed",
     "ClusterInfo",
+    "ClusterMember",
+    "ClusterMembers",
     "ClusterMismatch",
     "Codec",
     "ColumnBatch",
@@ -179,6 +188,8 @@ __all__ = [
     "LogUnavailable",
     "MagnetarError",
     "Member",
+    "MemberLease",
+    "MemberShard",
     "Message",
     "MessageColumns",
     "MessageId",
@@ -207,6 +218,7 @@ __all__ = [
     "SequenceDiffers",
     "SequenceGap",
     "SequenceTooOld",
+    "ShardMove",
     "StoredTransaction",
     "StoredTransactions",
     "SubscriptionDescription",

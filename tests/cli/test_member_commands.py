@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from tests.core.envelope import parsed
@@ -12,6 +13,7 @@ from tests.core.envelope import parsed
 from magnetar_broker.commands.cluster_responses import ClusterResponses
 from magnetar_broker.config import BrokerConfig
 from magnetar_cli.servers.member_commands import MemberCommands
+from magnetar_cli.servers.membership import Membership
 from magnetar_core.errors import (
     ClusterMismatch,
     LogUnavailable,
@@ -44,7 +46,10 @@ class Owners:
 def ask(body: Any) -> service_pb2.Command:
     async def scenario() -> service_pb2.Command:
         frames: list[service_pb2.Frame] = []
-        session = MemberCommands(ClusterResponses(CONFIG, Owners(), "member-a")).accept(
+        own = ClusterResponses(CONFIG, Owners(), "member-a")
+        # Its commands are those of test_membership.py.
+        membership = cast(Membership, SimpleNamespace(drain=None, rebalance=None))
+        session = MemberCommands(own, membership, asyncio.ensure_future).accept(
             Conversation(write=parsed(frames.append))
         )
         request = service_pb2.Command(request_id=1)

@@ -37,6 +37,7 @@ from magnetar_core.server.commands import (
     each_of,
 )
 from magnetar_core.server.log_levels import LOG_LEVEL_HANDLERS
+from magnetar_core.server.membership_refusals import MEMBERSHIP_REFUSALS
 from magnetar_core.server.repeats import Repeats
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import topic_pb2 as wire
@@ -121,7 +122,11 @@ class BrokerServer:
         }
         for name in NAMING_TXNS:
             handlers[name] = unannounced.waiting_for_announcement(handlers[name])
-        self._handlers = {**directory.waiting_for_news(handlers), **LOG_LEVEL_HANDLERS}
+        self._handlers = {
+            **directory.waiting_for_news(handlers),
+            **LOG_LEVEL_HANDLERS,
+            **MEMBERSHIP_REFUSALS,
+        }
         repeats = Repeats()
         for name in TAKING_EFFECT_ONCE:
             self._handlers[name] = repeats.once(self._handlers[name])

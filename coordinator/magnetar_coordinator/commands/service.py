@@ -30,6 +30,7 @@ from magnetar_core.server.commands import (
     each,
 )
 from magnetar_core.server.log_levels import LOG_LEVEL_HANDLERS
+from magnetar_core.server.membership_refusals import MEMBERSHIP_REFUSALS
 from magnetar_core.server.repeats import Repeats
 from magnetar_core.wire import common_pb2 as common
 from magnetar_storage.backup_commands import BACKUP_ANSWER_SIZES, BackupCommands
@@ -55,7 +56,11 @@ class CoordinatorServer:
         self._runtime = runtime
         self.answer_sizes: AnswerSizes = {**ANSWER_SIZES, **BACKUP_ANSWER_SIZES}
         transactional_id_commands = TransactionalIdCommands(runtime)
-        self.handlers: dict[str, Handler] = {"hello": each(self._hello), **LOG_LEVEL_HANDLERS}
+        self.handlers: dict[str, Handler] = {
+            "hello": each(self._hello),
+            **LOG_LEVEL_HANDLERS,
+            **MEMBERSHIP_REFUSALS,
+        }
         for commands in (
             TransactionCommands(runtime, transactional_id_commands),
             transactional_id_commands,

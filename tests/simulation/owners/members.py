@@ -12,6 +12,7 @@ from tests.simulation.owners.opening import Opening
 from tests.simulation.owners.simulated_directory import Way
 from tests.virtual_loop import Incarnation
 
+from magnetar_cli.servers.membership import Membership
 from magnetar_cli.servers.open_store import Rows
 from magnetar_cli.servers.owners_push import OwnersPush
 from magnetar_cli.servers.server_process import World
@@ -76,12 +77,14 @@ class MemberNode(Node):
             self.name,
             surroundings=_Surroundings(self.openings),
         )
+        directory = MemoryDirectory(Way(self._cluster.directory, self.name))
+        name = MemberName(self.kind, self.name)
         self.host = Host(
-            MemoryDirectory(Way(self._cluster.directory, self.name)),
+            directory,
             _Opener(self._cluster, self, incarnation, self._shards),
             self._cluster.settings,
             cluster_format=self._cluster.format,
-            name=MemberName(self.kind, self.name),
+            name=name,
             member=Member(address=self.name),
             now_ms=self.now_ms,
             random=self.environment.random(f"{self.name}/{self.life}"),
@@ -90,7 +93,8 @@ class MemberNode(Node):
         self._owners_push = OwnersPush(self._push)
         self.host.on_view.append(self._on_view)
         if self.kind == BROKER:
-            self.doors.open_own(self._cluster.own_commands(self))
+            membership = Membership(self.host, directory, self._cluster.format, name)
+            self.doors.open_own(self._cluster.own_commands(self, membership))
         await self.host.start()
 
     def _on_speech(self, may_speak: bool) -> None:

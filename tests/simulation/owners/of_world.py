@@ -21,7 +21,9 @@ from tests.simulation.servers import (
 from magnetar_broker.commands.cluster_responses import ClusterResponses
 from magnetar_broker.config import BrokerConfig
 from magnetar_cli.servers.member_commands import MemberCommands
+from magnetar_cli.servers.membership import Membership
 from magnetar_cli.servers.server_process import World as ShardWorld
+from magnetar_cluster.background import Background
 from magnetar_cluster.directory.view import BROKER, COORDINATOR, ShardName
 from magnetar_cluster.owners_book import OwnersBook
 from magnetar_core.server.commands import CommandServer
@@ -57,9 +59,10 @@ def _broker_config(world: World, name: str) -> BrokerConfig:
     )
 
 
-def _own_commands(world: World, node: MemberNode) -> CommandServer:
+def _own_commands(world: World, node: MemberNode, membership: Membership) -> CommandServer:
     config = _broker_config(world, str(ShardName(BROKER, 0)))
-    return MemberCommands(ClusterResponses(config, OwnersBook(node.view), node.name))
+    own = ClusterResponses(config, OwnersBook(node.view), node.name)
+    return MemberCommands(own, membership, Background().start)
 
 
 def _make_broker(world: World, seat: Seat, made: ShardWorld, opening: Opening) -> Any:
