@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from tests.core.envelope import parsed
@@ -13,7 +12,6 @@ from tests.core.envelope import parsed
 from magnetar_broker.commands.cluster_responses import ClusterResponses
 from magnetar_broker.config import BrokerConfig
 from magnetar_cli.servers.member_commands import MemberCommands
-from magnetar_cli.servers.membership import Membership
 from magnetar_core.errors import (
     ClusterMismatch,
     LogUnavailable,
@@ -23,6 +21,7 @@ from magnetar_core.errors import (
 from magnetar_core.membership.address_book import MemberAddress
 from magnetar_core.protocol_version import PROTOCOL_VERSION
 from magnetar_core.server.commands import Conversation
+from magnetar_core.server.membership_refusals import MEMBERSHIP_REFUSALS
 from magnetar_core.transport.frames import FIELD_OF_BODY
 from magnetar_core.wire import broker_pb2, common_pb2, service_pb2, topic_pb2
 
@@ -47,9 +46,7 @@ def ask(body: Any) -> service_pb2.Command:
     async def scenario() -> service_pb2.Command:
         frames: list[service_pb2.Frame] = []
         own = ClusterResponses(CONFIG, Owners(), "member-a")
-        # Its commands are those of test_membership.py.
-        membership = cast(Membership, SimpleNamespace(drain=None, rebalance=None))
-        session = MemberCommands(own, membership, asyncio.ensure_future).accept(
+        session = MemberCommands(own, MEMBERSHIP_REFUSALS).accept(
             Conversation(write=parsed(frames.append))
         )
         request = service_pb2.Command(request_id=1)

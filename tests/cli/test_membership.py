@@ -17,6 +17,7 @@ from magnetar_broker.commands.cluster_responses import ClusterResponses
 from magnetar_broker.config import BrokerConfig
 from magnetar_cli.servers.member_commands import MemberCommands
 from magnetar_cli.servers.membership import Membership
+from magnetar_cli.servers.membership_commands import membership_handlers
 from magnetar_cluster.background import Background
 from magnetar_cluster.directory.cluster_directory import ClusterDirectory
 from magnetar_cluster.directory.view import BROKER, Format, Member, MemberName, ShardName
@@ -65,10 +66,13 @@ class Server:
             random=Random(name),
         )
         self.changes = Background()
-        membership = Membership(self.host, directory, FIXED, self.name)
+        self.directory = directory
+        membership = membership_handlers(
+            Membership(self.host, directory, FIXED, self.name), self.changes.start
+        )
         config = BrokerConfig(name="broker-0", address=f"{name}:1")
         own = ClusterResponses(config, OwnersBook(lambda: self.host.view), name)
-        self._commands = MemberCommands(own, membership, self.changes.start)
+        self._commands = MemberCommands(own, membership)
         self._frames: list[service_pb2.Frame] = []
         self._session = self._commands.accept(Conversation(write=parsed(self._frames.append)))
 
@@ -186,7 +190,7 @@ def test_a_rebalance_takes_pins_back() -> None:
     async def scenario(a: Server, b: Server) -> None:
         before = await a.owners()
         number = next(number for number, name in before.items() if name == "a")
-        await a._commands._membership._directory.pin(ShardName(BROKER, number), "b")
+        await a.directory.pin(ShardName(BROKER, number), "b")
         await time_passes(20)
         pinned = await a.describe()
         assert {one.pinned_to for one in pinned.shards if one.number == number} == {"b"}
@@ -238,7 +242,7 @@ def test_a_late_copy_of_a_rebalance() -> None:
     async def scenario(a: Server, b: Server) -> None:
         await a.ask(wire.CommandRebalance(call_token=7))
         shard = ShardName(BROKER, 0)
-        await a._commands._membership._directory.pin(shard, "b")
+        await a.directory.pin(shard, "b")
         await time_passes(1)
         assert (await a.ask(wire.CommandRebalance(call_token=7))).pins == 0
         await time_passes(1)

@@ -37,7 +37,6 @@ from magnetar_core.server.commands import (
     each_of,
 )
 from magnetar_core.server.log_levels import LOG_LEVEL_HANDLERS
-from magnetar_core.server.membership_refusals import MEMBERSHIP_REFUSALS
 from magnetar_core.server.repeats import Repeats
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import topic_pb2 as wire
@@ -125,7 +124,7 @@ class BrokerServer:
         self._handlers = {
             **directory.waiting_for_news(handlers),
             **LOG_LEVEL_HANDLERS,
-            **MEMBERSHIP_REFUSALS,
+            **environment.membership,
         }
         repeats = Repeats()
         for name in TAKING_EFFECT_ONCE:

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 @click.option(
     "--allow-actions",
     is_flag=True,
-    help="Let viewers abort transactions, as far as the servers let them.",
+    help="Let viewers abort transactions and drain servers, as far as the servers let them.",
 )
 @click.option("--certificate-file", metavar="FILE", help="The certificate for HTTPS, as PEM.")
 @click.option("--key-file", metavar="FILE", help="The key of that certificate, as PEM.")

@@ -35,13 +35,6 @@ log = logging.getLogger("magnetar")
 # A server at one of the addresses is none of ours: the others may be.
 STRANGERS = (ClusterMismatch, UnsupportedVersion)
 
-# Servers answer these, and none of their shards.
-_OF_SERVERS = (
-    topic_pb2.CommandDescribeMembers,
-    topic_pb2.CommandDrainMember,
-    topic_pb2.CommandRebalance,
-)
-
 
 class AnyBroker:
     """Requests to whichever broker answers."""
@@ -141,8 +134,6 @@ class AnyBroker:
     def _order_for(self, body: Request[ResponseT], turn: int) -> list[ConnectionBase]:
         turn %= len(self._order)
         order = self._order[turn:] + self._order[:turn]
-        if isinstance(body, _OF_SERVERS):
-            return [one for one in order if not isinstance(one, ShardConnection)] or order
         if isinstance(body, topic_pb2.CommandGetClusterInfo):
             return order
         return sorted(order, key=lambda one: not isinstance(one, ShardConnection))

@@ -1,20 +1,8 @@
 // Aborts a transaction, after the viewer has seen what will be lost.
 
-import { byId, element } from './dom.js';
+import { confirm } from './confirm.js';
+import { element } from './dom.js';
 import { places } from './parts.js';
-
-const pageToken = document.querySelector('meta[name=page-token]').content;
-
-async function ask(path, body) {
-  const response = await fetch(path, {
-    method: 'POST',
-    headers: { 'content-type': 'application/json', 'x-console-token': pageToken },
-    body: JSON.stringify(body),
-  });
-  const told = await response.json();
-  if (!response.ok) throw new Error(`${told.error}: ${told.text}`);
-  return told;
-}
 
 function describe(told) {
   const lost = element('ul');
@@ -26,36 +14,4 @@ function describe(told) {
   return [element('p', {}, 'This cannot be undone.'), lost];
 }
 
-export async function confirmAbort(id) {
-  const dialog = byId('confirm');
-  const problem = byId('confirm-problem');
-  const yes = byId('confirm-yes');
-  const look = async () => {
-    yes.disabled = true;
-    const told = await ask('/loss', { id });
-    byId('confirm-loss').replaceChildren(...describe(told));
-    yes.disabled = false;
-    return told;
-  };
-  problem.textContent = '';
-  byId('confirm-loss').replaceChildren();
-  let told;
-  dialog.showModal();
-  try {
-    told = await look();
-  } catch (error) {
-    problem.textContent = error.message;
-    return;
-  }
-  yes.onclick = async () => {
-    yes.disabled = true;
-    problem.textContent = '';
-    try {
-      await ask('/abort', { id, seen: told.seen });
-      dialog.close();
-    } catch (error) {
-      problem.textContent = error.message;
-      try { told = await look(); } catch { /* The first error says more. */ }
-    }
-  };
-}
+export const confirmAbort = (id) => confirm({ body: { id }, foretell: '/loss', change: '/abort', describe });

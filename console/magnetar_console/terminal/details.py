@@ -10,7 +10,7 @@ from magnetar_console.looks import view as views
 from magnetar_console.looks.view import View
 from magnetar_console.seen import Row, Tables
 from magnetar_console.terminal import tabs
-from magnetar_console.terminal.tabs import Tab, server_state
+from magnetar_console.terminal.tabs import Tab, lease_age, server_state
 from magnetar_console.terminal.words import (
     GROUP_STATES,
     Part,
@@ -32,6 +32,7 @@ from magnetar_console.terminal.words import (
 Lines: TypeAlias = list[Parts]
 NO_LINE: Final[Parts] = ()
 NAME_CELLS: Final = 15
+MOVES_MAX: Final = 12
 ENDED: Final = ("COMMITTED", "ABORTED")
 BAR_CELLS_MIN: Final = 8
 # How a participant stands, the most urgent first.
@@ -384,6 +385,7 @@ def _server(tables: Tables, key: str, now_ms: int) -> Lines:
         lines.append(fact("Since", time_text(one["since_ms"])))
     if one["reason"]:
         lines.append(fact("Why", one["reason"]))
+    lines += _membership(one, tables.get("leases", {}).get(key), now_ms)
     lines.append(fact("Shards", joined(one["shards"], 100)))
     address = one["address"]
     about = [
@@ -392,6 +394,27 @@ def _server(tables: Tables, key: str, now_ms: int) -> Lines:
         if address in (event.get("server"), event.get("before"), event.get("after"))
     ]
     return lines + _events(about)
+
+
+def _membership(one: Row, lease: Row | None, now_ms: int) -> Lines:
+    lines = [fact("Member", one["member"])] if one["member"] else []
+    if one["draining"]:
+        text = "It is asked to give up its shards, and gets none until that is ended."
+        lines.append(fact("Drain", Part(text, "warn")))
+    if one["refused"]:
+        numbers = joined(map(str, one["refused"]), 100)
+        lines.append(fact("Could not open", Part(f"shards {numbers}", "bad")))
+    return [*lines, *_lease(lease, now_ms)]
+
+
+def _lease(lease: Row | None, now_ms: int) -> Lines:
+    if lease is None:
+        return []
+    limits = (
+        f" ago; the server is silent at {duration(lease['silent_age_ms'])},"
+        f" and others get its shards at {duration(lease['duration_ms'])}"
+    )
+    return [fact("Lease", Part("renewed "), *lease_age(lease, now_ms), Part(limits))]
 
 
 def _shard(tables: Tables, key: str, now_ms: int) -> Lines:
@@ -407,8 +430,14 @@ def _shard(tables: Tables, key: str, now_ms: int) -> Lines:
     if one["epoch"] is None:
         lines.append(fact("Epoch", "none: the server keeps its shard for good"))
     else:
-        text = "Brokers do not tell the leases: magnetar cluster shards does."
-        lines += [fact("Epoch", count(one["epoch"])), fact("Lease", text)]
+        lines.append(fact("Epoch", count(one["epoch"])))
+    if one["phase"]:
+        lines.append(fact("Phase", one["phase"].replace("_", " ")))
+    if one["moves_to"]:
+        lines.append(fact("Moves to", Part(one["moves_to"], "warn")))
+    if one["pinned_to"]:
+        lines.append(fact("Pinned to", one["pinned_to"]))
+    lines += _lease(tables.get("leases", {}).get(f"{one['kind']}/{one['server']}"), now_ms)
     server = tables["servers"].get(f"{one['kind']}/{one['server']}")
     if server is not None:
         lines.append(fact("Its server", *server_state(server, now_ms)))
@@ -429,6 +458,10 @@ def _event(one: Row) -> Parts:
         return (Part("away", "bad"), Part(f" {one['kind']} at {one['server']} does not answer"))
     if one["what"] == "back":
         return (Part("back", "good"), Part(f" {one['kind']} at {one['server']} answers again"))
+    if one["what"] == "draining":
+        return (Part("draining", "warn"), Part(f" {one['kind']} {one['member']} gives up shards"))
+    if one["what"] == "takes shards":
+        return (Part("takes shards", "good"), Part(f" {one['kind']} {one['member']} again"))
     before, after = one["before"] or "no server", one["after"] or "no server"
     epoch = "" if one["epoch"] is None else f", epoch {count(one['epoch'])}"
     return (Part("moved"), Part(f" {one['shard']}: from {before} to {after}{epoch}"))
@@ -450,3 +483,32 @@ def losses(told: Row) -> Lines:
     lines.append(NO_LINE)
     text = f"Its program ({program}) gets an error with its next send, ack or commit."
     return [*lines, (Part(text),)]
+
+
+CONSEQUENCES: Final = {
+    "drain": "It gets no shards until the drain is ended, also when it is started anew.",
+    "end the drain of": "It may have shards again.",
+    "rebalance": "All pins are taken back, and each shard moves to where it belongs.",
+}
+
+
+def moves(what: str, told: Row) -> Lines:
+    """Return the moves of a drain or a rebalance, as magnetar_console.actions.plan tells them.
+
+    Args:
+        what: one of CHANGES of that module.
+    """
+    lines: Lines = [(Part(CONSEQUENCES[what]),), NO_LINE]
+    found = told["moves"]
+    if not found:
+        return [*lines, (Part("No shard will move."),)]
+    number = counted(len(found), "shard")
+    lines.append((Part(f"{number} will move, one at a time; clients wait meanwhile:", "strong"),))
+    shown = found[:MOVES_MAX]
+    lines += [
+        (Part(f"  {one['shard']}: from {one['before'] or 'no server'} to {one['after']}"),)
+        for one in shown
+    ]
+    if len(found) > len(shown):
+        lines.append((Part(f"  and {counted(len(found) - len(shown), 'more shard')}", "soft"),))
+    return lines

@@ -64,6 +64,7 @@ class Tab(NamedTuple):
         view: where its rows come from, and table: which of its tables.
         sort: the column that it is sorted by at first, and whether the largest comes first.
         facts: numbers of the whole table.
+        beside: a table whose rows of the same keys are added, under its name.
         about: all about the row under the cursor that has no room in the table.
         empty: how to get something to see.
     """
@@ -76,10 +77,15 @@ class Tab(NamedTuple):
     facts: Callable[[Tables, int], Parts]
     about: Cell
     empty: str
+    beside: str = ""
 
     def rows(self, tables: Tables) -> Table:
         """Return its rows, by key."""
-        return tables.get(self.table, {})
+        rows = tables.get(self.table, {})
+        if not self.beside:
+            return rows
+        others = tables.get(self.beside, {})
+        return {key: {**row, self.beside: others.get(key)} for key, row in rows.items()}
 
 
 def matches(row: Row, text: str) -> bool:
@@ -279,11 +285,36 @@ def server_state(row: Row, _: int) -> Parts:
     """Return whether a server answers."""
     if row["answers"] is None:
         return (Part("asking", "soft"),)
-    return (Part("answers", "good"),) if row["answers"] else (Part("away", "bad"),)
+    if not row["answers"]:
+        return (Part("away", "bad"),)
+    if row["draining"] or row["leaving"]:
+        return (Part("draining" if row["draining"] else "leaving", "warn"),)
+    return (Part("answers", "good"),)
+
+
+def lease_age(lease: Row | None, now_ms: int) -> Parts:
+    """Return how long ago a lease was renewed.
+
+    Args:
+        lease: None: the server has told of none.
+    """
+    if lease is None:
+        return (Part("-", "soft"),)
+    age_ms = now_ms - lease["renewed_ms"]
+    is_old = age_ms > lease["silent_age_ms"]
+    return (Part(duration(age_ms), "bad" if is_old else ""),)
 
 
 def _since(row: Row, now_ms: int) -> Parts:
     return (Part(duration(now_ms - row["since_ms"]) if row["since_ms"] else "-"),)
+
+
+def _lease(row: Row, now_ms: int) -> Parts:
+    return lease_age(row["leases"], now_ms)
+
+
+def _renewed(row: Row) -> int:
+    return -row["leases"]["renewed_ms"] if row["leases"] else 0
 
 
 def server_facts(tables: Tables, _: int) -> Parts:
@@ -302,11 +333,17 @@ def server_facts(tables: Tables, _: int) -> Parts:
 
 
 def _about_server(row: Row, _: int) -> Parts:
-    parts = [Part(f"{row['kind']} at {row['address']}")]
+    name = f" {row['member']}" if row["member"] else ""
+    parts = [Part(f"{row['kind']}{name} at {row['address']}")]
     if row["since_ms"]:
         parts.append(Part(f"  since {clock_text(row['since_ms'])}", "soft"))
     if row["answers"] is False:
         parts += [Part("  "), Part(row["reason"] or "does not answer", "bad")]
+    if row["draining"]:
+        parts += [Part("  "), Part("gets no shards until its drain is ended", "warn")]
+    if row["refused"]:
+        refused = joined(map(str, row["refused"]), 20)
+        parts += [Part("  "), Part(f"could not open shards {refused}", "bad")]
     return (*parts, Part("  shards: ", "soft"), Part(joined(row["shards"], 20)))
 
 
@@ -330,7 +367,14 @@ def _shard_facts(tables: Tables, _: int) -> Parts:
 
 def _about_shard(row: Row, now_ms: int) -> Parts:
     epoch = "" if row["epoch"] is None else f", epoch {count(row['epoch'])}"
-    return (Part(f"{row['name']}: "), *_owner(row, now_ms), Part(epoch))
+    parts = [Part(f"{row['name']}: "), *_owner(row, now_ms), Part(epoch)]
+    if row["phase"]:
+        parts.append(Part(f", {row['phase'].replace('_', ' ')}"))
+    if row["moves_to"]:
+        parts.append(Part(f", moves to {row['moves_to']}", "warn"))
+    if row["pinned_to"]:
+        parts.append(Part(f", pinned to {row['pinned_to']}"))
+    return tuple(parts)
 
 
 def _shard_order(row: Row) -> tuple[str, tuple[int, ...]]:
@@ -443,6 +487,7 @@ SERVERS_TAB: Final = Tab(
         Column("KIND", _text("kind"), _by_text("kind"), 11),
         Column("STATE", server_state, lambda row: row["answers"] is not False, 8),
         Column("SINCE", _since, lambda row: -row["since_ms"], 13, right=True),
+        Column("LEASE", _lease, _renewed, 8, right=True),
         Column(
             "SHARDS",
             lambda row, _: (Part(joined(row["shards"], 20)),),
@@ -453,6 +498,7 @@ SERVERS_TAB: Final = Tab(
     server_facts,
     _about_server,
     "No broker has told which servers there are.",
+    "leases",
 )
 SHARDS_TAB: Final = Tab(
     "Shards",

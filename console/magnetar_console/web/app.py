@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from json import JSONDecodeError
 from typing import Any
 from urllib.parse import parse_qs
@@ -70,6 +71,8 @@ class Web:
                 Route("/sign-out", self._sign_out, methods=["POST"]),
                 Route("/loss", self._loss, methods=["POST"]),
                 Route("/abort", self._abort, methods=["POST"]),
+                Route("/plan", self._plan, methods=["POST"]),
+                Route("/change", self._change, methods=["POST"]),
                 Mount("/static", StaticFiles(packages=[("magnetar_console", "static")])),
             ],
             middleware=[Middleware(Guard, hosts=hosts, scheme=scheme)],
@@ -182,12 +185,13 @@ class Web:
         return await self._act(request, actions.loss)
 
     async def _abort(self, request: Request) -> Response:
-        address = request.client.host if request.client else "an unknown address"
+        return await self._act(request, partial(actions.abort, viewer=_viewer(request)))
 
-        async def abort(client: Client, body: dict[str, Any]) -> dict[str, Any]:
-            return await actions.abort(client, body, f"a viewer at {address}")
+    async def _plan(self, request: Request) -> Response:
+        return await self._act(request, actions.plan)
 
-        return await self._act(request, abort)
+    async def _change(self, request: Request) -> Response:
+        return await self._act(request, partial(actions.change, viewer=_viewer(request)))
 
     async def _act(self, request: Request, action: Action) -> Response:
         """Carry out the action of a page, with the rights of its viewer."""
@@ -211,6 +215,10 @@ class Web:
             return _refused(409, type(error).__name__, str(error))
         except TooManyViewers as error:
             return _refused(503, "TooManyViewers", str(error))
+
+
+def _viewer(request: Request) -> str:
+    return f"a viewer at {request.client.host if request.client else 'an unknown address'}"
 
 
 def _refused(status: int, error: str, text: str) -> Response:

@@ -5,6 +5,7 @@ Source: PIP-31, Wire Protocol Changes, New Commands.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -30,7 +31,6 @@ from magnetar_core.server.commands import (
     each,
 )
 from magnetar_core.server.log_levels import LOG_LEVEL_HANDLERS
-from magnetar_core.server.membership_refusals import MEMBERSHIP_REFUSALS
 from magnetar_core.server.repeats import Repeats
 from magnetar_core.wire import common_pb2 as common
 from magnetar_storage.backup_commands import BACKUP_ANSWER_SIZES, BackupCommands
@@ -52,14 +52,16 @@ class CoordinatorServer:
         handlers: the handler of each command field, for streams and unary calls alike.
     """
 
-    def __init__(self, runtime: Runtime, backup: BackupSource) -> None:
+    def __init__(
+        self, runtime: Runtime, backup: BackupSource, membership: Mapping[str, Handler]
+    ) -> None:
         self._runtime = runtime
         self.answer_sizes: AnswerSizes = {**ANSWER_SIZES, **BACKUP_ANSWER_SIZES}
         transactional_id_commands = TransactionalIdCommands(runtime)
         self.handlers: dict[str, Handler] = {
             "hello": each(self._hello),
             **LOG_LEVEL_HANDLERS,
-            **MEMBERSHIP_REFUSALS,
+            **membership,
         }
         for commands in (
             TransactionCommands(runtime, transactional_id_commands),

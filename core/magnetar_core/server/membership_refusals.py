@@ -1,7 +1,4 @@
-"""Commands about members, as servers and shards without a directory of members answer them.
-
-A server whose shards change their owner answers them itself, and none of its shards.
-"""
+"""Commands about members, as servers answer them that have a fixed list of members."""
 
 from __future__ import annotations
 
@@ -16,8 +13,7 @@ OF_MEMBERS = ("describe_members", "drain_member", "rebalance")
 
 def _refuse(_command: object, _reply: Reply) -> None:
     raise Unimplemented(
-        "shards do not move here: ask a server of a cluster whose shards change their owner, and"
-        " not one of its shards"
+        "shards do not move here: this is for clusters whose shards change their owner"
     )
 
 

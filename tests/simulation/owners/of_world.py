@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -21,12 +22,10 @@ from tests.simulation.servers import (
 from magnetar_broker.commands.cluster_responses import ClusterResponses
 from magnetar_broker.config import BrokerConfig
 from magnetar_cli.servers.member_commands import MemberCommands
-from magnetar_cli.servers.membership import Membership
 from magnetar_cli.servers.server_process import World as ShardWorld
-from magnetar_cluster.background import Background
 from magnetar_cluster.directory.view import BROKER, COORDINATOR, ShardName
 from magnetar_cluster.owners_book import OwnersBook
-from magnetar_core.server.commands import CommandServer
+from magnetar_core.server.commands import CommandServer, Handler
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -59,10 +58,12 @@ def _broker_config(world: World, name: str) -> BrokerConfig:
     )
 
 
-def _own_commands(world: World, node: MemberNode, membership: Membership) -> CommandServer:
+def _own_commands(
+    world: World, node: MemberNode, membership: Mapping[str, Handler]
+) -> CommandServer:
     config = _broker_config(world, str(ShardName(BROKER, 0)))
     own = ClusterResponses(config, OwnersBook(node.view), node.name)
-    return MemberCommands(own, membership, Background().start)
+    return MemberCommands(own, membership)
 
 
 def _make_broker(world: World, seat: Seat, made: ShardWorld, opening: Opening) -> Any:
