@@ -15,6 +15,8 @@ from magnetar_console import actions
 from magnetar_console.hub import Hub
 from magnetar_console.looks.view import View
 from magnetar_console.seen import Picture, Row
+from magnetar_console.terminal.cluster_tabs import SERVERS_TAB, SHARDS_TAB
+from magnetar_console.terminal.columns import Tab, matches
 from magnetar_console.terminal.confirming import AbortScreen, ConfirmScreen, MovesScreen
 from magnetar_console.terminal.details import details_of
 from magnetar_console.terminal.live_app import CLUSTER_VIEW, LiveApp
@@ -22,15 +24,8 @@ from magnetar_console.terminal.paint import line, lines
 from magnetar_console.terminal.rows_view import RowsView, shown_columns
 from magnetar_console.terminal.screens import DetailsScreen, HelpScreen
 from magnetar_console.terminal.status import freshness, problems, servers_away
-from magnetar_console.terminal.tabs import (
-    ENDED_TAB,
-    SERVERS_TAB,
-    SHARDS_TAB,
-    TABS,
-    TRANSACTIONS_TAB,
-    Tab,
-    matches,
-)
+from magnetar_console.terminal.tabs import TABS
+from magnetar_console.terminal.transaction_tabs import ENDED_TAB, TRANSACTIONS_TAB
 from magnetar_console.terminal.words import Part, Parts, count
 from magnetar_core.clock import Clock
 

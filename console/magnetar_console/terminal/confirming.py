@@ -12,7 +12,7 @@ from textual.widgets import Static
 
 from magnetar import Client, MagnetarError
 from magnetar_console import actions
-from magnetar_console.terminal.details import losses, moves
+from magnetar_console.terminal.consequences import losses, moves
 from magnetar_console.terminal.live_app import LiveApp
 from magnetar_console.terminal.paint import lines
 from magnetar_console.terminal.words import Part, Parts, counted
