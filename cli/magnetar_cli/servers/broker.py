@@ -219,6 +219,7 @@ def _build(
         book,
         memory,
         history=world.history,
+        membership=world.membership,
     )
     return component
 
