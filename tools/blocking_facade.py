@@ -19,6 +19,7 @@ from magnetar import client
 from magnetar.admin import (
     admin_client,
     groups,
+    members,
     named_sequences,
     subscriptions,
     topics,
@@ -49,6 +50,7 @@ ATTRIBUTES = {
         "groups": ("GroupAdmin", "Administers groups."),
         "transactions": ("TransactionAdmin", "Administers transactions."),
         "transactional_ids": ("TransactionalIdAdmin", "Administers transactional ids."),
+        "members": ("MemberAdmin", "Administers members and shards."),
         "named_sequences": ("NamedSequenceAdmin", "Administers names of sequences."),
     },
     "Consumer": {
@@ -148,6 +150,7 @@ PAIRS = (
     Pair(transactions, "TransactionAdmin", "admin"),
     Pair(transactional_ids, "TransactionalIdAdmin", "admin"),
     Pair(named_sequences, "NamedSequenceAdmin", "admin"),
+    Pair(members, "MemberAdmin", "admin"),
     Pair(admin_client, "AdminClient", "admin"),
     Pair(client, "Client", "client"),
 )

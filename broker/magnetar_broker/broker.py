@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from random import Random
 from typing import Any
@@ -45,6 +45,8 @@ from magnetar_core.errors import DataLoss
 from magnetar_core.history.history import History
 from magnetar_core.membership.address_book import AddressBook, FixedAddresses
 from magnetar_core.process.run_time import RunTime
+from magnetar_core.server.commands import Handler
+from magnetar_core.server.membership_refusals import MEMBERSHIP_REFUSALS
 from magnetar_core.transport.transport import Transport
 from magnetar_core.wire import record_pb2 as records
 from magnetar_storage import store_identity
@@ -92,6 +94,7 @@ class Broker:
         addresses: AddressBook | None = None,
         memory: MemoryBudget | None = None,
         history: History | None = None,
+        membership: Mapping[str, Handler] = MEMBERSHIP_REFUSALS,
     ) -> None:
         self._history = history
         self._on_fatal = on_fatal
@@ -138,6 +141,7 @@ class Broker:
             run_time=RunTime(clock, start_ms=0, jump_ms_min=CLOCK_JUMP_MS_MIN),
             ages=Ages(clock, jump_ms_min=CLOCK_JUMP_MS_MIN),
             history=history,
+            membership=membership,
         )
         self.topics = Topics(self.environment)
         self.incarnations = Incarnations(self.environment)

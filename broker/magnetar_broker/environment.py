@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -21,6 +21,8 @@ from magnetar_core.clock import Clock
 from magnetar_core.history.history import History
 from magnetar_core.membership.address_book import AddressBook
 from magnetar_core.process.run_time import RunTime
+from magnetar_core.server.commands import Handler
+from magnetar_core.server.membership_refusals import MEMBERSHIP_REFUSALS
 from magnetar_storage.disk_reserve import DiskReserve
 from magnetar_storage.group_commit import GroupCommit
 from magnetar_storage.store import Store
@@ -36,6 +38,7 @@ class Environment:
         spawn: runs a coroutine as a task of this broker; a failure in it ends the process.
         deferred_rows: objects that add rows when the open group is sealed; insertion order.
         history: notes the events of the protocol; None: there is none.
+        membership: handlers of commands about members of the cluster, of the process.
     """
 
     config: BrokerConfig
@@ -56,6 +59,7 @@ class Environment:
     run_time: RunTime
     ages: Ages
     history: History | None = None
+    membership: Mapping[str, Handler] = field(default_factory=lambda: MEMBERSHIP_REFUSALS)
 
     def new_index(self, participant: Participant) -> TransactionIndex:
         """Create the transaction index of a participant."""

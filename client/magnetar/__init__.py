@@ -17,6 +17,13 @@ from magnetar.admin.group_descriptions import (
     GroupSummary,
     OffsetReset,
 )
+from magnetar.admin.members import (
+    ClusterMember,
+    ClusterMembers,
+    MemberLease,
+    MemberShard,
+    ShardMove,
+)
 from magnetar.admin.producer_descriptions import (
     HangingTransaction,
     NameDescription,
@@ -141,6 +148,8 @@ __all__ = [
     "ClientConfig",
     "ClientFailed",
     "ClusterInfo",
+    "ClusterMember",
+    "ClusterMembers",
     "ClusterMismatch",
     "Codec",
     "ColumnBatch",
@@ -177,6 +186,8 @@ __all__ = [
     "LogUnavailable",
     "MagnetarError",
     "Member",
+    "MemberLease",
+    "MemberShard",
     "Message",
     "MessageColumns",
     "MessageId",
@@ -205,6 +216,7 @@ __all__ = [
     "SequenceDiffers",
     "SequenceGap",
     "SequenceTooOld",
+    "ShardMove",
     "StoredTransaction",
     "StoredTransactions",
     "SubscriptionDescription",

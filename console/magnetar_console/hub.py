@@ -15,6 +15,7 @@ from magnetar import (
     MagnetarError,
 )
 from magnetar_console.channel import Channel
+from magnetar_console.looks.cluster import ClusterLook
 from magnetar_console.looks.contents import Show
 from magnetar_console.looks.view import View
 from magnetar_console.looks.views import look_of
@@ -118,6 +119,8 @@ class Hub:
                 look.period_s = self._period_s
             run = f"{self._run}-{self._made}"
             channel = self._channels[view] = Channel(look, self, self._clock, run)
+            if isinstance(look, ClusterLook):
+                look.on_news = channel.look_soon
         return channel
 
     async def close(self) -> None:

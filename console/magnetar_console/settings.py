@@ -29,7 +29,8 @@ class ConsoleSettings:
         host: the address of this machine to listen on.
         port: the port to listen on; 0: the system chooses.
         allow_remote: whether `host` may be an address that other machines can reach.
-        allow_actions: whether viewers may end transactions; otherwise they can only look.
+        allow_actions: whether viewers may end transactions, drain servers and rebalance;
+            otherwise they can only look.
         names: further names, "host" or "host:port", by which browsers reach the console: those of
             a proxy, or of this machine.
         certificate_file, key_file: PEM files for HTTPS; both or neither.

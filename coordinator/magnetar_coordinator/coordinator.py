@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum, auto
 from functools import partial
 from random import Random
@@ -32,12 +32,15 @@ from magnetar_coordinator.parking import Parking
 from magnetar_coordinator.runtime import Recovered, Runtime
 from magnetar_coordinator.transactions.named_sequence_table import NamedSequences
 from magnetar_coordinator.transactions.shard import Shard
+from magnetar_coordinator.transactions.transaction_changes import TransactionChanges
 from magnetar_coordinator.transactions.transactional_ids import TransactionalIds
 from magnetar_coordinator.upkeep import Upkeep
 from magnetar_core.clock import Clock
 from magnetar_core.history.history import History
 from magnetar_core.ids import TxnID
 from magnetar_core.process.run_time import RunTime
+from magnetar_core.server.commands import Handler
+from magnetar_core.server.membership_refusals import MEMBERSHIP_REFUSALS
 from magnetar_core.traces.spans import ServerTraces
 from magnetar_core.transport.transport import Transport
 from magnetar_core.wire import topic_pb2
@@ -120,6 +123,7 @@ class Coordinator:
         on_fatal: called once when the coordinator cannot go on: the process must end and restart.
         traces: makes spans; None: there are none.
         history: notes the events of the protocol; None: there is none.
+        membership: handlers of commands about members of the cluster, of the process.
     """
 
     _metadata: TransactionMetadataStore
@@ -135,6 +139,7 @@ class Coordinator:
         registry: CollectorRegistry | None = None,
         traces: ServerTraces | None = None,
         history: History | None = None,
+        membership: Mapping[str, Handler] = MEMBERSHIP_REFUSALS,
     ) -> None:
         self._history = history
         self.config = config
@@ -161,13 +166,15 @@ class Coordinator:
             traces=self._traces,
             history=history,
         )
-        finisher = Finisher(self._brokers, clock, self.metrics, self._traces)
+        changes = TransactionChanges(config.constants.txn_changes_max)
+        finisher = Finisher(self._brokers, clock, self.metrics, changes, self._traces)
         self._runtime = Runtime(
             config,
             self._commits,
             parking,
             self._brokers,
             finisher,
+            changes,
             clock,
             self.metrics,
             DiskReserve(store, clock, floor_bytes=config.free_space_floor_bytes),
@@ -183,7 +190,7 @@ class Coordinator:
             Periodic(constants.watermark_interval_ms, self._brokers.advance_watermark, self.fail),
         ]
         self._backup = BackupSource(store, self._commits, FAMILIES)
-        self.server = CoordinatorServer(self._runtime, self._backup)
+        self.server = CoordinatorServer(self._runtime, self._backup, membership)
 
     @property
     def shard(self) -> Shard:

@@ -130,6 +130,7 @@ class Runtime:
         parking: Parking,
         brokers: Brokers,
         finisher: Finisher,
+        changes: TransactionChanges,
         clock: Clock,
         metrics: CoordinatorMetrics,
         disk_reserve: DiskReserve,
@@ -145,7 +146,7 @@ class Runtime:
         self.metrics = metrics
         self.disk_reserve = disk_reserve
         self.fail = fail
-        self.changes = TransactionChanges(config.constants.txn_changes_max)
+        self.changes = changes
         self.session_quota = SessionQuota(config.session_open_txns_max, self._client_left)
         self.principal_quota = PrincipalQuota()
         self.cut_closings = CutClosings()
@@ -326,8 +327,7 @@ class Runtime:
 
     def _client_left(self, txn_id: TxnID) -> None:
         """Note that the client of an OPEN transaction is gone."""
-        if self.changes.is_followed:
-            self.changes.note(txn_id)
+        self.changes.progressed(txn_id)
 
     # Answering.
 

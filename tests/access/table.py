@@ -112,6 +112,17 @@ TABLE: list[tuple[str, Any, Set[str]]] = [
     (BROKER, common.CommandHello(protocol_version=PROTOCOL_VERSION), EVERYBODY),
     (COORDINATOR, common.CommandHello(protocol_version=PROTOCOL_VERSION), EVERYBODY),
     (BROKER, topic_pb2.CommandGetClusterInfo(), EVERYBODY),
+    *(
+        (service, topic_pb2.CommandDescribeMembers(), {"admin", "viewer", "operator", "keeper"})
+        for service in (BROKER, COORDINATOR)
+    ),
+    (BROKER, topic_pb2.CommandDrainMember(), {"admin", "operator"}),
+    (
+        BROKER,
+        topic_pb2.CommandDrainMember(dry_run=True),
+        {"admin", "viewer", "operator", "keeper"},
+    ),
+    (BROKER, topic_pb2.CommandRebalance(), {"admin", "operator"}),
     (BROKER, common.CommandSetLogLevel(logger="nobody"), {"admin", "operator"}),
     (COORDINATOR, common.CommandSetLogLevel(logger="nobody"), {"admin", "operator"}),
     (

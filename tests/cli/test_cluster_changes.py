@@ -13,7 +13,7 @@ from tests.waiting import until
 from magnetar.link.members import ClusterInfo
 from magnetar.link.members import Member as Listed
 from magnetar_cli.cluster import changes
-from magnetar_cli.cluster.picture import MemberPicture, Picture, of_info, of_view, wishes
+from magnetar_cli.cluster.picture import MemberPicture, Picture, of_info, of_view
 from magnetar_cli.errors import explain
 from magnetar_cluster.directory.cluster_directory import (
     ClusterDirectoryUnavailable,
@@ -29,6 +29,7 @@ from magnetar_cluster.directory.view import (
     ShardName,
     View,
 )
+from magnetar_cluster.directory.wish import wishes
 
 FIXED = Format(broker_shards=3, coordinator_shards=1)
 A, B, C = (MemberName(BROKER, name) for name in ("a", "b", "c"))

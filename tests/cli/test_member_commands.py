@@ -21,6 +21,7 @@ from magnetar_core.errors import (
 from magnetar_core.membership.address_book import MemberAddress
 from magnetar_core.protocol_version import PROTOCOL_VERSION
 from magnetar_core.server.commands import Conversation
+from magnetar_core.server.membership_refusals import MEMBERSHIP_REFUSALS
 from magnetar_core.transport.frames import FIELD_OF_BODY
 from magnetar_core.wire import broker_pb2, common_pb2, service_pb2, topic_pb2
 
@@ -44,7 +45,8 @@ class Owners:
 def ask(body: Any) -> service_pb2.Command:
     async def scenario() -> service_pb2.Command:
         frames: list[service_pb2.Frame] = []
-        session = MemberCommands(ClusterResponses(CONFIG, Owners(), "member-a")).accept(
+        own = ClusterResponses(CONFIG, Owners(), "member-a")
+        session = MemberCommands(own, MEMBERSHIP_REFUSALS).accept(
             Conversation(write=parsed(frames.append))
         )
         request = service_pb2.Command(request_id=1)

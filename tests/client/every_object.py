@@ -31,6 +31,7 @@ async def every_object(cluster: FakeCluster, client: Client) -> dict[str, Any]:
         "GroupAdmin": client.admin.groups,
         "TransactionAdmin": client.admin.transactions,
         "TransactionalIdAdmin": client.admin.transactional_ids,
+        "MemberAdmin": client.admin.members,
         "NamedSequenceAdmin": client.admin.named_sequences,
     }
     # That of the group attaches in the background.

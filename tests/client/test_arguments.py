@@ -52,6 +52,7 @@ GOOD: dict[str, object] = {
     "topics": "t",
     "subscription": "s",
     "group": "g",
+    "kind": "broker",
     "name": "n",
     "sequence": 1,
     "run_token": "r",

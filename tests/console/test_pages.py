@@ -19,6 +19,7 @@ pytest.importorskip("playwright", reason="Playwright is not installed")
 
 from playwright.sync_api import Browser, Error, Page, expect
 from tests.console.browsing import CHROMIUM, axe_source, watched
+from tests.console.running import running_console
 from tests.console.scene import MARKUP, Scene, row
 
 pytestmark = [
@@ -375,3 +376,47 @@ def test_shards_of_a_dead_broker_are_seen_to_move(tmp_path: Path, browser: Brows
         moved = row(page, "events", f"broker-0: from {addresses[victim]}")
         expect(moved.first).to_be_visible()
         expect(row(page, "shards", "broker-0")).not_to_contain_text(addresses[victim])
+
+
+def test_a_server_is_drained_by_button(tmp_path: Path, browser: Browser) -> None:
+    skip_without_programs()
+    log = tmp_path / "console"
+    with up(tmp_path) as cluster:
+        addresses = {one["name"]: one["address"] for one in cluster.content["servers"]}
+        wait_until(lambda: all(cluster.owners().values()), UP_PATIENCE_S)
+        with (
+            running_console(addresses["broker-a"], log, "--allow-actions") as site,
+            watched(browser) as opened,
+        ):
+            page = opened.page
+            victim = cluster.owners()["broker-0"]
+            has = [name for name, member in cluster.owners().items() if member == victim]
+            page.goto(f"{site}/cluster")
+            server = row(page, "servers", addresses[victim])
+            expect(server).to_contain_text(re.compile(r"silent at \S+ s, over at \S+ s"))
+            # Looked at, and left as it is.
+            page.get_by_role("button", name=f"drain {victim}", exact=True).click()
+            dialog = page.locator("#confirm")
+            expect(dialog).to_contain_text(f"{len(has)} shards will move")
+            for shard in has:
+                expect(dialog).to_contain_text(f"{shard}: from {victim} to broker-")
+            dialog.get_by_role("button", name="Leave it").click()
+            expect(dialog).not_to_be_visible()
+            page.get_by_role("button", name=f"drain {victim}", exact=True).click()
+            expect(dialog).to_contain_text(f"{len(has)} shards will move")
+            dialog.get_by_role("button", name="Drain it").click()
+            expect(dialog).not_to_be_visible()
+            expect(server).to_contain_text("draining")
+            expect(row(page, "events", f"{victim} gives up its shards").first).to_be_visible()
+            wait_until(lambda: victim not in cluster.owners().values(), UP_PATIENCE_S)
+            expect(server).to_contain_text("none")
+            page.screenshot(path=tmp_path / "drained.png", full_page=True)
+            page.get_by_role("button", name=f"end the drain of {victim}").click()
+            expect(dialog).to_contain_text("It may have shards again")
+            dialog.get_by_role("button", name="End the drain").click()
+            expect(row(page, "events", f"{victim} may have shards again").first).to_be_visible()
+            page.get_by_role("button", name="Rebalance…").click()
+            expect(dialog).to_contain_text("All pins of shards are taken back")
+            dialog.get_by_role("button", name="Rebalance").click()
+            expect(dialog).not_to_be_visible()
+    assert f"asks to drain broker {victim}" in log.read_text()

@@ -11,17 +11,16 @@ pytest.importorskip("textual", reason="Textual is not installed")
 from magnetar_console.looks import view as views
 from magnetar_console.looks.view import View
 from magnetar_console.seen import Picture
-from magnetar_console.terminal.details import Lines, details_of, losses, written
+from magnetar_console.terminal.cluster_tabs import SHARDS_TAB
+from magnetar_console.terminal.columns import Tab, matches
+from magnetar_console.terminal.consequences import losses
+from magnetar_console.terminal.details import details_of
+from magnetar_console.terminal.lines import Lines
 from magnetar_console.terminal.paint import fitted, line
 from magnetar_console.terminal.status import freshness, problems, servers_away
-from magnetar_console.terminal.tabs import (
-    ENDED_TAB,
-    SHARDS_TAB,
-    TABS,
-    TRANSACTIONS_TAB,
-    Tab,
-    matches,
-)
+from magnetar_console.terminal.tabs import TABS
+from magnetar_console.terminal.transaction_details import written
+from magnetar_console.terminal.transaction_tabs import ENDED_TAB, TRANSACTIONS_TAB
 from magnetar_console.terminal.words import Part, Parts, duration, meter, plain, who
 
 NOW_MS = 1_764_350_000_000

@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 from tests.coordinator.fakes import P0, P1, FakeClient, World
+from tests.coordinator.test_several_brokers import ADDRESSES, on_shard
 from tests.virtual_time import run, time_passes
 
 from magnetar_coordinator.transactions.transaction_changes import (
     FOLLOWED_MS,
     TransactionChanges,
 )
+from magnetar_core.errors import InvalidTxnState, LogUnavailable
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import transaction_pb2 as pb
@@ -133,6 +135,69 @@ def test_a_client_that_leaves_is_a_change() -> None:
         await world.settle()
         await follower.ask()
         assert not follower.live[txn_id].client.connected
+        await world.close()
+
+    run(scenario())
+
+
+def test_progress_of_an_end_is_a_change() -> None:
+    """A participant that is away, its errors, and those that have ended are told while it lasts."""
+
+    async def scenario() -> None:
+        world = await World().start()
+        told: list[Any] = [None]
+
+        def answer(name: str, body: Any) -> Any:
+            if name != "end_txn_on_partition" or body.partition != P1.to_wire():
+                return None
+            return told[0]
+
+        world.broker.answer = answer
+        txn_id = await world.client.new(P0, P1)
+        follower = Follower(world)
+        told[0] = LogUnavailable("the shard moves").to_wire()
+        await world.client.end(txn_id)
+        # It has ended at P0 and the first error has come; the end is not decided anew for either.
+        await follower.check()
+        known = follower.live[txn_id]
+        assert [one.partition for one in known.unfinished] == [P1.to_wire()]
+        assert known.unfinished[0].error.message == "the shard moves"
+        assert [one.partition for one in known.ended] == [P0.to_wire()]
+        # The same error again is no change, another one is.
+        await time_passes(30)
+        assert not (await follower.ask()).transactions
+        told[0] = InvalidTxnState("damaged").to_wire()
+        await time_passes(30)
+        await follower.check()
+        assert follower.live[txn_id].unfinished[0].error.message == "damaged"
+        told[0] = None
+        await time_passes(600)
+        await follower.check()
+        assert txn_id not in follower.live
+        await world.close()
+
+    run(scenario())
+
+
+def test_the_end_at_one_of_two_brokers_is_a_change() -> None:
+    """A follower that has seen the decision learns which participant it still waits for."""
+
+    async def scenario() -> None:
+        world = await World(broker_addresses=ADDRESSES).start()
+        first, second = on_shard(0), on_shard(1)
+        world.lose_broker(0)
+        world.lose_broker(1)
+        txn_id = await world.client.new(first, second)
+        follower = Follower(world)
+        await world.client.end(txn_id)
+        await follower.check()
+        assert len(follower.live[txn_id].unfinished) == 2
+        await world.get_broker_back(0)
+        await follower.check()
+        assert [one.partition for one in follower.live[txn_id].unfinished] == [second.to_wire()]
+        await world.get_broker_back(1)
+        await follower.check()
+        assert txn_id not in follower.live
         await world.close()
 
     run(scenario())

@@ -16,6 +16,7 @@ TESTS = (
     "tests/broker/test_late_copies.py",
     "tests/coordinator/test_late_copies.py",
     "tests/coordinator/test_init_producer.py",
+    "tests/cli/test_membership.py",
 )
 # What servers say unasked.
 PUSHES = {"error", "deliver", "consumer_change", "group_change", "owners_changed"}

@@ -122,7 +122,11 @@ class BrokerServer:
         }
         for name in NAMING_TXNS:
             handlers[name] = unannounced.waiting_for_announcement(handlers[name])
-        self._handlers = {**directory.waiting_for_news(handlers), **LOG_LEVEL_HANDLERS}
+        self._handlers = {
+            **directory.waiting_for_news(handlers),
+            **LOG_LEVEL_HANDLERS,
+            **environment.membership,
+        }
         repeats = Repeats()
         for name in TAKING_EFFECT_ONCE:
             self._handlers[name] = repeats.once(self._handlers[name])

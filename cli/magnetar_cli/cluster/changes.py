@@ -12,13 +12,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from magnetar_cli.cluster.picture import shards_of, wishes
+from magnetar_cli.cluster.picture import shards_of
 from magnetar_cluster.directory.cluster_directory import (
     ClusterDirectory,
     ClusterDirectoryUnavailable,
     ClusterDirectoryWentBack,
 )
 from magnetar_cluster.directory.view import KINDS, Format, MemberName, ShardName, View
+from magnetar_cluster.directory.wish import wishes
 
 # Between two attempts while the directory does not answer.
 RETRY_S = 0.5

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from magnetar.link.members import ClusterInfo
@@ -18,7 +18,7 @@ from magnetar_cluster.directory.view import (
     ShardOwner,
     View,
 )
-from magnetar_cluster.directory.wish import wish
+from magnetar_cluster.directory.wish import wishes
 from magnetar_core.membership.shard_address import ShardAddress, server_of
 
 
@@ -95,13 +95,6 @@ class Picture:
 
     members: tuple[MemberPicture, ...]
     shards: tuple[ShardPicture, ...]
-
-
-def wishes(view: View, fixed: Format) -> Mapping[ShardName, str]:
-    """Return the desired member of each shard; shards that no member may have are left out."""
-    return {
-        shard: member for kind in KINDS for shard, member in wish(view, fixed.shards(kind)).items()
-    }
 
 
 def of_view(view: View, fixed: Format) -> Picture:

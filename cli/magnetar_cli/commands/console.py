@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 @click.option(
     "--allow-actions",
     is_flag=True,
-    help="Let viewers end transactions by hand, as far as the servers let them.",
+    help="Let viewers end transactions by hand and drain servers, as far as the servers let them.",
 )
 @click.option(
     "--schema",

@@ -33,7 +33,7 @@ ALTERNATIVE: Final = "magnetar transactions list"
 @click.option(
     "--allow-actions",
     is_flag=True,
-    help="Let the key a abort transactions, after a question, as far as the servers let you.",
+    help="Let keys abort transactions and drain servers, as far as the servers let you.",
 )
 def top(interval_ms: int, allow_actions: bool) -> None:
     """Show in this terminal what happens in the cluster, live.

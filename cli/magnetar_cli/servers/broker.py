@@ -235,6 +235,7 @@ def _build_broker(
         book,
         memory,
         history=world.history,
+        membership=world.membership,
     )
 
 

@@ -184,6 +184,7 @@ def _build(config: CoordinatorConfig, world: World) -> Component:
         world.registry,
         world.traces,
         history=world.history,
+        membership=world.membership,
     )
     return component
 

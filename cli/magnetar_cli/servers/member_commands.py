@@ -1,4 +1,4 @@
-"""Commands that a member of a cluster answers while it has no shard: where shards are."""
+"""Commands that a member of a cluster answers itself: where shards are, and who takes part."""
 
 from __future__ import annotations
 
@@ -21,14 +21,23 @@ from magnetar_core.wire import common_pb2, topic_pb2
 
 
 class MemberCommands:
-    """Commands of a member without a shard."""
+    """Commands of a member, as far as no shard answers them.
 
-    def __init__(self, cluster: ClusterResponses) -> None:
+    Args:
+        membership: handlers of commands about members of the cluster.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterResponses,
+        membership: Mapping[str, Handler],
+    ) -> None:
         self._cluster = cluster
         self.answer_sizes: AnswerSizes = {}
         self.handlers: Mapping[str, Handler] = {
             **dict.fromkeys(FIELD_OF_BODY.values(), each(_elsewhere)),
             **each_of({"hello": self._hello, "get_cluster_info": self._get_cluster_info}),
+            **membership,
             **LOG_LEVEL_HANDLERS,
         }
 

@@ -25,6 +25,8 @@ from magnetar_cli.servers.host_metrics import HostMetrics
 from magnetar_cli.servers.interruption import unless_stopped
 from magnetar_cli.servers.member_commands import MemberCommands
 from magnetar_cli.servers.member_config import MemberConfig
+from magnetar_cli.servers.membership import Membership
+from magnetar_cli.servers.membership_commands import membership_handlers
 from magnetar_cli.servers.owner_options import Owning, servers_of, settings_of_cluster
 from magnetar_cli.servers.owners_push import OwnersPush
 from magnetar_cli.servers.ready import Ready
@@ -37,6 +39,7 @@ from magnetar_cli.servers.server_process import (
 )
 from magnetar_cli.servers.shard_metrics import ShardMetrics
 from magnetar_cli.servers.shard_servers import ObjectStores, ShardKind, ShardServers
+from magnetar_cluster.background import Background
 from magnetar_cluster.directory.cluster_directory import (
     ClusterDirectory,
     ClusterDirectoryUnavailable,
@@ -212,7 +215,13 @@ async def _serve(process: MemberProcess) -> None:
         host.on_view.append(saw)
         host.on_speech.append(lambda may_speak: None if may_speak else doors.mute())
         own = ClusterResponses(place.broker, place.book, name.name)
-        await server.serve(MemberCommands(own))
+        changes = Background()
+        closing.push_async_callback(changes.end)
+        membership = membership_handlers(
+            Membership(host, directory, cluster_format, name), changes.start
+        )
+        shards.take_membership(membership)
+        await server.serve(MemberCommands(own, membership))
         closing.push_async_callback(host.close)
         await host.start()
         spare_the_collector()

@@ -9,8 +9,8 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import asdict, dataclass
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -38,9 +38,10 @@ from magnetar_core.recording.history_file import HistoryFile, open_history
 from magnetar_core.recording.metrics import HistoryMetrics
 from magnetar_core.security.certificate_metrics import tell_expiry
 from magnetar_core.security.link_security import LinkSecurity
-from magnetar_core.server.commands import CommandServer
+from magnetar_core.server.commands import CommandServer, Handler
 from magnetar_core.server.connection_metrics import tell_connections
 from magnetar_core.server.grpc_server import GrpcServer
+from magnetar_core.server.membership_refusals import MEMBERSHIP_REFUSALS
 from magnetar_core.traces.config import TracesConfig
 from magnetar_core.traces.opening import open_traces
 from magnetar_core.traces.spans import ServerTraces
@@ -90,6 +91,7 @@ class World:
     on_fatal: Callable[[BaseException], None]
     traces: ServerTraces | None = None
     history: History | None = None
+    membership: Mapping[str, Handler] = field(default_factory=lambda: MEMBERSHIP_REFUSALS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

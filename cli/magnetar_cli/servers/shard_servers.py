@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import Any, Protocol, TypeVar
@@ -31,8 +31,10 @@ from magnetar_core.recording.config import HistoryConfig
 from magnetar_core.recording.history_file import HistoryFile, open_history
 from magnetar_core.recording.metrics import HistoryMetrics
 from magnetar_core.security.link_security import PLAIN, LinkSecurity
+from magnetar_core.server.commands import Handler
 from magnetar_core.server.doors import Doors
 from magnetar_core.server.leased import LeasedCommands, LeasedTransport
+from magnetar_core.server.membership_refusals import MEMBERSHIP_REFUSALS
 from magnetar_core.traces.spans import ServerTraces
 from magnetar_core.transport.transport import Transport
 from magnetar_storage.object_store.cluster_stamp import ClusterStamp, take_address
@@ -174,9 +176,14 @@ class ShardServers:
         self.clock = clock
         self.address = address
         self.surroundings = surroundings or ObjectStores(kind.rows, links)
+        self.membership: Mapping[str, Handler] = MEMBERSHIP_REFUSALS
         self.view = View()
         # A dict, since a set's order would differ from run to run.
         self._servers: dict[_ShardServer, None] = {}
+
+    def take_membership(self, handlers: Mapping[str, Handler]) -> None:
+        """Let shards answer commands about members; called before any shard is opened."""
+        self.membership = handlers
 
     def owners_changed(self, view: View) -> None:
         """Take a later view, and end links to former owners."""
@@ -251,6 +258,7 @@ class _ShardServer:
                 on_fatal=self._end,
                 traces=servers.traces,
                 history=None if self._history_file is None else self._history_file.history,
+                membership=servers.membership,
             ),
         )
         await self._unless_ended(component.start())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from magnetar.admin.forced_aborts import ForcedAborts
 from magnetar.admin.groups import GroupAdmin
+from magnetar.admin.members import MemberAdmin
 from magnetar.admin.named_sequences import NamedSequenceAdmin
 from magnetar.admin.subscriptions import SubscriptionAdmin
 from magnetar.admin.topics import TopicAdmin
@@ -26,6 +27,7 @@ class AdminClient:
         transactions: list, describe, end transactions; find and abort hanging transactions.
         transactional_ids: list, describe transactional ids; end their prepared transactions.
         named_sequences: describe and remove named sequences.
+        members: describe and drain members, where shards change their owner; rebalance shards.
     """
 
     def __init__(self, cluster: Cluster, client: object) -> None:
@@ -39,6 +41,7 @@ class AdminClient:
         self.subscriptions = SubscriptionAdmin(cluster, forced)
         self.groups = GroupAdmin(cluster)
         self.named_sequences = NamedSequenceAdmin(cluster)
+        self.members = MemberAdmin(cluster)
 
     async def cluster_info(self) -> ClusterInfo:
         """Return the members of the cluster.

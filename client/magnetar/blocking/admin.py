@@ -8,6 +8,8 @@ from magnetar.admin.admin_client import AdminClient as AsyncAdminClient
 from magnetar.admin.group_descriptions import GroupDescription
 from magnetar.admin.groups import GroupAdmin as AsyncGroupAdmin
 from magnetar.admin.groups import GroupSummaries, OffsetResets
+from magnetar.admin.members import ClusterMembers, ShardMove
+from magnetar.admin.members import MemberAdmin as AsyncMemberAdmin
 from magnetar.admin.named_sequences import NamedSequenceAdmin as AsyncNamedSequenceAdmin
 from magnetar.admin.producer_descriptions import (
     NameDescription,
@@ -717,6 +719,55 @@ class NamedSequenceAdmin(Facade[AsyncNamedSequenceAdmin]):
         self._loop.wait(self.inner.remove(name))
 
 
+class MemberAdmin(Facade[AsyncMemberAdmin]):
+    """Administers the members of a cluster whose shards change their owner: `client.admin.members`.
+
+    Where servers keep their shards, all methods raise Unimplemented.
+    """
+
+    def describe(self) -> ClusterMembers:
+        """Return the members and shards, as one of the members sees them.
+
+        Raises:
+            LogUnavailable: no server answers in time.
+        """
+        return self._loop.wait(self.inner.describe())
+
+    def drain(
+        self, kind: str, name: str, *, undo: bool = False, dry_run: bool = False
+    ) -> tuple[ShardMove, ...]:
+        """Ask a member to give up its shards, as before its machine goes down.
+
+        It gets no shards until that is undone, also when it is started anew. Returns when this is
+        noted, before any shard has moved.
+
+        Args:
+            kind: "broker" or "coordinator".
+            undo: let the member have shards again.
+            dry_run: change nothing.
+        Returns:
+            All shards that are to move then.
+        Raises:
+            InvalidArgument: there is no such member, or no other one could take its shards.
+            LogUnavailable: the directory of members does not answer.
+        """
+        return self._loop.wait(self.inner.drain(kind, name, undo=undo, dry_run=dry_run))
+
+    def rebalance(self, *, dry_run: bool = False) -> tuple[ShardMove, ...]:
+        """Take back all pins of shards to members, so that each shard moves to where it belongs.
+
+        Returns when this is noted, before any shard has moved.
+
+        Args:
+            dry_run: change nothing.
+        Returns:
+            All shards that are to move then.
+        Raises:
+            LogUnavailable: the directory of members does not answer. Some pins may be taken back.
+        """
+        return self._loop.wait(self.inner.rebalance(dry_run=dry_run))
+
+
 class AdminClient(Facade[AsyncAdminClient]):
     """Administers a cluster: `client.admin`. It uses the links of its client, and ends with it.
 
@@ -730,6 +781,7 @@ class AdminClient(Facade[AsyncAdminClient]):
         transactions: list, describe, end transactions; find and abort hanging transactions.
         transactional_ids: list, describe transactional ids; end their prepared transactions.
         named_sequences: describe and remove named sequences.
+        members: describe and drain members, where shards change their owner; rebalance shards.
     """
 
     @property
@@ -756,6 +808,11 @@ class AdminClient(Facade[AsyncAdminClient]):
     def transactional_ids(self) -> TransactionalIdAdmin:
         """Administers transactional ids."""
         return TransactionalIdAdmin(self._loop, self.inner.transactional_ids)
+
+    @property
+    def members(self) -> MemberAdmin:
+        """Administers members and shards."""
+        return MemberAdmin(self._loop, self.inner.members)
 
     @property
     def named_sequences(self) -> NamedSequenceAdmin:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from hashlib import blake2b
 
-from magnetar_cluster.directory.view import ShardName, View
+from magnetar_cluster.directory.view import KINDS, Format, ShardName, View
 
 HASH_BYTES = 8
 
@@ -31,6 +31,13 @@ def wish(view: View, shards: Iterable[ShardName]) -> dict[ShardName, str]:
     pins = {one: view.pins[one] for one in wanted if view.pins.get(one) in members}
     found = spread(wanted, members, pins) if members else {}
     return _without_refused(found, view, members)
+
+
+def wishes(view: View, fixed: Format) -> Mapping[ShardName, str]:
+    """Return the desired member of each shard; shards that no member may have are left out."""
+    return {
+        shard: member for kind in KINDS for shard, member in wish(view, fixed.shards(kind)).items()
+    }
 
 
 def may_differ(before: View, after: View) -> bool:

@@ -20,11 +20,14 @@ class Lease:
     Args:
         duration_ms: after which the directory ends the lease, unless it is renewed.
         now_ms: a clock that counts sleep.
+    Attributes:
+        speaking_ms: for how long the member may speak after a renewal was sent.
     """
 
     def __init__(self, duration_ms: int, now_ms: Callable[[], float]) -> None:
         self.id: LeaseId | None = None
-        self._speaking_ms = duration_ms * 2 / 3
+        self.duration_ms = duration_ms
+        self.speaking_ms = duration_ms * 2 / 3
         self._now_ms = now_ms
         self._sent_at_ms: float | None = None
         self._ended = False
@@ -39,7 +42,14 @@ class Lease:
         """When the member has to be silent, unless a renewal is answered; None: it is already."""
         if self._ended or self._sent_at_ms is None:
             return None
-        return self._sent_at_ms + self._speaking_ms
+        return self._sent_at_ms + self.speaking_ms
+
+    @property
+    def age_ms(self) -> float | None:
+        """Time since the last renewal that was answered was sent; None: there is no lease."""
+        if self._ended or self._sent_at_ms is None:
+            return None
+        return self._now_ms() - self._sent_at_ms
 
     def begun(self, lease: LeaseId, sent_at_ms: float) -> None:
         """The directory has granted the lease.

@@ -1,11 +1,13 @@
-"""Whether a server answers: a conversation with it, and a small question every second."""
+"""Whether a server answers, and its lease: a conversation with it, and a question every second."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
+from magnetar import ClusterMembers
 from magnetar_core.clock import Clock
 from magnetar_core.config import InvalidConfig
 from magnetar_core.transport.frames import Carried, FrameWriter
@@ -21,25 +23,38 @@ class ServerWatch:
     """Watches one server.
 
     Args:
-        address: "host:port", or the address of a shard.
+        address: "host:port".
+        on_news: called when it answers, or no longer does.
 
     Attributes:
         answers: whether it answers; None: not known yet.
         since_ms: since when, in milliseconds since the Unix epoch.
         reason: why it does not answer.
+        members: what it told last of the members; None: nothing, as a server that keeps its shards.
+        told_ms: when that was, in milliseconds since the Unix epoch.
     """
 
-    def __init__(self, transport: Transport, address: str, service: str, clock: Clock) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        address: str,
+        service: str,
+        clock: Clock,
+        on_news: Callable[[], None],
+    ) -> None:
         self._transport = transport
         self._address = address
         self._service = service
         self._clock = clock
+        self._on_news = on_news
         self._link: Link | None = None
         self._heard = asyncio.Event()
         self._hung_up = asyncio.Event()
         self.answers: bool | None = None
         self.since_ms = 0
         self.reason = ""
+        self.members: ClusterMembers | None = None
+        self.told_ms = 0
         self._task = asyncio.create_task(self._watch())
 
     async def close(self) -> None:
@@ -72,7 +87,7 @@ class ServerWatch:
         while not self._hung_up.is_set():
             number += 1
             self._heard.clear()
-            writer.send(topic_pb2.CommandGetClusterInfo(), number)
+            writer.send(topic_pb2.CommandDescribeMembers(), number)
             if await self._first_of(self._heard, ANSWER_TIMEOUT_S):
                 self._note(True, "")
                 # It ends early when the server hangs up.
@@ -97,6 +112,10 @@ class ServerWatch:
         return heard is not None and heard.is_set()
 
     def _on_frame(self, frame: Carried) -> None:
+        for one in frame.commands:
+            if one.HasField("describe_members_response"):
+                self.members = ClusterMembers.from_wire(one.describe_members_response)
+                self.told_ms = self._clock.wall_ms()
         # An error is an answer, too.
         self._heard.set()
 
@@ -104,4 +123,6 @@ class ServerWatch:
         if answers is not self.answers:
             self.answers = answers
             self.since_ms = self._clock.wall_ms()
+            self.reason = reason
+            self._on_news()
         self.reason = reason

@@ -11,22 +11,32 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import Input, Static
 
+from magnetar_console import actions
 from magnetar_console.hub import Hub
 from magnetar_console.looks.view import View
 from magnetar_console.seen import Picture, Row
+from magnetar_console.terminal.cluster_tabs import SERVERS_TAB, SHARDS_TAB
+from magnetar_console.terminal.columns import Tab, matches
+from magnetar_console.terminal.confirming import AbortScreen, ConfirmScreen, MovesScreen
 from magnetar_console.terminal.details import details_of
 from magnetar_console.terminal.live_app import CLUSTER_VIEW, LiveApp
 from magnetar_console.terminal.paint import line, lines
 from magnetar_console.terminal.rows_view import RowsView, shown_columns
-from magnetar_console.terminal.screens import AbortScreen, DetailsScreen, HelpScreen
+from magnetar_console.terminal.screens import DetailsScreen, HelpScreen
 from magnetar_console.terminal.status import freshness, problems, servers_away
-from magnetar_console.terminal.tabs import ENDED_TAB, TABS, TRANSACTIONS_TAB, Tab, matches
+from magnetar_console.terminal.tabs import TABS
+from magnetar_console.terminal.transaction_tabs import ENDED_TAB, TRANSACTIONS_TAB
 from magnetar_console.terminal.words import Part, Parts, count
 from magnetar_core.clock import Clock
 
 # Ages grow although no answer comes.
 DRAW_S: Final = 1.0
-KEYS: Final = "Enter details  / filter  s r sort  Space pause  {abort}? keys  q quit"
+KEYS: Final = "Enter details  / filter  s r sort  Space pause  {actions}? keys  q quit"
+ACTIONS: Final = {
+    TRANSACTIONS_TAB.name: "a abort  ",
+    SERVERS_TAB.name: "d drain  b rebalance  ",
+    SHARDS_TAB.name: "b rebalance  ",
+}
 
 
 @dataclass(slots=True)
@@ -74,6 +84,8 @@ class Top(LiveApp):
         Binding("space", "pause", show=False),
         Binding("enter", "details", show=False),
         Binding("a", "abort", show=False),
+        Binding("d", "drain", show=False),
+        Binding("b", "rebalance", show=False),
         Binding("question_mark", "help", show=False),
     ]
 
@@ -186,8 +198,7 @@ class Top(LiveApp):
         self._draw_about()
         self._message.update(line(self.message))
         self._message.display = bool(self.message)
-        can_abort = self.allow_actions and self._tab is TRANSACTIONS_TAB
-        keys = KEYS.format(abort="a abort  " if can_abort else "")
+        keys = KEYS.format(actions=ACTIONS.get(self._tab.name, "") if self.allow_actions else "")
         self._keys.update(line((Part(keys, "soft"),)))
 
     def _draw_about(self) -> None:
@@ -300,7 +311,7 @@ class Top(LiveApp):
 
     def action_help(self) -> None:
         """Show the keys."""
-        if not isinstance(self.screen, HelpScreen | AbortScreen):
+        if not isinstance(self.screen, HelpScreen | ConfirmScreen):
             self.push_screen(HelpScreen())
 
     def _chosen_transaction(self) -> str | None:
@@ -309,7 +320,7 @@ class Top(LiveApp):
 
     def action_abort(self) -> None:
         """Ask whether to abort the transaction that is shown, or under the cursor."""
-        if isinstance(self.screen, HelpScreen | AbortScreen):
+        if isinstance(self.screen, HelpScreen | ConfirmScreen):
             return
         txn_id = self._chosen_transaction()
         if isinstance(self.screen, DetailsScreen):
@@ -319,9 +330,36 @@ class Top(LiveApp):
         elif txn_id is None:
             self.say("Choose a transaction first: key 1.", "warn")
         else:
-            self.push_screen(AbortScreen(txn_id), self._after_abort)
+            self.push_screen(AbortScreen(txn_id), self._after_change)
 
-    def _after_abort(self, told: str | None) -> None:
+    def action_drain(self) -> None:
+        """Ask whether to drain the server under the cursor, or to end that."""
+        row = self._rows.cursor_row
+        if self._may_change_members() and self._tab is SERVERS_TAB and row is not None:
+            if not row["member"]:
+                self.say("Servers keep their shards here, or do not tell of members.", "warn")
+                return
+            what = actions.END_DRAIN if row["draining"] else actions.DRAIN
+            self.push_screen(MovesScreen(what, row["kind"], row["member"]), self._after_change)
+
+    def action_rebalance(self) -> None:
+        """Ask whether to rebalance the cluster."""
+        if self._may_change_members():
+            self.push_screen(MovesScreen(actions.REBALANCE), self._after_change)
+
+    def _may_change_members(self) -> bool:
+        """Return whether to ask; tell what is missing if not."""
+        if not self._is_main:
+            return False
+        if not self.allow_actions:
+            self.say("It can only look. Start it with --allow-actions to change it.", "warn")
+            return False
+        if self._tab not in (SERVERS_TAB, SHARDS_TAB):
+            self.say("Servers and shards are changed in their tables: keys 6 and 7.", "warn")
+            return False
+        return True
+
+    def _after_change(self, told: str | None) -> None:
         if told:
             self.done.append(told)
             self.say(f"Done: {told}.", "strong")

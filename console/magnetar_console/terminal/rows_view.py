@@ -19,8 +19,8 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from magnetar_console.seen import Row
+from magnetar_console.terminal.columns import Column, Tab
 from magnetar_console.terminal.paint import fitted
-from magnetar_console.terminal.tabs import Column, Tab
 from magnetar_console.terminal.words import Part, width_of
 
 CURSOR: Final = Style(reverse=True)

@@ -1,9 +1,9 @@
-"""Screens above the tables: details, help, and what is asked before an abort."""
+"""Screens above the tables: details, and help."""
 
 from __future__ import annotations
 
 from contextlib import aclosing
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -11,16 +11,13 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen, Screen
 from textual.widgets import Static
 
-from magnetar import MagnetarError
-from magnetar_console import actions
 from magnetar_console.channel import Channel
 from magnetar_console.seen import Picture
-from magnetar_console.terminal.details import Details, losses
+from magnetar_console.terminal.details import Details
 from magnetar_console.terminal.live_app import LiveApp
 from magnetar_console.terminal.paint import line, lines
 from magnetar_console.terminal.status import freshness, problems, servers_away
 from magnetar_console.terminal.words import Part
-from magnetar_core.config import InvalidConfig
 
 HELP: Final = (
     ("1 to 7, Tab, ← →", "another table"),
@@ -31,6 +28,7 @@ HELP: Final = (
     ("r", "turn the order round"),
     ("Space", "keep the screen as it is; go on"),
     ("a", "abort the transaction (--allow-actions)"),
+    ("d   b", "drain the server, or end that; rebalance (the same)"),
     ("q   Ctrl-C", "end"),
 )
 WORDS: Final = (
@@ -154,86 +152,3 @@ class HelpScreen(ModalScreen[None]):
     async def action_dismiss(self, result: None = None) -> None:
         """Return to the table."""
         self.dismiss(result)
-
-
-class AbortScreen(ModalScreen[str]):
-    """Says what an abort will discard, asks, and aborts. The result tells what happened.
-
-    Like the page of the console, it aborts only the transaction that it has described: if that has
-    got more participants meanwhile, it asks again.
-    """
-
-    DEFAULT_CSS = """
-    AbortScreen { align: center middle; background: ansi_default; }
-    AbortScreen Static { width: 76; height: auto; max-height: 90%; border: heavy ansi_red;
-                         padding: 0 1; background: ansi_default; color: ansi_default; }
-    """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("y", "abort", show=False),
-        Binding("n,escape", "keep", show=False),
-    ]
-    app: LiveApp
-
-    def __init__(self, txn_id: str) -> None:
-        super().__init__()
-        self.txn_id = txn_id
-        self._told: dict[str, Any] | None = None
-        self._problem = ""
-        self._text = Static()
-
-    def compose(self) -> ComposeResult:
-        """Make the only part."""
-        yield self._text
-
-    def on_mount(self) -> None:
-        """Ask what will be lost."""
-        self.show()
-        self.run_worker(self._look(), exclusive=True)
-
-    def show(self) -> None:
-        """Draw what is known."""
-        found = [(Part(f"Abort transaction {self.txn_id}?", "strong"),), ()]
-        if self._problem:
-            found += [(Part(self._problem, "bad"),), ()]
-        if self._told is None:
-            found += [] if self._problem else [(Part("asking what will be lost", "soft"),), ()]
-            found.append((Part("n  keep it", "strong"),))
-        else:
-            found += losses(self._told)
-            found += [(), (Part("y  abort it       n  keep it", "strong"),)]
-        self._text.update(lines(found))
-
-    async def _look(self) -> None:
-        self._told = None
-        try:
-            told = await actions.loss(await self.app.client(), {"id": self.txn_id})
-        except (MagnetarError, InvalidConfig) as error:
-            self._problem = self._problem or str(error)
-        else:
-            if told["may_be_prepared"]:
-                self._problem = "It may be prepared, so its database decides: Enter says how."
-            elif told["status"] != "OPEN":
-                self._problem = f"It is {told['status'].lower()} already."
-            else:
-                self._told = told
-        self.show()
-
-    async def _abort(self, seen: str) -> None:
-        body = {"id": self.txn_id, "seen": seen}
-        try:
-            told = await actions.abort(await self.app.client(), body, self.app.viewer)
-        except (MagnetarError, InvalidConfig) as error:
-            self._problem = str(error)
-            await self._look()
-        else:
-            self.dismiss(f"transaction {self.txn_id} is {told['status'].lower()}")
-
-    def action_abort(self) -> None:
-        """Abort it, if it was told what will be lost."""
-        if self._told is not None:
-            seen, self._told, self._problem = self._told["seen"], None, ""
-            self.run_worker(self._abort(seen), exclusive=True)
-
-    def action_keep(self) -> None:
-        """Do nothing."""
-        self.dismiss("")

@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from magnetar import Client, MagnetarError
-from magnetar_console.asks import aborting, cuts, hanging, plans, two_phase
+from magnetar_console.asks import aborting, cuts, hanging, moving, plans, two_phase
 from magnetar_console.asks.plans import Planning
 from magnetar_console.looks.contents import Show, content
 from magnetar_console.viewers import TooManyViewers, Viewers
@@ -28,6 +28,7 @@ Question: TypeAlias = Callable[[Client, dict[str, Any]], Awaitable[dict[str, Any
 ACTIONS: Final[Mapping[str, Planning]] = {
     "abort": aborting.plan_abort,
     "abort-hanging": hanging.plan_abort,
+    "move": moving.plan_moves,
     "decide": two_phase.plan_decision,
     "terminate": two_phase.plan_termination,
 }

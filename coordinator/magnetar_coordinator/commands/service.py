@@ -5,6 +5,7 @@ Source: PIP-31, Wire Protocol Changes, New Commands.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -51,11 +52,17 @@ class CoordinatorServer:
         handlers: the handler of each command field, for streams and unary calls alike.
     """
 
-    def __init__(self, runtime: Runtime, backup: BackupSource) -> None:
+    def __init__(
+        self, runtime: Runtime, backup: BackupSource, membership: Mapping[str, Handler]
+    ) -> None:
         self._runtime = runtime
         self.answer_sizes: AnswerSizes = {**ANSWER_SIZES, **BACKUP_ANSWER_SIZES}
         transactional_id_commands = TransactionalIdCommands(runtime)
-        self.handlers: dict[str, Handler] = {"hello": each(self._hello), **LOG_LEVEL_HANDLERS}
+        self.handlers: dict[str, Handler] = {
+            "hello": each(self._hello),
+            **LOG_LEVEL_HANDLERS,
+            **membership,
+        }
         for commands in (
             TransactionCommands(runtime, transactional_id_commands),
             transactional_id_commands,

@@ -19,7 +19,7 @@ from typing import Any
 
 from magnetar_coordinator.config import CoordinatorConfig
 from magnetar_coordinator.ending.end_commands import end_command, participant_of
-from magnetar_coordinator.ending.end_state import EndEvent, EndState, OnEnded, OnRefused, PendingEnd
+from magnetar_coordinator.ending.end_state import EndEvent, EndState, OnEnded, OnError, PendingEnd
 from magnetar_coordinator.ending.transaction_traces import TransactionTraces
 from magnetar_coordinator.metadata.transaction import Participant, Transaction
 from magnetar_coordinator.metrics import CoordinatorMetrics
@@ -89,11 +89,11 @@ class EndCommandSender:
         participants: Sequence[Participant],
         *,
         on_ended: OnEnded,
-        on_refused: OnRefused,
+        on_error: OnError,
     ) -> PendingEnd:
         """Add an end command, for send_first()."""
         request_id = self._link.next_request_id()
-        end = PendingEnd(transaction, participants, request_id, on_ended, on_refused)
+        end = PendingEnd(transaction, participants, request_id, on_ended, on_error)
         self._ends[request_id] = end
         if self._traces is not None:
             span = self._traces.ending(transaction, participants)
@@ -213,12 +213,11 @@ class EndCommandSender:
         for participant, error in errors.items():
             if error is None:
                 continue
-            self._note(end, participant, error)
-            if error.code in _REFUSAL_CODES:
-                is_refused = True
-                end.on_refused(end, participant, error)
-            else:
-                passes = True
+            self._tell_error(end, participant, error)
+            refuses = error.code in _REFUSAL_CODES
+            is_refused = is_refused or refuses
+            passes = passes or not refuses
+            end.on_error(end, participant, error, refuses)
         now_ms = self._clock.monotonic_ms()
         if is_refused and not passes:
             due_ms = now_ms + self._constants.refused_retry_delay_ms
@@ -226,11 +225,13 @@ class EndCommandSender:
             due_ms = now_ms + self._delay_ms(end)
         self._due_later(end, EndEvent.ERROR, due_ms)
 
-    def _note(self, end: PendingEnd, participant: Participant, error: common.ServerError) -> None:
+    def _tell_error(
+        self, end: PendingEnd, participant: Participant, error: common.ServerError
+    ) -> None:
+        """Tell an error to the trace; one that an administrator can mend to the log, once."""
         if self._spans and (span := self._spans.get(end.request_id)) is not None:
             span.event("refused", {ERROR_TYPE: code_name(error.code)})
         before = end.transaction.unfinished[participant]
-        end.transaction.unfinished[participant] = error
         if error.code == common.PARTITION_MOVED and (before is None or before.code != error.code):
             # Never "ended": the broker speaks for its own partitions only, and asking again is
             # safe.

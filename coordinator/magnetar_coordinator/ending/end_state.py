@@ -65,7 +65,8 @@ class PendingEnd:
 
     Attributes:
         on_ended: called with participants that have ended their parts, or no longer exist.
-        on_refused: called when a participant refuses: the transaction waits for an administrator.
+        on_error: called with each error of a participant, and whether that is a refusal: then the
+            transaction waits for an administrator.
         participants: those that have not; the command is sent again for these only.
         due_ms: when the command is sent again; meaningless in AWAY and ANSWERED.
     """
@@ -74,7 +75,7 @@ class PendingEnd:
         "attempts",
         "due_ms",
         "on_ended",
-        "on_refused",
+        "on_error",
         "participants",
         "request_id",
         "state",
@@ -87,10 +88,10 @@ class PendingEnd:
         participants: Sequence[Participant],
         request_id: int,
         on_ended: OnEnded,
-        on_refused: OnRefused,
+        on_error: OnError,
     ) -> None:
         self.on_ended = on_ended
-        self.on_refused = on_refused
+        self.on_error = on_error
         self.transaction = transaction
         self.participants = participants
         # All attempts have the same id, so that any answer serves.
@@ -109,4 +110,4 @@ class PendingEnd:
 
 
 OnEnded = Callable[[PendingEnd, Sequence[Participant]], None]
-OnRefused = Callable[[PendingEnd, Participant, ServerError], None]
+OnError = Callable[[PendingEnd, Participant, ServerError, bool], None]

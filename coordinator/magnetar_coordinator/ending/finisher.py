@@ -20,6 +20,7 @@ from magnetar_coordinator.ending.end_state import PendingEnd
 from magnetar_coordinator.ending.transaction_traces import TransactionTraces
 from magnetar_coordinator.metadata.transaction import Participant, Transaction, TxnStatus
 from magnetar_coordinator.metrics import CoordinatorMetrics
+from magnetar_coordinator.transactions.transaction_changes import TransactionChanges
 from magnetar_core.clock import Clock
 from magnetar_core.errors import code_name
 from magnetar_core.ids import SubscriptionName, TxnID
@@ -60,6 +61,7 @@ class Finisher:
     """All transactions that are being ended.
 
     Args:
+        changes: are told how far ends have come.
         traces: makes the spans of ends; None: there are none.
     """
 
@@ -68,9 +70,11 @@ class Finisher:
         brokers: Brokers,
         clock: Clock,
         metrics: CoordinatorMetrics,
+        changes: TransactionChanges,
         traces: TransactionTraces | None = None,
     ) -> None:
         self._brokers = brokers
+        self._changes = changes
         self._clock = clock
         self._metrics = metrics
         self._traces = traces
@@ -128,7 +132,7 @@ class Finisher:
         """Begin the end commands of a transaction, for _send()."""
         for broker, participants in commands:
             end = broker.ends.add(
-                transaction, participants, on_ended=self.ended, on_refused=self.refused
+                transaction, participants, on_ended=self.ended, on_error=self.failed
             )
             finishing.ends[end] = broker
             begun[broker].append(end)
@@ -154,6 +158,7 @@ class Finisher:
         if transaction.unfinished:
             earlier = transaction.ended_earlier = transaction.ended_earlier or []
             earlier.append((self._clock.wall_ms(), participants))
+            self._changes.progressed(transaction.txn_id)
         if end.participants:
             return
         finishing = self._transactions[transaction.txn_id]
@@ -169,8 +174,25 @@ class Finisher:
         else:
             self._finished(transaction, finishing)
 
-    def refused(self, end: PendingEnd, participant: Participant, error: common.ServerError) -> None:
-        """Note that a participant refuses: the transaction waits for an administrator."""
+    def failed(
+        self, end: PendingEnd, participant: Participant, error: common.ServerError, refuses: bool
+    ) -> None:
+        """Note why a participant has not ended its part of a transaction.
+
+        Args:
+            refuses: the transaction waits for an administrator.
+        """
+        unfinished = end.transaction.unfinished
+        # It is asked again and again, and mostly answers the same.
+        if unfinished[participant] != error:
+            unfinished[participant] = error
+            self._changes.progressed(end.transaction.txn_id)
+        if refuses:
+            self._refused(end, participant, error)
+
+    def _refused(
+        self, end: PendingEnd, participant: Participant, error: common.ServerError
+    ) -> None:
         finishing = self._transactions[end.transaction.txn_id]
         if finishing.refused:
             return

@@ -56,6 +56,11 @@ class TransactionChanges:
         if len(changes) > self._changes_max:
             self._forgotten = changes.pop(next(iter(changes))).version
 
+    def progressed(self, txn_id: TxnID) -> None:
+        """Note, if a client follows, a change of a live transaction that no record tells."""
+        if self.is_followed:
+            self.note(txn_id)
+
     def asked(self, now_ms: float) -> None:
         """Note changes from now on: a client follows."""
         self._asked_ms = now_ms

@@ -169,6 +169,13 @@ def _add_subscriptions(command: Any) -> Needs:
 
 ADMINISTERING = _of_cluster(Operation.ALTER, ADMINISTRATION)
 _BACKING_UP = _of_cluster(Operation.BACKUP, ADMINISTRATION)
+
+
+def _moving_shards(command: Any) -> Needs:
+    operation = Operation.DESCRIBE if command.dry_run else Operation.ALTER
+    return [(Need(operation, Kind.CLUSTER, ADMINISTRATION),)]
+
+
 _ENDING = Rule(_of_cluster(Operation.CLUSTER_ACTION, TRANSACTION_ENDS), finishing=True)
 
 # Keys are names of command fields in the envelope.
@@ -176,6 +183,9 @@ RULES: dict[str, Rule] = {
     # Where the servers are, and which version they speak, is open to all who are let in.
     "hello": Rule(_nothing, finishing=True),
     "get_cluster_info": Rule(_nothing, finishing=True),
+    "describe_members": Rule(_of_cluster(Operation.DESCRIBE, ADMINISTRATION)),
+    "drain_member": Rule(_moving_shards, administrative=True),
+    "rebalance": Rule(_moving_shards, administrative=True),
     "set_log_level": Rule(ADMINISTERING, administrative=True),
     # A backup has everything that is stored. That it is made is audited, each part of it not.
     "hold_backup": Rule(_BACKING_UP, administrative=True),

@@ -302,6 +302,132 @@ class Member(_message.Message):
     tcid: int
     def __init__(self, name: _Optional[str] = ..., address: _Optional[str] = ..., tcid: _Optional[int] = ...) -> None: ...
 
+class CommandDescribeMembers(_requests.Request[CommandDescribeMembersResponse]):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class CommandDescribeMembersResponse(_message.Message):
+    __slots__ = ("name", "view_age_ms", "lease", "members", "shards", "held")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VIEW_AGE_MS_FIELD_NUMBER: _ClassVar[int]
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    SHARDS_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
+    name: MemberName
+    view_age_ms: int
+    lease: MemberLease
+    members: _containers.RepeatedCompositeFieldContainer[DescribedMember]
+    shards: _containers.RepeatedCompositeFieldContainer[DescribedShard]
+    held: _containers.RepeatedCompositeFieldContainer[HeldShard]
+    def __init__(self, name: _Optional[_Union[MemberName, _Mapping]] = ..., view_age_ms: _Optional[int] = ..., lease: _Optional[_Union[MemberLease, _Mapping]] = ..., members: _Optional[_Iterable[_Union[DescribedMember, _Mapping]]] = ..., shards: _Optional[_Iterable[_Union[DescribedShard, _Mapping]]] = ..., held: _Optional[_Iterable[_Union[HeldShard, _Mapping]]] = ...) -> None: ...
+
+class MemberName(_message.Message):
+    __slots__ = ("kind", "name")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    name: str
+    def __init__(self, kind: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
+
+class MemberLease(_message.Message):
+    __slots__ = ("duration_ms", "age_ms", "silent_age_ms")
+    DURATION_MS_FIELD_NUMBER: _ClassVar[int]
+    AGE_MS_FIELD_NUMBER: _ClassVar[int]
+    SILENT_AGE_MS_FIELD_NUMBER: _ClassVar[int]
+    duration_ms: int
+    age_ms: int
+    silent_age_ms: int
+    def __init__(self, duration_ms: _Optional[int] = ..., age_ms: _Optional[int] = ..., silent_age_ms: _Optional[int] = ...) -> None: ...
+
+class DescribedMember(_message.Message):
+    __slots__ = ("name", "address", "server_version", "draining", "leaving", "refused")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    SERVER_VERSION_FIELD_NUMBER: _ClassVar[int]
+    DRAINING_FIELD_NUMBER: _ClassVar[int]
+    LEAVING_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    name: MemberName
+    address: str
+    server_version: str
+    draining: bool
+    leaving: bool
+    refused: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, name: _Optional[_Union[MemberName, _Mapping]] = ..., address: _Optional[str] = ..., server_version: _Optional[str] = ..., draining: _Optional[bool] = ..., leaving: _Optional[bool] = ..., refused: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class DescribedShard(_message.Message):
+    __slots__ = ("kind", "number", "owner", "epoch", "moves_to", "pinned_to")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    MOVES_TO_FIELD_NUMBER: _ClassVar[int]
+    PINNED_TO_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    number: int
+    owner: str
+    epoch: int
+    moves_to: str
+    pinned_to: str
+    def __init__(self, kind: _Optional[str] = ..., number: _Optional[int] = ..., owner: _Optional[str] = ..., epoch: _Optional[int] = ..., moves_to: _Optional[str] = ..., pinned_to: _Optional[str] = ...) -> None: ...
+
+class HeldShard(_message.Message):
+    __slots__ = ("number", "epoch", "phase")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    epoch: int
+    phase: str
+    def __init__(self, number: _Optional[int] = ..., epoch: _Optional[int] = ..., phase: _Optional[str] = ...) -> None: ...
+
+class CommandDrainMember(_requests.Request[CommandDrainMemberResponse]):
+    __slots__ = ("name", "undo", "dry_run", "call_token")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    UNDO_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    CALL_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    name: MemberName
+    undo: bool
+    dry_run: bool
+    call_token: int
+    def __init__(self, name: _Optional[_Union[MemberName, _Mapping]] = ..., undo: _Optional[bool] = ..., dry_run: _Optional[bool] = ..., call_token: _Optional[int] = ...) -> None: ...
+
+class CommandDrainMemberResponse(_message.Message):
+    __slots__ = ("moves",)
+    MOVES_FIELD_NUMBER: _ClassVar[int]
+    moves: _containers.RepeatedCompositeFieldContainer[ShardMove]
+    def __init__(self, moves: _Optional[_Iterable[_Union[ShardMove, _Mapping]]] = ...) -> None: ...
+
+class CommandRebalance(_requests.Request[CommandRebalanceResponse]):
+    __slots__ = ("dry_run", "call_token")
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    CALL_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    dry_run: bool
+    call_token: int
+    def __init__(self, dry_run: _Optional[bool] = ..., call_token: _Optional[int] = ...) -> None: ...
+
+class CommandRebalanceResponse(_message.Message):
+    __slots__ = ("moves", "pins")
+    MOVES_FIELD_NUMBER: _ClassVar[int]
+    PINS_FIELD_NUMBER: _ClassVar[int]
+    moves: _containers.RepeatedCompositeFieldContainer[ShardMove]
+    pins: int
+    def __init__(self, moves: _Optional[_Iterable[_Union[ShardMove, _Mapping]]] = ..., pins: _Optional[int] = ...) -> None: ...
+
+class ShardMove(_message.Message):
+    __slots__ = ("kind", "number", "before", "after")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    number: int
+    before: str
+    after: str
+    def __init__(self, kind: _Optional[str] = ..., number: _Optional[int] = ..., before: _Optional[str] = ..., after: _Optional[str] = ...) -> None: ...
+
 class CommandTakeIncarnation(_requests.Request[CommandTakeIncarnationResponse]):
     __slots__ = ("tcid", "store_token")
     TCID_FIELD_NUMBER: _ClassVar[int]

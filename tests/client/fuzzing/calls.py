@@ -60,6 +60,7 @@ class Objects:
             "GroupAdmin": [admin.groups],
             "TransactionAdmin": [admin.transactions],
             "TransactionalIdAdmin": [admin.transactional_ids],
+            "MemberAdmin": [admin.members],
             "NamedSequenceAdmin": [admin.named_sequences],
             "TransactionScope": [client],
         }

@@ -20,13 +20,13 @@ from tests.simulation.owners.watch import OwnersWatch
 from tests.simulation.raw import BROKER, COORDINATOR
 from tests.virtual_loop import SimulationFailure
 
-from magnetar_cli.cluster.picture import wishes
 from magnetar_cli.servers.server_process import World as ShardWorld
 from magnetar_cluster.directory import view as cluster_view
 from magnetar_cluster.directory.cluster_directory_state import Drain, Pin
 from magnetar_cluster.directory.view import Format, MemberName, ShardName, ShardOwner
+from magnetar_cluster.directory.wish import wishes
 from magnetar_core.membership.shard_address import ShardAddress
-from magnetar_core.server.commands import CommandServer
+from magnetar_core.server.commands import CommandServer, Handler
 
 if TYPE_CHECKING:
     from tests.simulation.history import History
@@ -54,7 +54,7 @@ class OwnersCluster:
         history: History,
         seats: list[Seat],
         makes: Mapping[str, Make],
-        own_commands: Callable[[MemberNode], CommandServer],
+        own_commands: Callable[[MemberNode, Mapping[str, Handler]], CommandServer],
     ) -> None:
         self.environment = environment
         self.plan = plan

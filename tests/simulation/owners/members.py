@@ -12,11 +12,14 @@ from tests.simulation.owners.opening import Opening
 from tests.simulation.owners.simulated_directory import Way
 from tests.virtual_loop import Incarnation
 
+from magnetar_cli.servers.membership import Membership
+from magnetar_cli.servers.membership_commands import membership_handlers
 from magnetar_cli.servers.open_store import Rows
 from magnetar_cli.servers.owners_push import OwnersPush
 from magnetar_cli.servers.server_process import World
 from magnetar_cli.servers.shard_metrics import ShardMetrics
 from magnetar_cli.servers.shard_servers import ShardKind, ShardServers
+from magnetar_cluster.background import Background
 from magnetar_cluster.directory.memory_directory import MemoryDirectory
 from magnetar_cluster.directory.view import BROKER, Member, MemberName, ShardName, View
 from magnetar_cluster.hosting.host import Host
@@ -76,12 +79,14 @@ class MemberNode(Node):
             self.name,
             surroundings=_Surroundings(self.openings),
         )
+        directory = MemoryDirectory(Way(self._cluster.directory, self.name))
+        name = MemberName(self.kind, self.name)
         self.host = Host(
-            MemoryDirectory(Way(self._cluster.directory, self.name)),
+            directory,
             _Opener(self._cluster, self, incarnation, self._shards),
             self._cluster.settings,
             cluster_format=self._cluster.format,
-            name=MemberName(self.kind, self.name),
+            name=name,
             member=Member(address=self.name),
             now_ms=self.now_ms,
             random=self.environment.random(f"{self.name}/{self.life}"),
@@ -90,7 +95,11 @@ class MemberNode(Node):
         self._owners_push = OwnersPush(self._push)
         self.host.on_view.append(self._on_view)
         if self.kind == BROKER:
-            self.doors.open_own(self._cluster.own_commands(self))
+            membership = membership_handlers(
+                Membership(self.host, directory, self._cluster.format, name), Background().start
+            )
+            self._shards.take_membership(membership)
+            self.doors.open_own(self._cluster.own_commands(self, membership))
         await self.host.start()
 
     def _on_speech(self, may_speak: bool) -> None:

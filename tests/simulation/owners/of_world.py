@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ from magnetar_cli.servers.member_commands import MemberCommands
 from magnetar_cli.servers.server_process import World as ShardWorld
 from magnetar_cluster.directory.view import BROKER, COORDINATOR, ShardName
 from magnetar_cluster.owners_book import OwnersBook
-from magnetar_core.server.commands import CommandServer
+from magnetar_core.server.commands import CommandServer, Handler
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -57,9 +58,12 @@ def _broker_config(world: World, name: str) -> BrokerConfig:
     )
 
 
-def _own_commands(world: World, node: MemberNode) -> CommandServer:
+def _own_commands(
+    world: World, node: MemberNode, membership: Mapping[str, Handler]
+) -> CommandServer:
     config = _broker_config(world, str(ShardName(BROKER, 0)))
-    return MemberCommands(ClusterResponses(config, OwnersBook(node.view), node.name))
+    own = ClusterResponses(config, OwnersBook(node.view), node.name)
+    return MemberCommands(own, membership)
 
 
 def _make_broker(world: World, seat: Seat, made: ShardWorld, opening: Opening) -> Any:
