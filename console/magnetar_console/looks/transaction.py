@@ -18,6 +18,7 @@ from magnetar import (
     TxnID,
     TxnNotFound,
 )
+from magnetar_console.looks.pauses import CHANGES_PAUSE
 from magnetar_console.looks.transactions import ENDED, Beginnings, remembering, transaction_row
 from magnetar_console.seen import Row, Seen
 from magnetar_core.clock import Clock
@@ -38,6 +39,7 @@ class TransactionLook:
 
     def __init__(self, txn_id: TxnID, clock: Clock) -> None:
         self.period_s = 1.0
+        self.pause_factor = CHANGES_PAUSE
         self._txn_id = txn_id
         self._clock = clock
         self._beginnings = Beginnings(clock)
