@@ -17,9 +17,6 @@ from magnetar_core.config import InvalidConfig
 
 log = logging.getLogger("magnetar_console")
 
-# After a look that took a while, the next one waits this many times as long: what a view costs the
-# servers is bounded, however much there is to see.
-PAUSE_FACTOR: Final = 4.0
 # The client gives up on each question earlier. This is for a look that waits for something else.
 LOOK_S_MAX: Final = 60.0
 ERROR_CHARACTERS_MAX: Final = 500
@@ -30,9 +27,11 @@ class Look(Protocol):
 
     Attributes:
         period_s: how often it is asked, in seconds.
+        pause_factor: it waits so many times as long as it took at least; see looks/pauses.py.
     """
 
     period_s: float
+    pause_factor: float
 
     async def look(self, client: Client) -> Seen:
         """Ask, and return the rows. Raises: MagnetarError."""
@@ -179,7 +178,7 @@ class Channel:
             async with self._beaten:
                 self._beaten.notify_all()
             took_s = (self._clock.monotonic_ms() - began_ms) / 1_000
-            await self._pause(max(self._look.period_s - took_s, took_s * PAUSE_FACTOR))
+            await self._pause(max(self._look.period_s - took_s, took_s * self._look.pause_factor))
 
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):

@@ -24,6 +24,7 @@ class FakeLook:
 
     def __init__(self) -> None:
         self.period_s = 0.001
+        self.pause_factor = 4.0
         self.count = 0
         self.closed = 0
         self.error: Exception | None = None

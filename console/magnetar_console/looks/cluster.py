@@ -10,6 +10,7 @@ from typing import Any, Final
 from magnetar import Client, ClusterInfo, ClusterMembers, MagnetarError
 from magnetar.link.members import BROKER, COORDINATOR, Member
 from magnetar_console.looks.cluster_rows import Shard, lease_rows, server_rows, shard_rows
+from magnetar_console.looks.pauses import CHANGES_PAUSE
 from magnetar_console.looks.server_watch import ServerWatch
 from magnetar_console.seen import Row, Seen
 from magnetar_core.clock import Clock
@@ -33,6 +34,7 @@ class ClusterLook:
 
     def __init__(self, new_transport: Callable[[], Transport], clock: Clock) -> None:
         self.period_s = 1.0
+        self.pause_factor = CHANGES_PAUSE
         self.on_news: Callable[[], None] = lambda: None
         self._new_transport = new_transport
         self._clock = clock

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from magnetar import Client
+from magnetar_console.looks.pauses import SCAN_PAUSE
 from magnetar_console.seen import Row, Seen
 
 GROUPS_MAX: Final = 5_000
@@ -16,6 +17,7 @@ class GroupsLook:
 
     def __init__(self) -> None:
         self.period_s = 1.0
+        self.pause_factor = SCAN_PAUSE
 
     async def look(self, client: Client) -> Seen:
         """Ask all brokers."""
@@ -45,6 +47,7 @@ class GroupLook:
 
     def __init__(self, group: str) -> None:
         self.period_s = 1.0
+        self.pause_factor = SCAN_PAUSE
         self._group = group
 
     async def look(self, client: Client) -> Seen:

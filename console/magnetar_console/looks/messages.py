@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from magnetar import Client, MagnetarError, Message, UncommittedMessage
 from magnetar_console.looks.contents import Show, content
+from magnetar_console.looks.pauses import SCAN_PAUSE
 from magnetar_console.seen import Row, Seen
 
 audit = logging.getLogger("magnetar_console.audit")
@@ -29,6 +30,7 @@ class MessagesLook:
 
     def __init__(self, topic: str, partition: int, value: Show = content) -> None:
         self.period_s = 2.0
+        self.pause_factor = SCAN_PAUSE
         self._topic = topic
         self._partition = partition
         self._value = value

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from magnetar import Client, MagnetarError, PartitionDescription, TopicDescription, TopicNotFound
 from magnetar.admin.topic_descriptions import TopicSummary
+from magnetar_console.looks.pauses import SCAN_PAUSE
 from magnetar_console.seen import Row, Seen
 from magnetar_core.clock import Clock
 
@@ -28,6 +29,7 @@ class TopicsLook:
 
     def __init__(self, clock: Clock) -> None:
         self.period_s = 1.0
+        self.pause_factor = SCAN_PAUSE
         self._clock = clock
         self._rows: dict[str, Row] = {}
         self._subscriptions: dict[str, dict[str, Row]] = {}
@@ -153,6 +155,7 @@ class TopicLook:
 
     def __init__(self, topic: str) -> None:
         self.period_s = 1.0
+        self.pause_factor = SCAN_PAUSE
         self._topic = topic
 
     async def look(self, client: Client) -> Seen:

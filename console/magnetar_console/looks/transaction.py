@@ -14,6 +14,7 @@ from magnetar import (
     TxnID,
     TxnNotFound,
 )
+from magnetar_console.looks.pauses import CHANGES_PAUSE
 from magnetar_console.looks.transactions import ENDED, Beginnings, remembering, transaction_row
 from magnetar_console.seen import Row, Seen, Tables
 from magnetar_core.clock import Clock
@@ -30,6 +31,7 @@ class TransactionLook:
 
     def __init__(self, txn_id: TxnID, clock: Clock) -> None:
         self.period_s = 1.0
+        self.pause_factor = CHANGES_PAUSE
         self._txn_id = txn_id
         self._clock = clock
         self._beginnings = Beginnings(clock)

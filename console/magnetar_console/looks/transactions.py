@@ -13,6 +13,7 @@ from magnetar import (
     TransactionDescription,
     TransactionStatus,
 )
+from magnetar_console.looks.pauses import CHANGES_PAUSE
 from magnetar_console.seen import Row, Seen
 from magnetar_core.clock import Clock
 from magnetar_core.ids import TxnID
@@ -65,6 +66,7 @@ class TransactionsLook:
 
     def __init__(self, clock: Clock) -> None:
         self.period_s = 1.0
+        self.pause_factor = CHANGES_PAUSE
         self._beginnings = Beginnings(clock)
         self._changes: TransactionChanges | None = None
         self._live: dict[TxnID, Row] = {}
