@@ -12,6 +12,7 @@ from magnetar import (
     TransactionStatus,
     TxnID,
 )
+from magnetar_console.looks.pauses import CHANGES_PAUSE
 from magnetar_console.looks.transactions import Beginnings, transaction_row
 from magnetar_console.seen import Row, Seen
 from magnetar_core.clock import Clock
@@ -29,6 +30,7 @@ class HeldLook:
 
     def __init__(self, clock: Clock) -> None:
         self.period_s = 2.0
+        self.pause_factor = CHANGES_PAUSE
         self._beginnings = Beginnings(clock)
         self._changes: TransactionChanges | None = None
         self._live: dict[TxnID, TransactionDescription] = {}
