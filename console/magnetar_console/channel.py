@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from magnetar import Client, MagnetarError
 from magnetar_console.feed import Feed
-from magnetar_console.looks.pauses import pause_s
+from magnetar_console.pauses import pause_s
 from magnetar_console.seen import Picture, Seen, Tables
 from magnetar_core.clock import Clock
 from magnetar_core.config import InvalidConfig
@@ -28,7 +28,7 @@ class Look(Protocol):
 
     Attributes:
         period_s: how often it is asked, in seconds.
-        pause_factor: it waits so many times as long as it took at least; see looks/pauses.py.
+        pause_factor: it waits so many times as long as it took at least; see pauses.py.
     """
 
     period_s: float

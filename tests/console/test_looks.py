@@ -19,9 +19,9 @@ from magnetar import (
     TxnID,
 )
 from magnetar_console.looks.contents import content
-from magnetar_console.looks.pauses import CHANGES_PAUSE, SCAN_PAUSE, pause_s
 from magnetar_console.looks.transactions import Beginnings, TransactionsLook, counted
 from magnetar_console.looks.view import View
+from magnetar_console.pauses import CHANGES_PAUSE, SCAN_PAUSE, pause_s
 
 
 class FakeClock:
