@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 from magnetar import Client, MagnetarError
 from magnetar_console.feed import Feed
+from magnetar_console.pauses import pause_s
 from magnetar_console.seen import Picture, Seen, Tables
 from magnetar_core.clock import Clock
 from magnetar_core.config import InvalidConfig
@@ -27,7 +28,7 @@ class Look(Protocol):
 
     Attributes:
         period_s: how often it is asked, in seconds.
-        pause_factor: it waits so many times as long as it took at least; see looks/pauses.py.
+        pause_factor: it waits so many times as long as it took at least; see pauses.py.
     """
 
     period_s: float
@@ -178,7 +179,8 @@ class Channel:
             async with self._beaten:
                 self._beaten.notify_all()
             took_s = (self._clock.monotonic_ms() - began_ms) / 1_000
-            await self._pause(max(self._look.period_s - took_s, took_s * self._look.pause_factor))
+            look = self._look
+            await self._pause(pause_s(took_s, look.period_s, look.pause_factor))
 
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):

@@ -23,6 +23,7 @@ from magnetar_console.looks.contents import content
 from magnetar_console.looks.messages import MessagesLook
 from magnetar_console.looks.transactions import Beginnings, TransactionsLook, counted
 from magnetar_console.looks.view import View
+from magnetar_console.pauses import CHANGES_PAUSE, SCAN_PAUSE, pause_s
 
 
 class FakeClock:
@@ -81,6 +82,15 @@ def test_places_are_counted_by_name() -> None:
         {"topic": "u", "subscription": "s", "partitions": [0], "count": 1},
     ]
     assert counted((f"t{number}", 0, "") for number in range(10))[-1] == {"more": 4}
+
+
+def test_looks_that_scan_wait_longer_and_pages_stay_live() -> None:
+    assert pause_s(0.001, 1.0, SCAN_PAUSE) == 0.999
+    assert pause_s(0.05, 1.0, SCAN_PAUSE) == pytest.approx(2.45)
+    assert pause_s(0.05, 1.0, CHANGES_PAUSE) == 0.95
+    assert pause_s(0.5, 1.0, SCAN_PAUSE) == 5.0
+    # It has waited for a server that is away.
+    assert pause_s(3.0, 1.0, SCAN_PAUSE) == 12.0
 
 
 def test_views_are_read_from_addresses() -> None:

@@ -10,8 +10,8 @@ from typing import Any, Final
 from magnetar import Client, ClusterInfo, ClusterMembers, MagnetarError
 from magnetar.link.members import BROKER, COORDINATOR, Member
 from magnetar_console.looks.cluster_rows import Shard, lease_rows, server_rows, shard_rows
-from magnetar_console.looks.pauses import CHANGES_PAUSE
 from magnetar_console.looks.server_watch import ServerWatch
+from magnetar_console.pauses import CHANGES_PAUSE
 from magnetar_console.seen import Row, Seen
 from magnetar_core.clock import Clock
 from magnetar_core.membership.shard_address import ShardAddress, server_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from magnetar import Client
-from magnetar_console.looks.pauses import SCAN_PAUSE
+from magnetar_console.pauses import SCAN_PAUSE
 from magnetar_console.seen import Row, Seen
 
 GROUPS_MAX: Final = 5_000

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from magnetar import Client, MagnetarError, Message, UncommittedMessage
 from magnetar_console.looks.contents import Show, content
-from magnetar_console.looks.pauses import SCAN_PAUSE
+from magnetar_console.pauses import SCAN_PAUSE
 from magnetar_console.seen import Row, Seen
 
 audit = logging.getLogger("magnetar_console.audit")

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from magnetar import Client, MagnetarError, PartitionDescription, TopicDescription, TopicNotFound
 from magnetar.admin.topic_descriptions import TopicSummary
-from magnetar_console.looks.pauses import SCAN_PAUSE
+from magnetar_console.pauses import SCAN_PAUSE
 from magnetar_console.seen import Row, Seen
 from magnetar_core.clock import Clock
 

@@ -14,8 +14,8 @@ from magnetar import (
     TxnID,
     TxnNotFound,
 )
-from magnetar_console.looks.pauses import CHANGES_PAUSE
 from magnetar_console.looks.transactions import ENDED, Beginnings, remembering, transaction_row
+from magnetar_console.pauses import CHANGES_PAUSE
 from magnetar_console.seen import Row, Seen, Tables
 from magnetar_core.clock import Clock
 

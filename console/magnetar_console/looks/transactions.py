@@ -13,7 +13,7 @@ from magnetar import (
     TransactionDescription,
     TransactionStatus,
 )
-from magnetar_console.looks.pauses import CHANGES_PAUSE
+from magnetar_console.pauses import CHANGES_PAUSE
 from magnetar_console.seen import Row, Seen
 from magnetar_core.clock import Clock
 from magnetar_core.ids import TxnID
