@@ -254,7 +254,7 @@ class PartitionSender(BatchDelivery):
         self._owner.batch_closed(self.name.partition)
 
     def _collecting(self) -> OpenBatch | OpenBatchesByKey:
-        """Return what messages are collected in."""
+        """Return the batch that takes the next message."""
         if self._open is NO_MESSAGES:
             by_key = self._config.batching is Batching.BY_KEY
             self._open = OpenBatchesByKey() if by_key else OpenBatch()
