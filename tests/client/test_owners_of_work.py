@@ -32,6 +32,8 @@ OTHERWISE = {
     "link/deadlines.py": "one timer for all deadlines, each of which has an owner",
     "blocking/loop_thread.py": "another thread waits for the result",
     "blocking/workers.py": "it sets the result of a future, for which somebody waits",
+    "dual_write/here.py": "the caller awaits the task; if that is cancelled, its failure is logged",
+    "dual_write/pool.py": "a unit awaits its task; the pool ends the other, which logs failures",
     "open_client.py": "it sets a future, for which a task with an owner waits",
     "groups/processing.py": "whoever starts the task awaits or cancels it; a signal sets an event",
     "messaging/receiving/read_ahead.py": "whoever starts the task awaits or cancels it",

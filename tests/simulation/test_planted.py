@@ -73,7 +73,7 @@ def test_each_planted_bug_has_a_profile() -> None:
 def test_what_takes_a_rare_moment_is_found_soon(name: str, finding: str) -> None:
     with PLANTED[name]():
         failures = (
-            run_history(seed, PROFILE_OF[name], checks_servers=False).failure for seed in range(30)
+            run_history(seed, PROFILE_OF[name], checks_servers=False).failure for seed in range(40)
         )
         found = next((failure for failure in failures if failure is not None), "")
     assert finding in found

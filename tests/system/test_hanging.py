@@ -88,7 +88,7 @@ def test_found_described_and_ended_by_hand(tmp_path: Path) -> None:
         table = command.run("transactions", "find-hanging", status=3)
         assert "STARTOFFSET" in table
         assert text in table
-        abort = ("transactions", "abort", text, "--topic", "out", "--partition", "0")
+        abort = ("transactions", "abort", text, "--yes", "--topic", "out", "--partition", "0")
         assert "began here" in command.run(*abort, "--start-offset", "7", status=12)
         right = (*abort, "--start-offset", "1")
         assert "began here" in command.run(*right, "--producer-epoch", "3", status=12)
@@ -99,7 +99,7 @@ def test_found_described_and_ended_by_hand(tmp_path: Path) -> None:
         for one in command.json("transactions", "find-hanging", "--topic", "in", status=3):
             producer = one["producer"]
             command.run(
-                *("transactions", "abort", text, "--topic", "in", "--partition", "0"),
+                *("transactions", "abort", text, "--yes", "--topic", "in", "--partition", "0"),
                 *("--subscription", producer["subscription"]),
                 *("--start-offset", str(producer["start_offset"])),
             )
@@ -152,7 +152,7 @@ def test_what_is_open_at_its_coordinator_does_not_hang(tmp_path: Path) -> None:
         assert "never" in text
         (open_there,) = command.json("transactions", "describe-producers", "t", "0")
         assert open_there["producer_epoch"] == described["producer_epoch"]
-        abort = ("transactions", "abort", txn_id)
+        abort = ("transactions", "abort", txn_id, "--yes")
         there = ("--topic", "t", "--partition", "0", "--start-offset", "0", "--producer-epoch", "0")
         assert "not hanging" in command.run(*abort, *there, status=12)
         for end in (abort, ("transactions", "commit", txn_id)):

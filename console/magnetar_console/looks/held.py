@@ -12,8 +12,8 @@ from magnetar import (
     TransactionStatus,
     TxnID,
 )
-from magnetar_console.pauses import CHANGES_PAUSE
 from magnetar_console.looks.transactions import Beginnings, transaction_row
+from magnetar_console.pauses import CHANGES_PAUSE
 from magnetar_console.seen import Row, Seen
 from magnetar_core.clock import Clock
 
