@@ -378,6 +378,9 @@ def test_shards_of_a_dead_broker_are_seen_to_move(tmp_path: Path, browser: Brows
         expect(row(page, "shards", "broker-0")).not_to_contain_text(addresses[victim])
 
 
+SHARDS_MOVE = re.compile(r"\d+ shards? will move")
+
+
 def test_a_server_is_drained_by_button(tmp_path: Path, browser: Browser) -> None:
     skip_without_programs()
     log = tmp_path / "console"
@@ -397,13 +400,14 @@ def test_a_server_is_drained_by_button(tmp_path: Path, browser: Browser) -> None
             # Looked at, and left as it is.
             page.get_by_role("button", name=f"drain {victim}", exact=True).click()
             dialog = page.locator("#confirm")
-            expect(dialog).to_contain_text(f"{len(has)} shards will move")
+            # Others may move as well, where that evens shards out.
+            expect(dialog).to_contain_text(SHARDS_MOVE)
             for shard in has:
                 expect(dialog).to_contain_text(f"{shard}: from {victim} to broker-")
             dialog.get_by_role("button", name="Leave it").click()
             expect(dialog).not_to_be_visible()
             page.get_by_role("button", name=f"drain {victim}", exact=True).click()
-            expect(dialog).to_contain_text(f"{len(has)} shards will move")
+            expect(dialog).to_contain_text(SHARDS_MOVE)
             dialog.get_by_role("button", name="Drain it").click()
             expect(dialog).not_to_be_visible()
             expect(server).to_contain_text("draining")

@@ -157,13 +157,15 @@ def test_what_is_open_at_its_coordinator_does_not_hang(tmp_path: Path) -> None:
         assert "not hanging" in command.run(*abort, *there, status=12)
         for end in (abort, ("transactions", "commit", txn_id)):
             assert "transactions complete" in command.run(*end, status=12)
-        assert "transactions complete" in command.run("topics", "delete", "t", "--force", status=12)
-        command.run("transactions", "force-terminate", "nobody", status=1)
+        assert "transactions complete" in command.run(
+            "topics", "delete", "t", "--force", "--yes", status=12
+        )
+        command.run("transactions", "force-terminate", "nobody", "--yes", status=1)
         assert "--abort-prepared" in command.run(
-            "transactions", "force-terminate", "app", status=12
+            "transactions", "force-terminate", "app", "--yes", status=12
         )
         assert len(command.json("transactions", "list", "--status", "open")) == 1
-        command.run("transactions", "force-terminate", "app", "--abort-prepared")
+        command.run("transactions", "force-terminate", "app", "--abort-prepared", "--yes")
         assert command.json("transactions", "list", "--status", "open") == []
 
     run(program(), 60)
