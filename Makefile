@@ -191,7 +191,7 @@ bench-peers: $(INSTALLED) ## Magnetar beside Kafka and Pulsar, which are fetched
 
 .PHONY: judges-kafka
 judges-kafka: $(INSTALLED) ## librdkafka's own tests against a broker, a selection; fetched and built once
-	$(BIN)/python -m tests.kafka.judges.librdkafka $(ARGS)
+	$(BIN)/python -m tests.kafka_clients.judges.librdkafka $(ARGS)
 
 .PHONY: clean
 clean: ## Remove caches and builds

@@ -24,7 +24,10 @@ COMPONENT_OF = {
     "magnetar_console": "console",
     "magnetar_cli": "cli",
 }
-TESTS_OF = {component: component for component in COMPONENT_OF.values()} | {"pipeline": "spark"}
+TESTS_OF = {component: component for component in COMPONENT_OF.values()} | {
+    "kafka": "kafka_clients",
+    "pipeline": "spark",
+}
 # What the simulation never runs: memory of a process, stores on real disks and in object stores,
 # etcd, real links, Kafka's clients, Spark, the command line, the console.
 NOT_SIMULATED = (

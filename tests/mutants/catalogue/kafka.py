@@ -47,20 +47,20 @@ MUTANTS: tuple[Mutant, ...] = (
         "magnetar_broker.topics.partition:Partition.send_in_epoch",
         Never("newest is not None and producer_epoch < newest"),
         "A producer that was replaced appends again.",
-        tests=("tests/kafka/test_produce.py",),
+        tests=("tests/kafka_clients/test_produce.py",),
     ),
     Mutant(
         "kafka-lead-of-timestamps-forgotten",
         "magnetar_broker.topics.partition:Partition.write_deferred_rows",
         Put("0", "self.log.timestamp_lead_ms"),
         "After a restart a search by time misses timestamps that were ahead.",
-        tests=("tests/kafka/test_list_offsets.py",),
+        tests=("tests/kafka_clients/test_list_offsets.py",),
     ),
     Mutant(
         "kafka-fetch-sleeps-on",
         "magnetar_broker.log.partition_log:PartitionLog.advance",
         Never("self._waiting"),
         "A fetch that waits is not woken by new messages.",
-        tests=("tests/kafka/test_fetch.py",),
+        tests=("tests/kafka_clients/test_fetch.py",),
     ),
 )

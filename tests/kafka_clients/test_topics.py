@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.kafka.harness import KafkaWorld, run
+from tests.kafka_clients.harness import KafkaWorld, run
 
 from magnetar_core.wire import topic_pb2
 from magnetar_kafka.error_codes import ErrorCode

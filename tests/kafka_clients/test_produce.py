@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable
 
 import pytest
-from tests.kafka.harness import KafkaWorld, batch, produce, produced, run, sealed
+from tests.kafka_clients.harness import KafkaWorld, batch, produce, produced, run, sealed
 
 from magnetar_broker import keys
 from magnetar_kafka.error_codes import ErrorCode

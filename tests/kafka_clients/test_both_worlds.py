@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tests.broker.harness import ack, flow, send, subscribe
-from tests.kafka.harness import KafkaWorld, Record, batch, fetch, fetched, produce, run
-from tests.kafka.test_fetch import opened
+from tests.kafka_clients.harness import KafkaWorld, Record, batch, fetch, fetched, produce, run
+from tests.kafka_clients.test_fetch import opened
 
 from magnetar_core.wire import broker_pb2 as wire
 from magnetar_kafka.wire import apis

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.broker.harness import send
-from tests.kafka.harness import KafkaWorld, batch, produce, records, run
+from tests.kafka_clients.harness import KafkaWorld, batch, produce, records, run
 
 from magnetar_kafka.error_codes import ErrorCode
 from magnetar_kafka.wire import apis

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.kafka.harness import KafkaWorld, batch, fetch, fetched, produce, run
-from tests.kafka.harness import Record as Row
+from tests.kafka_clients.harness import KafkaWorld, batch, fetch, fetched, produce, run
+from tests.kafka_clients.harness import Record as Row
 
 from magnetar.message import MessageColumns, ReceivedBatch
 from magnetar_broker.commands.views import messages_of_batch
@@ -210,7 +210,7 @@ def moved(made: bytes, last_ms: int) -> bytes:
 def test_tombstones_and_empty_keys_pass_between_clients() -> None:
     async def scenario(world: KafkaWorld) -> None:
         from tests.broker.harness import end, send, txn
-        from tests.kafka.test_fetch import opened
+        from tests.kafka_clients.test_fetch import opened
 
         from magnetar_kafka.wire import apis
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.broker.harness import Alone, ManualClock
 from tests.configs import broker_config
-from tests.kafka.harness import (
+from tests.kafka_clients.harness import (
     KafkaClient,
     KafkaWorld,
     batch,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from tests.broker.harness import end, send, txn
-from tests.kafka.harness import KafkaWorld, batch, fetch, fetched, produce, run
+from tests.kafka_clients.harness import KafkaWorld, batch, fetch, fetched, produce, run
 from tests.waiting import until
 
 from magnetar_core import batch as columnar

@@ -6,7 +6,7 @@ import itertools
 from random import Random
 
 import pytest
-from tests.kafka.harness import KafkaWorld, batch, fetch, produce, produced, run
+from tests.kafka_clients.harness import KafkaWorld, batch, fetch, produce, produced, run
 from tests.waiting import until
 
 from magnetar_kafka.error_codes import ErrorCode
