@@ -424,7 +424,7 @@ EndAt(p, t, outcome, counts) ==
     /\ OnlyParticipants /\ UNCHANGED <<markRows, sent, faults>>
 
 \* Rule a: the coordinator tells participants of durable decisions only.
-\* coordinator/magnetar_coordinator/ending/end_commands.py: put_end_command
+\* coordinator/magnetar_coordinator/ending/end_commands.py: end_command
 EndAtParticipant(p, t) ==
     \/ IsToldToEnd(rows, p, t) /\ EndAt(p, t, rows.outcome[t], rows.counts[t])
     \/ Has("participants_told_early") /\ IsToldToEnd(memory, p, t) /\ EndAt(p, t, memory.outcome[t], memory.counts[t])

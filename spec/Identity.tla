@@ -207,7 +207,7 @@ ClaimRow(i) ==
     /\ IF me.txn # NoTxn /\ ~Has("recipe_completes_nothing") THEN Go(i, [me EXCEPT !.phase = "ending"], AskToEnd(i, action))
        ELSE Go(i, [me EXCEPT !.phase = "ready"], {})
 
-\* client/magnetar/dual_write/recipe.py: unit
+\* client/magnetar/dual_write/recipe.py: begin
 BeginUnit(i) ==
     /\ instances[i].phase = "ready"
     /\ Go(i, [instances[i] EXCEPT !.phase = "beginning"], {[kind |-> "begin", instance |-> i, pair |-> instances[i].pair]})
@@ -231,7 +231,7 @@ StoreUnit(i) ==
     /\ Go(i, [instances[i] EXCEPT !.phase = "ending"], AskToEnd(i, "commit"))
 
 \* The database rolls back, and the transaction is aborted.
-\* client/magnetar/dual_write/recipe.py: _give_up
+\* client/magnetar/dual_write/recipe.py: give_up
 GiveUnitUp(i) ==
     /\ instances[i].phase = "prepared"
     /\ Go(i, [instances[i] EXCEPT !.phase = "ending"], AskToEnd(i, "abort")) /\ DatabaseStays

@@ -44,7 +44,7 @@ def new_topic() -> str:
 def stored(standalone: Standalone, topic: str) -> list[Content]:
     with blocking.connect(standalone.environ["MAGNETAR_BROKER"]) as client:
         return [
-            (one.value, one.key, dict(one.properties), one.event_time_ms)
+            (one.value_or_none, one.key, dict(one.properties), one.event_time_ms)
             for one in client.read(topic, 0)
         ]
 

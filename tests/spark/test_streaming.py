@@ -149,7 +149,7 @@ def test_what_cannot_be_read_is_said(
         ("select 'a' as value, array('a') as headers", {"topic": "out"}, "the sink takes array"),
         ("select 'a' as value", {"topic": "out", "acks": "all"}, "unknown option 'acks'"),
         ("select 'a' as value", {"topic": "nowhere"}, "there is no topic 'nowhere'"),
-        ("select cast(null as string) as value", {"topic": "out"}, "'value' is null"),
+        ("select 'a' as value, 7 as partition", {"topic": "out"}, "'partition' says 7"),
     ],
 )
 def test_what_cannot_be_written_is_said(
@@ -169,11 +169,11 @@ def test_what_is_wrong_is_said_first(spark: SparkSession, world: World) -> None:
         frame = spark.sql(query).write.format("magnetar")
         frame.options(**world.options(topic="out", **options)).mode("append").save()
 
-    def stream(name: str, value: str = "value", **sink: Any) -> None:
+    def stream(name: str, *more: str, **sink: Any) -> None:
         query = (
             world.reader(spark, startingOffsets="earliest")
             .load()
-            .selectExpr(f"{value} as value")
+            .selectExpr("value", *more)
             .writeStream.format("magnetar")
             .options(**world.options(topic="out", **sink))
             .option("checkpointLocation", str(world.directory / name))
@@ -193,21 +193,21 @@ def test_what_is_wrong_is_said_first(spark: SparkSession, world: World) -> None:
         frame.count()
 
     world.send(1)
-    null = "select cast(null as string) as value"
+    nowhere = "select 'b' as value, 7 as partition"
     save("select 'a' as value", txnAppId="app", txnVersion=1)
     for fails, kind, complaint in (
         (partial(save, "select 'a' as value", acks="all"), "Option", "unknown option 'acks'"),
         (batch(spark, world, subscribe="nowhere").count, "Option", "no topic 'nowhere'"),
         # Of a task that reads, a task that writes, and what commits for all of them.
         (lost, "", "going partition 0: "),
-        (partial(save, null), "Sink", "'value' is null"),
+        (partial(save, nowhere), "Sink", "'partition' says 7"),
         (
             partial(save, "select 'b' as value", txnAppId="app", txnVersion=1),
             "Sink",
             "is committed with other rows",
         ),
         (partial(stream, "option", acks="all"), "Option", "unknown option 'acks'"),
-        (partial(stream, "task", "cast(null as string)"), "Sink", "'value' is null"),
+        (partial(stream, "task", "7 as partition"), "Sink", "'partition' says 7"),
     ):
         with pytest.raises(PySparkException) as raised:
             fails()
