@@ -34,12 +34,14 @@ class _Load:
 
     Attributes:
         stored: values whose sending was confirmed.
+        partitions: where single messages of them are.
         together: the values of each transaction that was begun.
         rounds: how many transactions were tried.
     """
 
     def __init__(self) -> None:
         self.stored: set[bytes] = set()
+        self.partitions: set[int] = set()
         self.together: list[list[bytes]] = []
         self.rounds = 0
         self.grown = False
@@ -56,8 +58,9 @@ async def produce(client: Client, load: _Load, name: str) -> None:
         number += 1
         value = b"%s-%d" % (name.encode(), number)
         try:
-            await producer.send(value, key=value)
+            at = await producer.send(value, key=value)
             load.stored.add(value)
+            load.partitions.add(at.partition)
         except MagnetarError:
             pass  # It may be stored, or not.
         values = [value + b"-in-%d" % one for one in range(3)]
@@ -126,7 +129,8 @@ def test_a_topic_grows_under_load_and_loses_nothing(three_brokers: Servers) -> N
                     await client.admin.topics.alter(TOPIC, partitions=count, keys_move=True)
                     # Each broker in turn is away for a moment.
                     await asyncio.to_thread(three_brokers.restart, "broker", place)
-                await reach(load, load.rounds + ROUNDS_BETWEEN)
+                # Keys decide where a message goes: some partitions are reached late.
+                await until(lambda: len(load.partitions) == COUNTS[-1], PATIENCE_S)
                 load.grown = True
                 await asyncio.gather(*producing)
                 assert await cutting > 0
