@@ -40,7 +40,7 @@ from io import BytesIO
 from itertools import accumulate, compress, repeat
 from json.encoder import encode_basestring as _quoted
 from operator import is_not, le, sub
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import google_crc32c
 import lz4.frame
@@ -56,6 +56,7 @@ VERSION = 1
 HEADER = struct.Struct("<HBBIIII")
 CHECKSUM = struct.Struct("<I")
 FLAGS = struct.Struct("<I")
+_OFFSETS_OF_ONE: Final = struct.Struct("=ii")
 OVERHEAD_BYTES = HEADER.size + CHECKSUM.size
 
 # The CRC-32C of any bytes that end with their own CRC-32C.
@@ -283,9 +284,6 @@ def encode(
     count = len(values)
     if count == 0:
         raise InvalidArgument("a batch needs at least one message")
-    for column in (keys, event_times_ms, properties):
-        if column is not None and len(column) != count:
-            raise InvalidArgument(f"a column has {len(column)} entries for {count} messages")
     flags = 0
     key_hash = 0
     bits: tuple[bytes, ...] = ()
@@ -299,6 +297,7 @@ def encode(
         parts = [b"", *_column([value or b"" for value in values])]
         bits = (_bits_of(values),)
     if keys is not None:
+        _check_length(keys, count)
         flags |= HAS_KEYS
         first = keys[0] or b""
         if keys[-1] == first and keys.count(first) == count:
@@ -311,14 +310,21 @@ def encode(
                 flags |= HAS_KEY_BITS
                 bits += (_bits_of(keys),)
     if event_times_ms is not None:
+        _check_length(event_times_ms, count)
         flags |= HAS_EVENT_TIMES
         parts.append(array("q", event_times_ms).tobytes())
     if properties is not None:
+        _check_length(properties, count)
         flags |= HAS_PROPERTIES
         parts += _column(properties)
     parts[0] = FLAGS.pack(flags)
     parts += bits
     return _built(count, parts, sum(map(len, parts)), key_hash, codec)
+
+
+def _check_length(column: Sequence[object], count: int) -> None:
+    if len(column) != count:
+        raise InvalidArgument(f"a column has {len(column)} entries for {count} messages")
 
 
 def encoded_properties(properties: Mapping[str, str]) -> bytes:
@@ -486,13 +492,15 @@ def _built(
     """Return the batch with a body, whose parts are copied once if it is large as it is stored."""
     stored_bytes = body_bytes
     stored = body
-    if codec is not Codec.NONE:
+    if codec:
         stored = (_compress(b"".join(body), codec),)
         stored_bytes = len(stored[0])
-    elif body_bytes <= JOINED_BYTES_MAX:
-        stored = (b"".join(body),)
     header = HEADER.pack(MAGIC, VERSION, codec, count, body_bytes, stored_bytes, key_hash)
-    return _sealed(header, stored)
+    if stored_bytes > JOINED_BYTES_MAX:
+        return _sealed(header, stored)
+    # To copy it twice costs less than a checksum of each part.
+    joined = b"".join((header, *stored))
+    return joined + CHECKSUM.pack(google_crc32c.value(joined))
 
 
 def _sealed(header: bytes, stored: Sequence[bytes | memoryview]) -> bytes:
@@ -695,6 +703,11 @@ def _column(entries: Sequence[bytes | None]) -> tuple[bytes, bytes]:
     Raises:
         TypeError: an entry is None.
     """
+    if len(entries) == 1:
+        (only,) = entries
+        # Most batches of small transactions; arrays take several times as long to make.
+        if len(only) <= JOINED_BYTES_MAX:  # type: ignore[arg-type]
+            return _OFFSETS_OF_ONE.pack(0, len(only)), only  # type: ignore[arg-type, return-value]
     try:
         offsets = array("i", accumulate(map(len, entries), initial=0))  # type: ignore[arg-type]
     except OverflowError as error:

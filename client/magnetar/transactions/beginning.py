@@ -134,3 +134,6 @@ class Beginning:
         self.begun = begun
         self._on_begun(begun)
         self._participants.begin(begun, taking_part, self._on_failed)
+        # It has begun, so it cannot fail to begin. They refer to the transaction, which refers to
+        # this: without them, it goes when its caller lets go of it.
+        del self._on_begun, self._on_failed

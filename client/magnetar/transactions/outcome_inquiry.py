@@ -69,8 +69,11 @@ class OutcomeInquiry:
 
     def end(self) -> None:
         """Stop asking, since the outcome is known, or can no longer be asked for."""
-        self._is_over = True
-        self.forget_expiry()
+        if not self._is_over:
+            self._is_over = True
+            self.forget_expiry()
+            # They refer to the transaction, which refers to this.
+            del self._on_ended, self._on_forgotten
 
     def doubt(self) -> None:
         """Ask at once, and then once per period at most, as long as doubts arise."""

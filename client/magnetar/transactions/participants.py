@@ -198,3 +198,9 @@ class Participants:
             writer.on_ended(committed)
         self.writers.clear()
         self.senders.clear()
+        # It refers to the transaction, which refers to this.
+        self._on_failed = _too_late
+
+
+def _too_late(error: MagnetarError) -> None:
+    """Ignore that a participant was not taken: the transaction has ended here."""
