@@ -12,7 +12,14 @@ from magnetar_broker.environment import Environment
 from magnetar_core.errors import ERROR_OF_CODE, DataLoss, MagnetarError
 from magnetar_core.history.events import Event
 from magnetar_core.history.history import History
-from magnetar_core.server.commands import Handler, Reply, Run, internal_failure
+from magnetar_core.server.commands import (
+    Answer,
+    Handler,
+    Reply,
+    Run,
+    internal_failure,
+    send_together,
+)
 from magnetar_storage.store import RowsUnreadable, StoreFailed
 
 log = logging.getLogger(__name__)
@@ -24,7 +31,7 @@ class _Leaving:
     __slots__ = ("_answers", "_counts", "_history", "_told")
 
     def __init__(self, history: History | None) -> None:
-        self._answers: list[tuple[Reply, Any]] = []
+        self._answers: list[Answer] = []
         self._counts: dict[Counter, int] = {}
         self._history = history
         self._told: list[Event] = []
@@ -52,12 +59,7 @@ class _Leaving:
                 self._history.note(event)
         for counter, amount in self._counts.items():
             counter.inc(amount)
-        for reply, response in self._answers:
-            try:
-                reply.send(response)
-            except Exception:
-                # This is a bug; the other answers must leave.
-                log.exception("an answer could not leave")
+        send_together(self._answers)
 
 
 class Answers:
