@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -28,11 +29,12 @@ log = logging.getLogger(__name__)
 class _Leaving:
     """Answers that leave together, and what is counted and noted when they do."""
 
-    __slots__ = ("_answers", "_counts", "_history", "_told")
+    __slots__ = ("_answers", "_history", "_told", "counts")
 
     def __init__(self, history: History | None) -> None:
         self._answers: list[Answer] = []
-        self._counts: dict[Counter, int] = {}
+        # What is counted when the answers leave.
+        self.counts: defaultdict[Counter, int] = defaultdict(int)
         self._history = history
         self._told: list[Event] = []
 
@@ -43,11 +45,6 @@ class _Leaving:
         """Add an answer, which must not be part of a frame: it would keep that alive."""
         self._answers.append((reply, response))
 
-    def count(self, counter: Counter, amount: int = 1) -> None:
-        """Count something when the answers leave."""
-        counts = self._counts
-        counts[counter] = counts.get(counter, 0) + amount
-
     def tell(self, event: Event) -> None:
         """Note an event of the history when the answers leave: one of them tells it."""
         self._told.append(event)
@@ -57,7 +54,7 @@ class _Leaving:
         if self._history is not None:
             for event in self._told:
                 self._history.note(event)
-        for counter, amount in self._counts.items():
+        for counter, amount in self.counts.items():
             counter.inc(amount)
         send_together(self._answers)
 
