@@ -75,16 +75,18 @@ class EndsTogether:
         self.ended_partitions = 0
         self.unfinished: dict[PartitionName | SubscriptionName, MagnetarError | None] = {}
         hosted = topics.hosted
-        txn_id, outcome, _, *others = end
+        txn_id, outcome, _, selection, is_lost, hanging, is_dropped, stamp = end
         for name, counts in participants:
             own = end
             if are_counted:
-                own = tuple.__new__(End, (txn_id, outcome, counts, *others))
-            found = hosted.get(name[:3]) or self._find(name)
+                fields = txn_id, outcome, counts, selection, is_lost, hanging, is_dropped, stamp
+                own = tuple.__new__(End, fields)
             if isinstance(name, PartitionName):
-                self._partitions.append((name, own, found))
+                self._partitions.append((name, own, hosted.get(name) or self._find(name)))
             else:
-                refusal = found if isinstance(found, MagnetarError) else None
+                refusal = None if name[:3] in hosted else self._find(name)
+                if isinstance(refusal, Partition):
+                    refusal = None
                 self._subscriptions.append((name, own, refusal))
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from magnetar_broker import keys
@@ -146,12 +146,14 @@ class TransactionCommands:
         self, txn_id: TxnID, outcome: Outcome, ends: EndsTogether, reply: Reply, answers: Answers
     ) -> None:
         leaving = answers.durable
-        unfinished = [_unfinished(name, error) for name, error in ends.unfinished.items()]
-        leaving.add(reply, EndedOnParticipants(txn_id, unfinished))
+        unfinished: Sequence[txn_wire.UnfinishedParticipant] = ()
+        if ends.unfinished:
+            unfinished = [_unfinished(name, error) for name, error in ends.unfinished.items()]
+            for error in ends.unfinished.values():
+                if error is not None:
+                    leaving.counts[self._replies.refusals_of(error)] += 1
         leaving.counts[self._ends[outcome]] += ends.ended_partitions
-        for error in ends.unfinished.values():
-            if error is not None:
-                leaving.counts[self._replies.refusals_of(error)] += 1
+        leaving.add(reply, tuple.__new__(EndedOnParticipants, (txn_id, unfinished)))
 
     def _answer_late(
         self, txn_id: TxnID, outcome: Outcome, ends: EndsTogether, reply: Reply

@@ -344,22 +344,23 @@ class Partition:
             starts: Sequence[int] = writer.batch_starts
             if kept < writer.next_index:
                 starts = [start for start in starts if start < kept]
-            if writer.recent is None:
+            batches = writer.recent
+            if batches is None:
                 recent = None
             elif recent is not None:
                 # Batches that are discarded come after those that are kept.
-                recent.append(list(zip(starts, writer.recent, strict=False)))
+                recent.append(list(zip(starts, batches, strict=False)))
             if not writer.are_starts_known or len(starts) > BATCH_STARTS_NOTED_MAX:
                 starts = ()
             part = writer.ordinal, writer.writer_id, kept, tuple(starts)
             parts.append(tuple.__new__(MarkerWriter, part))
         if not messages:
             return None
-        append_time_ms = self.log.next_append_time_ms(self._environment.clock.wall_ms())
+        log = self.log
         return MarkerEntry(
-            self.log.end_offset,
+            log.end_offset,
             messages,
-            append_time_ms,
+            log.next_append_time_ms(self._environment.clock.wall_ms()),
             end.txn_id,
             tuple(parts),
             stored_bytes,
@@ -548,18 +549,18 @@ class Partition:
 
     def _append(self, entry: Entry) -> None:
         environment = self._environment
-        environment.commits.batch.put(
-            keys.LOG, self._prefix + keys.u64(entry.entry_id), entry.to_bytes()
-        )
+        commits = environment.commits
+        key = self._prefix + keys.u64(entry.entry_id)
+        commits.batch.put(keys.LOG, key, entry.to_bytes())
         self.log.append(entry)
         if environment.history is not None and isinstance(entry, MarkerEntry):
             marked = MarkerWritten(self.name, entry.txn_id, entry.entry_id, entry.count)
             environment.history.note(marked)
         environment.defer_rows(self)
-        position = environment.commits.position()
-        if position == self._growing.position:
+        position, growing = commits.position(), self._growing
+        if position == growing.position:
             # The entry before it is in the same group: both are shown together.
-            self._growing.end = self.log.end_offset
+            growing.end = self.log.end_offset
         else:
             self._growing = grown = _Growth(position, self.log.end_offset)
             environment.when_written(lambda: self._advance(grown.end))

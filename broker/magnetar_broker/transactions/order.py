@@ -25,6 +25,7 @@ from magnetar_broker.transactions.transaction_index import (
     KeptWriter,
     OpenTransaction,
     TransactionIndex,
+    Writer,
 )
 from magnetar_core.errors import InvalidArgument
 from magnetar_core.ids import TxnID
@@ -169,16 +170,20 @@ class Order:
         """
         # Of a dropped one nothing is left here that could follow.
         if transaction is not None and not end.is_dropped:
-            followed = [one for one in transaction.writers.values() if one.follows]
-            if followed:
-                names = dict.fromkeys(name for one in followed for name in one.follows)
-                unsettled = tuple(self.unsettled(names))
-                if unsettled:
-                    self._pass_on(end.txn_id, unsettled)
-                    return unsettled
+            unsettled = self._unsettled_of_writers(transaction.writers.values())
+            if unsettled:
+                self._pass_on(end.txn_id, unsettled)
+                return unsettled
         if self._parked or self._heirs:
             self._settle(end.txn_id)
         return ()
+
+    def _unsettled_of_writers(self, writers: Iterable[Writer]) -> tuple[TxnID, ...]:
+        followed: dict[TxnID, None] | None = None
+        for writer in writers:
+            if writer.follows:
+                followed = {**(followed or {}), **dict.fromkeys(writer.follows)}
+        return () if followed is None else tuple(self.unsettled(followed))
 
     def restore(self) -> None:
         """Restore the order after ended transactions, when all rows of the index were read."""
