@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
-from magnetar_core.transport.columns.column import ROWS_MAX, ROWS_MIN, Rows
+from magnetar_core.transport.columns.column import ROWS_MAX, Rows
 from magnetar_core.transport.columns.kinds import COLUMNS, COLUMNS_OF, Row
 from magnetar_core.transport.spliced import Body, Spliced, field_start, varint
 from magnetar_core.wire import service_pb2 as pb
@@ -274,8 +274,9 @@ class FrameWriter:
         if self._rows:
             gathered, self._rows = self._rows, {}
             for field, rows in gathered.items():
-                if len(rows) >= ROWS_MIN:
-                    body = COLUMNS[field].pack(Rows(*zip(*rows, strict=True)))
+                columns = COLUMNS[field]
+                if len(rows) >= columns.rows_min:
+                    body = columns.pack(Rows(*zip(*rows, strict=True)))
                     self._pieces += _enveloped(body, 0, b"")[1]
                     continue
                 for request_id, traceparent, row in rows:
