@@ -52,6 +52,7 @@ def new_index(
     return TransactionIndex(
         lambda _: False,
         covers,
+        lambda txn_ids: [one for one in txn_ids if covers(one)],
         is_superseded,
         check_issued,
         on_opened=lambda txn_id: told.append(("opened", txn_id)),
