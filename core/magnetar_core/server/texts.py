@@ -7,8 +7,8 @@ that.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cache
-from typing import Any
+from functools import cache, lru_cache
+from typing import Any, Final
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
@@ -20,6 +20,8 @@ from magnetar_core.transport.columns.sends import Send
 
 # Each kind of name has a limit of its own, which is lower.
 TEXT_CHARACTERS_MAX = 1_000
+# Names that are known to be short enough.
+_NAMES_KNOWN_MAX: Final = 1_000
 
 # A function that checks a message; None: messages of this type have no texts.
 _Check = Callable[[Any], None]
@@ -31,17 +33,19 @@ def check_texts(body: Any) -> None:
     Raises:
         InvalidArgument: a text exceeds TEXT_CHARACTERS_MAX.
     """
-    if isinstance(body, EndOnParticipants):
+    kind = type(body)
+    if kind is Send:
+        _check_name(body.partition)
+        return
+    if kind is EndOnParticipants:
         for participant in body.participants:
             _check_name(counted(participant)[0])
         return
-    if isinstance(body, Ack):
+    if kind is Ack:
         _check_name(body.subscription)
-        for text in () if body.member is None else body.member[:2]:
-            _check_length("member", text)
-        return
-    if isinstance(body, Send):
-        _check_name(body.partition)
+        if body.member is not None:
+            for text in body.member[:2]:
+                _check_length("member", text)
         return
     if body.ByteSize() <= TEXT_CHARACTERS_MAX:
         return
@@ -114,7 +118,9 @@ def _check_inside(field: FieldDescriptor, inner: _Check) -> _Check:
     return check
 
 
+@lru_cache(maxsize=_NAMES_KNOWN_MAX)
 def _check_name(name: PartitionName | SubscriptionName) -> None:
+    """Check a name, as check_texts() does. The same ones come again and again."""
     _check_length("topic", name.topic)
     if isinstance(name, SubscriptionName):
         _check_length("subscription", name.subscription)

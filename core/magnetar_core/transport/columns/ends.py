@@ -158,9 +158,9 @@ def counted(participant: bytes) -> Counted:
     Raises:
         DecodeError: it is damaged, or not one.
     """
-    if len(participant) > _KNOWN_BYTES_MAX:
-        return _counted.__wrapped__(participant)
-    return _counted(participant)
+    if len(participant) <= _KNOWN_BYTES_MAX:
+        return _counted(participant)
+    return _counted.__wrapped__(participant)
 
 
 @lru_cache(maxsize=_KNOWN_PARTICIPANTS_MAX)
