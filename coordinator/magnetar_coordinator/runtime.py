@@ -55,7 +55,7 @@ from magnetar_core.history.history import History
 from magnetar_core.ids import TxnID
 from magnetar_core.process.run_time import RunTime
 from magnetar_core.server.commands import Reply, internal_failure
-from magnetar_core.wire import transaction_pb2 as pb
+from magnetar_core.transport.columns.transactions import Ended
 from magnetar_storage.disk_reserve import DiskReserve
 from magnetar_storage.group_commit import GroupCommit
 from magnetar_storage.ready_callbacks import guard
@@ -357,7 +357,7 @@ class Runtime:
 
         self.when_durable(leave)
 
-    def ended(self, txn_id: TxnID, status: TxnStatus, stamp: int) -> pb.CommandEndTxnResponse:
+    def ended(self, txn_id: TxnID, status: TxnStatus, stamp: int) -> Ended:
         """Build the response to EndTxn: with the next pair, if a transactional producer owns it."""
         return responses.ended(txn_id, status, self.transactional_ids.of_txn(txn_id), stamp)
 

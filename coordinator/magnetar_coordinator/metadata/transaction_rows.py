@@ -12,7 +12,7 @@ import struct
 from enum import IntEnum
 from functools import lru_cache
 
-from magnetar_coordinator.metadata.participant_counts import NAMES_MAX, counts_in
+from magnetar_coordinator.metadata.participant_counts import NAMES_MAX
 from magnetar_coordinator.metadata.records import (
     LossAccepted,
     MetadataRecord,
@@ -29,6 +29,7 @@ from magnetar_coordinator.metadata.transaction import (
 from magnetar_coordinator.metadata.transactional_id import Pair
 from magnetar_coordinator.metadata.wire import put_identity
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
+from magnetar_core.transport.columns.transactions import counts_in, participant_of_counts
 from magnetar_core.wire.record_pb2 import RecordDetails
 
 
@@ -93,7 +94,8 @@ def decode_metadata(txn_id: TxnID, row: bytes) -> MetadataRecord:
     kind = _Kind(row[0])
     if kind is _Kind.STATUS_CHANGED:
         _, expected, new, time_ms, stamp, counts_given, counts_bytes = rest.take(_CHANGED)
-        counts = dict(counts_in(rest.cut(counts_bytes)))
+        fields = counts_in(rest.cut(counts_bytes))
+        counts = dict(zip(map(participant_of_counts, fields), fields, strict=True))
         details = rest.details()
         return StatusChanged(
             txn_id,

@@ -34,6 +34,7 @@ from magnetar_core.errors import (
     Unimplemented,
 )
 from magnetar_core.invariants import BrokenInvariant
+from magnetar_core.server.answered_together import AnsweredTogether
 from magnetar_core.server.texts import check_texts
 from magnetar_core.traces.spans import ServerTraces, Span
 from magnetar_core.transport.answer_budget import AnswerBudget
@@ -411,7 +412,9 @@ class CommandSession:
             reserved = 0 if size_of is None else size_of(body)
             if reserved and not self.answer_budget.take(reserved):
                 break
-            reply = self._reply(kind, body, request.request_id, request.traceparent, reserved)
+            request_id = request.request_id
+            send = partial(self._send_alone, request_id)
+            reply = self._reply(kind, body, request_id, request.traceparent, send, reserved)
             items.append((body, reply))
         else:
             place = len(requests)
@@ -442,10 +445,18 @@ class CommandSession:
             DecodeError: they cannot be read.
         """
         request_ids, traceparents, rows = columns.unpack(body)
-        for request_id, traceparent, row in zip(
-            request_ids, traceparents or repeat(b""), rows, strict=False
+        if columns.answers is not None and rows:
+            # The request itself would keep its whole frame alive.
+            request_ids = request_ids[:]
+            answer = AnsweredTogether(columns.answers, request_ids, self._send).answer
+        for place, (request_id, traceparent, row) in enumerate(
+            zip(request_ids, traceparents or repeat(b""), rows, strict=False)
         ):
-            yield row, self._reply(columns.name, row, request_id, traceparent, in_columns=True)
+            if columns.answers is None:
+                send = partial(self._send, request_id=request_id)
+            else:
+                send = partial(answer, place)
+            yield row, self._reply(columns.name, row, request_id, traceparent, send)
 
     def _reply(
         self,
@@ -453,15 +464,14 @@ class CommandSession:
         body: Any,
         request_id: int,
         traceparent: bytes,
+        send: Callable[[Any], None],
         reserved: int = 0,
-        *,
-        in_columns: bool = False,
     ) -> Reply:
         """Return the reply to a command.
 
         Args:
+            send: sends the answer.
             reserved: bytes that the answer budget keeps for the answer.
-            in_columns: whether the answer leaves in columns.
         """
         slow_operations = self._slow_operations
         begun_ms = slow_operations.begun() if slow_operations is not None else 0.0
@@ -469,26 +479,23 @@ class CommandSession:
         if self._traces is not None and name is not None:
             span = self._traces.command(name, body, traceparent)
         # The request itself would keep its whole frame alive.
-        respond = partial(
-            self._answer, name, request_id, traceparent, span, begun_ms, reserved, in_columns
-        )
+        respond = partial(self._answer, name, traceparent, span, begun_ms, send, reserved)
         return Reply(respond, self, self.origin, request_id, self._principal, span)
 
     def _answer(
         self,
         name: str | None,
-        request_id: int,
         traceparent: bytes,
         span: Span | None,
         begun_ms: float,
+        send: Callable[[Any], None],
         reserved: int,
-        in_columns: bool,
         body: Any,
     ) -> None:
         if not self.closed:
             if reserved:
                 check_answer(body)
-            self._writer.send(body if in_columns else as_message(body), request_id)
+            send(body)
         if self._slow_operations is not None and name is not None:
             self._slow_operations.answered(name, self.origin, begun_ms, traceparent, span)
         if span is not None:
@@ -496,6 +503,13 @@ class CommandSession:
         if reserved:
             # After the writer's flush: from then on the transport counts these bytes.
             asyncio.get_running_loop().call_soon(self.answer_budget.give_back, reserved)
+
+    def _send(self, body: Any, request_id: int) -> None:
+        if not self.closed:
+            self._writer.send(body, request_id)
+
+    def _send_alone(self, request_id: int, body: Any) -> None:
+        self._writer.send(as_message(body), request_id)
 
 
 def run_handler(

@@ -7,7 +7,7 @@ that.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -17,9 +17,12 @@ from magnetar_core.ids import PartitionName, SubscriptionName
 from magnetar_core.transport.columns.acks import Ack
 from magnetar_core.transport.columns.ends import EndOnParticipants, counted
 from magnetar_core.transport.columns.sends import Send
+from magnetar_core.transport.columns.transactions import EndTxn, NewTxn, participant_of_counts
 
 # Each kind of name has a limit of its own, which is lower.
 TEXT_CHARACTERS_MAX = 1_000
+# Names that are known to be short enough.
+_NAMES_MAX = 1_024
 
 # A function that checks a message; None: messages of this type have no texts.
 _Check = Callable[[Any], None]
@@ -31,6 +34,20 @@ def check_texts(body: Any) -> None:
     Raises:
         InvalidArgument: a text exceeds TEXT_CHARACTERS_MAX.
     """
+    if isinstance(body, NewTxn):
+        for name in body.participants:
+            _check_name(name)
+        for part in (body.identity, body.named_sequence):
+            if part is not None:
+                check_texts(part)
+        return
+    if isinstance(body, EndTxn):
+        for counts in body.counts or ():
+            _check_name(participant_of_counts(counts))
+        _check_length("fingerprint", body.fingerprint)
+        if body.identity is not None:
+            check_texts(body.identity)
+        return
     if isinstance(body, EndOnParticipants):
         for participant in body.participants:
             _check_name(counted(participant)[0])
@@ -114,6 +131,8 @@ def _check_inside(field: FieldDescriptor, inner: _Check) -> _Check:
     return check
 
 
+# What has failed is not kept; the others come again and again.
+@lru_cache(maxsize=_NAMES_MAX)
 def _check_name(name: PartitionName | SubscriptionName) -> None:
     _check_length("topic", name.topic)
     if isinstance(name, SubscriptionName):

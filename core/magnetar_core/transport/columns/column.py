@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import accumulate, chain, pairwise, repeat
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
 from magnetar_core.ids import TxnID
 from magnetar_core.transport.spliced import Body
+
+if TYPE_CHECKING:
+    from magnetar_core.transport.columns.answers import AnswerColumns
 
 # The most rows of a message: so many commands are handled in a turn of the event loop.
 ROWS_MAX: Final = 64
@@ -49,6 +52,8 @@ class Columns(NamedTuple):
         message: the class of the columns.
         pack: returns the columns of rows.
         unpack: returns the rows of columns; raises DecodeError.
+        answers: the form of the answers to all commands of a message but some; None: each answer
+            names its command.
     """
 
     name: str
@@ -58,6 +63,7 @@ class Columns(NamedTuple):
     message: type[Message]
     pack: Callable[[Rows], Body]
     unpack: Callable[[Any], Rows]
+    answers: AnswerColumns | None = None
 
 
 def made(
