@@ -76,9 +76,9 @@ IN_PARTITION_BYTES = _PARTITION_AND_U64.size
 _SUBSCRIPTION_CHUNK = struct.Struct(">QIQQ")
 _ORDINAL_AND_INDEX = struct.Struct(">IQ")
 _ORDINAL = struct.Struct(">I")
-# A TxnID with an ordinal and an index; a TxnID with a topic id, partition and subscription id.
+_TXN_ID = struct.Struct(">QQ")
+# A TxnID with an ordinal and an index.
 _IN_TXN = struct.Struct(">QQIQ")
-_TXN_AT = struct.Struct(">QQQIQ")
 
 PARTITION_BYTES = _PARTITION.size
 TXN_ID_BYTES = 16
@@ -118,7 +118,16 @@ def txnlog_place(key: bytes) -> tuple[TxnID, int, int]:
 
 def txnindex(txn_id: TxnID, topic_id: int, number: int, subscription_id: int = 0) -> bytes:
     """Return the key of a transaction in a participant's index."""
-    return _TXN_AT.pack(*txn_id, topic_id, number, subscription_id)
+    return txnindex_at(txn_id, in_partition(topic_id, number, subscription_id))
+
+
+def txnindex_at(txn_id: TxnID, participant: bytes) -> bytes:
+    """Return the key of a transaction in a participant's index.
+
+    Args:
+        participant: in_partition(topic id, partition, subscription id).
+    """
+    return _TXN_ID.pack(*txn_id) + participant
 
 
 def txnindex_writer(index_key: bytes, ordinal: int) -> bytes:

@@ -8,6 +8,7 @@ Source: docs/design/0024-kafka.md.
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -33,7 +34,7 @@ class LocalAccess:
         self._topics = topics
         self._server = server
         # What was appended since the counters were set last.
-        self._counts: dict[Counter, int] = {}
+        self._counts: defaultdict[Counter, int] = defaultdict(int)
         config = environment.config
         self.shard = config.shard
         self.cluster_id = config.cluster_id
@@ -151,13 +152,12 @@ class LocalAccess:
     def _count(self, messages: int, byte_count: int) -> None:
         if not self._counts:
             self._environment.when_written(self._leave_counts)
-        self._environment.metrics.sent(self._add, messages, byte_count, transactional=False)
-
-    def _add(self, counter: Counter, amount: int) -> None:
-        self._counts[counter] = self._counts.get(counter, 0) + amount
+        metrics = self._environment.metrics
+        self._counts[metrics.plain_in] += messages
+        self._counts[metrics.bytes_in] += byte_count
 
     def _leave_counts(self) -> None:
-        counts, self._counts = self._counts, {}
+        counts, self._counts = self._counts, defaultdict(int)
         for counter, amount in counts.items():
             counter.inc(amount)
 

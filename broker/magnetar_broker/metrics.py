@@ -5,7 +5,7 @@ Source: docs/protocol/rules.md, rule a.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
@@ -17,10 +17,6 @@ from magnetar_storage.read_metrics import ReadMetrics
 
 _PREFIX = "magnetar_broker"
 _CONSTANTS = BrokerConstants()
-
-
-# Adds to a counter, now or when something leaves.
-Count = Callable[[Counter, int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,9 +60,9 @@ class BrokerMetrics:
             return Gauge(f"{_PREFIX}_{name}", text, labels, registry=registry)
 
         messages_in = counter("messages_in", "Messages accepted: plain or transactional.", "kind")
-        self._plain_in = messages_in.labels("plain")
-        self._transactional_in = messages_in.labels("transactional")
-        self._bytes_in = counter("bytes_in", "Bytes of the batches accepted.")
+        self.plain_in = messages_in.labels("plain")
+        self.transactional_in = messages_in.labels("transactional")
+        self.bytes_in = counter("bytes_in", "Bytes of the batches accepted.")
         self._messages_out = counter("messages_out", "Messages pushed to consumers.")
         self._bytes_out = counter("bytes_out", "Bytes of the batches pushed to consumers.")
         acks = counter("acks", "Ack commands: plain or transactional.", "kind")
@@ -172,11 +168,6 @@ class BrokerMetrics:
             " synced.",
         )
         self._free_bytes = gauge("disk_free_bytes", "Free space where the store lies.")
-
-    def sent(self, count: Count, messages: int, byte_count: int, *, transactional: bool) -> None:
-        """Count an accepted batch."""
-        count(self._transactional_in if transactional else self._plain_in, messages)
-        count(self._bytes_in, byte_count)
 
     def delivered(self, messages: int, byte_count: int) -> None:
         """Count batches that were pushed to a consumer."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -12,7 +13,14 @@ from magnetar_broker.environment import Environment
 from magnetar_core.errors import ERROR_OF_CODE, DataLoss, MagnetarError
 from magnetar_core.history.events import Event
 from magnetar_core.history.history import History
-from magnetar_core.server.commands import Handler, Reply, Run, internal_failure
+from magnetar_core.server.commands import (
+    Answer,
+    Handler,
+    Reply,
+    Run,
+    internal_failure,
+    send_together,
+)
 from magnetar_storage.store import RowsUnreadable, StoreFailed
 
 log = logging.getLogger(__name__)
@@ -21,11 +29,12 @@ log = logging.getLogger(__name__)
 class _Leaving:
     """Answers that leave together, and what is counted and noted when they do."""
 
-    __slots__ = ("_answers", "_counts", "_history", "_told")
+    __slots__ = ("_answers", "_history", "_told", "counts")
 
     def __init__(self, history: History | None) -> None:
-        self._answers: list[tuple[Reply, Any]] = []
-        self._counts: dict[Counter, int] = {}
+        self._answers: list[Answer] = []
+        # What is counted when the answers leave.
+        self.counts: defaultdict[Counter, int] = defaultdict(int)
         self._history = history
         self._told: list[Event] = []
 
@@ -36,11 +45,6 @@ class _Leaving:
         """Add an answer, which must not be part of a frame: it would keep that alive."""
         self._answers.append((reply, response))
 
-    def count(self, counter: Counter, amount: int = 1) -> None:
-        """Count something when the answers leave."""
-        counts = self._counts
-        counts[counter] = counts.get(counter, 0) + amount
-
     def tell(self, event: Event) -> None:
         """Note an event of the history when the answers leave: one of them tells it."""
         self._told.append(event)
@@ -50,14 +54,9 @@ class _Leaving:
         if self._history is not None:
             for event in self._told:
                 self._history.note(event)
-        for counter, amount in self._counts.items():
+        for counter, amount in self.counts.items():
             counter.inc(amount)
-        for reply, response in self._answers:
-            try:
-                reply.send(response)
-            except Exception:
-                # This is a bug; the other answers must leave.
-                log.exception("an answer could not leave")
+        send_together(self._answers)
 
 
 class Answers:

@@ -110,29 +110,39 @@ class WriteBatch:
             that operation is not added.
     """
 
-    __slots__ = ("_on_operation", "byte_count", "operations")
+    __slots__ = ("_byte_count", "_counted", "_on_operation", "operations")
 
     def __init__(self, on_operation: Callable[[], bool] | None = None) -> None:
         self.operations: list[Operation] = []
-        self.byte_count = 0
+        # Of the first operations, and how many these are.
+        self._byte_count = 0
+        self._counted = 0
         self._on_operation = on_operation
 
     def __len__(self) -> int:
         return len(self.operations)
+
+    @property
+    def byte_count(self) -> int:
+        """The bytes of all keys and values."""
+        added = self.operations[self._counted :]
+        if added:
+            _, _, keys, values = zip(*added, strict=True)
+            self._byte_count += sum(map(len, keys)) + sum(map(len, values))
+            self._counted += len(added)
+        return self._byte_count
 
     def put(self, family: str, key: bytes, value: bytes) -> None:
         """Set a row."""
         if self._on_operation is not None and self._on_operation():
             self._on_operation = None
         self.operations.append((PUT, family, key, value))
-        self.byte_count += len(key) + len(value)
 
     def delete(self, family: str, key: bytes) -> None:
         """Delete a row."""
         if self._on_operation is not None and self._on_operation():
             self._on_operation = None
         self.operations.append((DELETE, family, key, b""))
-        self.byte_count += len(key)
 
     def delete_range(self, family: str, start: bytes, end: bytes) -> None:
         """Delete start <= key < end. An empty range adds nothing.
@@ -147,7 +157,6 @@ class WriteBatch:
         if self._on_operation is not None and self._on_operation():
             self._on_operation = None
         self.operations.append((DELETE_RANGE, family, start, end))
-        self.byte_count += len(start) + len(end)
 
 
 class Reader(Protocol):

@@ -200,7 +200,7 @@ def test_only_what_counts_makes_a_marker_wait() -> None:
 
     def awaited(**fields: object) -> TxnID | None:
         end = End(txn_id=T2, outcome=COMMIT, **fields)  # type: ignore[arg-type]
-        return order.awaited(index.plan_end(end))
+        return order.awaited(index.plan_end(end).writers)
 
     assert awaited() == T1
     assert awaited(selection=frozenset({2})) is None

@@ -24,7 +24,7 @@ from magnetar_core.ids import (
 )
 from magnetar_core.server.texts import TEXT_CHARACTERS_MAX, check_texts
 from magnetar_core.transport.columns.acks import Ack, Acked
-from magnetar_core.transport.columns.column import ROWS_MAX, ROWS_MIN, Rows
+from magnetar_core.transport.columns.column import ROWS_MAX, Rows
 from magnetar_core.transport.columns.ends import EndedOnParticipants, EndOnParticipants, participant
 from magnetar_core.transport.columns.kinds import COLUMNS, COLUMNS_OF, as_row
 from magnetar_core.transport.columns.sends import NOWHERE, Send, Sent
@@ -155,7 +155,7 @@ def some(kind: type, seed: int = 3) -> list[Any]:
             txn_id, [pb.UnfinishedParticipant(subscription="s")]
         ),
     }
-    return [made[kind]] * ROWS_MIN
+    return [made[kind]] * COLUMNS_OF[kind].rows_min
 
 
 @pytest.mark.parametrize("columns", KINDS, ids=lambda one: one.field)
@@ -236,11 +236,11 @@ def written(*sent: tuple[Any, int]) -> list[service_pb2.Frame]:
 
 
 def test_few_rows_leave_alone_and_many_in_columns() -> None:
-    row = some(Send)[0]
-    (few,) = written(*((row, number) for number in range(1, ROWS_MIN)))
-    assert [one.WhichOneof("body") for one in few.commands] == ["send"] * (ROWS_MIN - 1)
-    assert [one.traceparent for one in few.commands] == [b"t%d" % n for n in range(1, ROWS_MIN)]
-    count = ROWS_MAX + ROWS_MIN
+    row, rows_min = some(Send)[0], COLUMNS_OF[Send].rows_min
+    (few,) = written(*((row, number) for number in range(1, rows_min)))
+    assert [one.WhichOneof("body") for one in few.commands] == ["send"] * (rows_min - 1)
+    assert [one.traceparent for one in few.commands] == [b"t%d" % n for n in range(1, rows_min)]
+    count = ROWS_MAX + rows_min
     (many,) = written(*((row, number) for number in range(1, count + 1)))
     assert [one.WhichOneof("body") for one in many.commands] == ["sends", "sends"]
     shown = singles(many).commands
@@ -251,10 +251,11 @@ def test_few_rows_leave_alone_and_many_in_columns() -> None:
 def test_kinds_are_gathered_up_to_the_next_message() -> None:
     send, ack = some(Send)[0], some(Ack)[0]
     hello = common_pb2.CommandHello()
-    mixed = [(one, 2 * n + k) for n in range(ROWS_MIN) for k, one in enumerate((send, ack), 1)]
+    rows_min = max(COLUMNS_OF[kind].rows_min for kind in (Send, Ack))
+    mixed = [(one, 2 * n + k) for n in range(rows_min) for k, one in enumerate((send, ack), 1)]
     (frame,) = written(*mixed, (hello, 100), (send, 101))
     assert [one.WhichOneof("body") for one in frame.commands] == ["sends", "acks", "hello", "send"]
-    assert list(frame.commands[0].sends.request_ids) == list(range(1, 2 * ROWS_MIN, 2))
+    assert list(frame.commands[0].sends.request_ids) == list(range(1, 2 * rows_min, 2))
 
 
 def test_rows_fill_frames_as_messages_do() -> None:

@@ -8,8 +8,9 @@ there too, so a client that reconnects does not start with an empty account.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
-from weakref import WeakKeyDictionary, WeakValueDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary, ref
 
 from magnetar_core.access.principal import Principal
 from magnetar_core.errors import QuotaExceeded
@@ -71,15 +72,22 @@ class Accounts:
     def __init__(self) -> None:
         self._accounts: WeakKeyDictionary[Conversation, Account] = WeakKeyDictionary()
         self._machines: WeakValueDictionary[str, Account] = WeakValueDictionary()
+        # The conversation that was asked for last, with its account.
+        self._last: Callable[[], Conversation | None] = _no_conversation
+        self._last_account = Account()
 
     def of(self, session: Conversation | None, origin: str) -> Account:
         """Return the account of a conversation; for a unary call, of the machine."""
         if session is None:
             return self._machine(origin)
+        # A frame has many commands of a conversation in a row.
+        if self._last() is session:
+            return self._last_account
         account = self._accounts.get(session)
         if account is None:
             account = self._accounts[session] = Account(self._machine(origin))
             session.listen(account)
+        self._last, self._last_account = ref(session), account
         return account
 
     def _machine(self, origin: str) -> Account:
@@ -87,6 +95,10 @@ class Accounts:
         if machine is None:
             machine = self._machines[origin] = Account()
         return machine
+
+
+def _no_conversation() -> None:
+    return None
 
 
 class OpenBytes:

@@ -39,6 +39,10 @@ class SendCommands:
         self._replies = replies
         self._random = random
         self._parked_bytes = parked_bytes
+        config = environment.config
+        self._batch_bytes_max = config.batch_bytes_max
+        self._body_bytes_max = config.batch_body_bytes_max
+        self._messages_max = config.constants.batch_messages_max
         self._sends = replies.together(self._send)
         self.handlers: Mapping[str, Handler] = {
             "send": self._sends,
@@ -48,14 +52,13 @@ class SendCommands:
     def _send(self, command: Send, reply: Reply, answers: Answers) -> None:
         """Handle CommandSend. Source: PIP-31, Broker Request Processing, CommandSend."""
         name, producer_id, sequence_id, num_messages, batch, txn_id, follows, epoch, _ = command
-        partition = self._topics.named(name)
+        partition = self._topics.hosted.get(name) or self._topics.named(name)
         if len(follows) > FOLLOWED_MAX:
             raise InvalidArgument(
                 f"a send follows {FOLLOWED_MAX} transactions at most, not {len(follows)}"
             )
         byte_count = len(batch)
-        config = self._environment.config
-        limit = config.batch_bytes_max
+        limit = self._batch_bytes_max
         if byte_count > limit:
             raise MessageTooLarge(
                 f"a batch of {byte_count} bytes exceeds {limit}", batch_bytes_max=limit
@@ -63,15 +66,15 @@ class SendCommands:
         header = columnar.read_header(batch)
         columnar.check_claims(
             header,
-            body_bytes_max=config.batch_body_bytes_max,
-            messages_max=config.constants.batch_messages_max,
+            body_bytes_max=self._body_bytes_max,
+            messages_max=self._messages_max,
         )
         count = header.count
         if count != num_messages:
             raise InvalidArgument(
                 f"num_messages is {num_messages}, but the batch has {count} messages"
             )
-        unsettled = partition.order.unsettled_of(follows)
+        unsettled = partition.order.unsettled_of(follows) if follows else ()
         offset: int | None = None
         settled: Sequence[Pair] = ()
         all_settled = False
@@ -83,12 +86,10 @@ class SendCommands:
                 count,
                 batch,
                 follows=unsettled,
-                session=reply.session,
-                origin=reply.origin,
-                rights=reply.rights,
+                sender=reply.desk,
                 producer_epoch=epoch,
             )
-            place = MessageId(0, 0, sequence_id)
+            place = tuple.__new__(MessageId, (0, 0, sequence_id, 0))
             if unsettled:
                 settled = _settled_of(follows, unsettled)
             else:
@@ -104,13 +105,13 @@ class SendCommands:
         # Its producer then no longer names what it follows (rule k): those ends must be durable.
         is_late = txn_id is None and not follows
         leaving = answers.written if is_late else answers.durable
-        leaving.add(reply, Sent(place, not is_new, all_settled, settled))
+        leaving.add(reply, tuple.__new__(Sent, (place, not is_new, all_settled, settled)))
         if self._environment.history is not None:
             leaving.tell(_confirmed(partition, command, count, offset, is_late=is_late))
         if is_new:
-            self._environment.metrics.sent(
-                leaving.count, count, byte_count, transactional=txn_id is not None
-            )
+            counts, metrics = leaving.counts, self._environment.metrics
+            counts[metrics.plain_in if txn_id is None else metrics.transactional_in] += count
+            counts[metrics.bytes_in] += byte_count
 
     def _park(self, partition: Partition, follows: TxnID, command: Send, reply: Reply) -> None:
         """Park a plain send that follows a transaction whose end is under way (rule k)."""
@@ -126,7 +127,7 @@ class SendCommands:
 
     def _publish(self, command: wire.CommandPublish, reply: Reply, answers: Answers) -> None:
         messages = command.messages
-        limit = self._environment.config.constants.batch_messages_max
+        limit = self._messages_max
         if len(messages) > limit:
             raise MessageTooLarge(
                 f"{len(messages)} messages exceed {limit}", batch_messages_max=limit

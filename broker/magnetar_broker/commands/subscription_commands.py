@@ -20,6 +20,7 @@ from magnetar_core.wire import common_pb2 as common
 
 # How many ranges a command may have; clients send 10,000 at most.
 RANGES_MAX = 100_000
+_CUMULATIVE = wire.CommandAck.CUMULATIVE
 
 
 class SubscriptionCommands:
@@ -99,39 +100,55 @@ class SubscriptionCommands:
 
     def _ack(self, command: Ack, reply: Reply, answers: Answers) -> None:
         """Handle CommandAck. Source: PIP-31, Broker - Acknowledgements."""
-        partition = self._topics.named(command.subscription)
-        subscription = partition.subscriptions.get(command.subscription.subscription)
-        _check_ledger(command, partition.ledger_id)
-        ranges = _ranges_of(command)
-        txn_id = command.txn_id
-        cumulative = command.ack_type == wire.CommandAck.CUMULATIVE
+        (
+            name,
+            consumer_id,
+            ack_type,
+            ranges,
+            txn_id,
+            sequence,
+            ledger_id,
+            epoch,
+            member,
+            two_phase_commit,
+            attach_epoch,
+            _,
+            message_ids,
+        ) = command
+        partition = self._topics.hosted.get(name[:3]) or self._topics.named(name)
+        subscription = partition.subscriptions.get(name.subscription)
+        if message_ids or ledger_id not in (0, partition.log.ledger_id):
+            _check_ledger(command, partition.ledger_id)
+        if message_ids or not 0 < len(ranges) <= RANGES_MAX:
+            ranges = _ranges_of(command)
+        cumulative = ack_type == _CUMULATIVE
         if cumulative:
             _check_cumulative(command, subscription)
-        consumer_id, member = command.consumer_id, command.member
-        answer = Acked(consumer_id, txn_id)
-        metrics, history = self._environment.metrics, self._environment.history
+        answer = tuple.__new__(Acked, (consumer_id, txn_id))
+        environment = self._environment
         if txn_id is not None:
-            sequence = command.ack_sequence
             subscription.acknowledge_in(
                 txn_id,
                 consumer_id,
                 sequence,
                 ranges,
-                producer_epoch=command.producer_epoch,
+                producer_epoch=epoch,
                 member=member,
-                two_phase_commit=command.is_two_phase_commit,
+                two_phase_commit=two_phase_commit,
             )
-            answers.durable.add(reply, answer)
-            answers.durable.count(metrics.transactional_acks)
-            if history is not None:
+            leaving = answers.durable
+            leaving.counts[environment.metrics.transactional_acks] += 1
+            leaving.add(reply, answer)
+            if environment.history is not None:
                 confirmed = WriteConfirmed(subscription.name, txn_id, consumer_id, sequence + 1)
-                answers.durable.tell(confirmed)
+                leaving.tell(confirmed)
         else:
             # A late copy would acknowledge messages that the seek asked for again.
-            if not subscription.delivery.is_before_move(consumer_id, command.attach_epoch):
+            if not subscription.delivery.is_before_move(consumer_id, attach_epoch):
                 subscription.acknowledge(ranges, cumulative=cumulative, member=member)
-            answers.written.add(reply, answer)
-            answers.written.count(metrics.plain_acks)
+            leaving = answers.written
+            leaving.counts[environment.metrics.plain_acks] += 1
+            leaving.add(reply, answer)
 
     def _nack(self, command: wire.CommandNack, reply: Reply) -> None:
         subscription = self._subscription(command.subscription)

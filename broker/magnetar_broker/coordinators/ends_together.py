@@ -9,7 +9,7 @@ docs/design/0003-groups.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from magnetar_broker.replies import refusal_of
@@ -26,6 +26,7 @@ from magnetar_core.errors import (
 )
 from magnetar_core.ids import PartitionName, SubscriptionName
 from magnetar_core.server.commands import CommandSession
+from magnetar_core.transport.columns.ends import Counted
 
 # A participant that is gone does not wait for others, and others do not wait for it.
 _GONE = (Gone, TopicNotFound, SubscriptionNotFound)
@@ -35,18 +36,21 @@ class EndsTogether:
     """Ends at several participants, until each of them has an answer.
 
     Args:
-        partitions: partitions, each with its end.
-        subscriptions: subscriptions, each with its end.
+        end: the end, without counts.
+        participants: the names of all, each with the confirmed writes of its writers.
+        are_counted: whether these count.
     Attributes:
         on_answered: called when every participant has answered.
         ended_partitions: how many partitions have ended the transaction.
         unfinished: participants that have not, each with its error; None: a subscription that waits
             for the partitions.
+    Raises:
+        Unheard: a topic may be new.
     """
 
     __slots__ = (
+        "_outcome",
         "_partitions",
-        "_refused",
         "_subscriptions",
         "_topics",
         "_unanswered",
@@ -56,21 +60,34 @@ class EndsTogether:
     )
 
     def __init__(
-        self,
-        topics: Topics,
-        partitions: Sequence[tuple[PartitionName, End]],
-        subscriptions: Sequence[tuple[SubscriptionName, End]],
+        self, topics: Topics, end: End, participants: Iterable[Counted], *, are_counted: bool
     ) -> None:
         self._topics = topics
-        self._partitions = partitions
-        self._subscriptions = subscriptions
-        # Subscriptions whose partitions are not here: a topic that is gone does not come back.
-        self._refused: dict[SubscriptionName, MagnetarError] = {}
+        self._outcome = end.outcome
+        # With the error in place of a partition that is not here.
+        self._partitions: list[tuple[PartitionName, End, Partition | MagnetarError]] = []
+        # With the error for those of partitions that are not here: a topic that is gone does not
+        # come back.
+        self._subscriptions: list[tuple[SubscriptionName, End, MagnetarError | None]] = []
         # One more: the answer waits until all have begun.
-        self._unanswered = len(partitions) + 1
+        self._unanswered = 1
         self.on_answered: Callable[[], None] | None = None
         self.ended_partitions = 0
         self.unfinished: dict[PartitionName | SubscriptionName, MagnetarError | None] = {}
+        hosted = topics.hosted
+        txn_id, outcome, _, selection, is_lost, hanging, is_dropped, stamp = end
+        for name, counts in participants:
+            own = end
+            if are_counted:
+                fields = txn_id, outcome, counts, selection, is_lost, hanging, is_dropped, stamp
+                own = tuple.__new__(End, fields)
+            if isinstance(name, PartitionName):
+                self._partitions.append((name, own, hosted.get(name) or self._find(name)))
+            else:
+                refusal = None if name[:3] in hosted else self._find(name)
+                if isinstance(refusal, Partition):
+                    refusal = None
+                self._subscriptions.append((name, own, refusal))
 
     @property
     def is_answered(self) -> bool:
@@ -83,25 +100,20 @@ class EndsTogether:
         Args:
             session: the conversation that asked for it; None: a unary call.
             request_id: the number of the request in the conversation.
-        Raises:
-            Unheard: a topic may be new. No effect.
         """
-        hosted = self._topics.hosted
-        found = [hosted.get(name) or self._find(name) for name, _ in self._partitions]
-        for subscription, _ in self._subscriptions:
-            refusal = hosted.get(subscription[:3]) or self._find(subscription)
-            if isinstance(refusal, MagnetarError):
-                self._refused[subscription] = refusal
-        for (name, end), partition in zip(self._partitions, found, strict=True):
-            failed = partial(self._partition_failed, name)
+        for name, end, partition in self._partitions:
             if isinstance(partition, MagnetarError):
-                failed(partition)
+                self.unfinished[name] = partition
                 continue
+            failed = partial(self._partition_failed, name)
             asked = end, session, request_id, self._partition_ended, failed
             try:
-                partition.end(tuple.__new__(AskedEnd, asked))
+                if partition.end(tuple.__new__(AskedEnd, asked)):
+                    self.ended_partitions += 1
+                else:
+                    self._unanswered += 1
             except Exception as error:
-                failed(error)
+                self.unfinished[name] = refusal_of(error)
         self._partition_answered()
 
     def _find(self, name: PartitionName | SubscriptionName) -> Partition | MagnetarError:
@@ -122,21 +134,20 @@ class EndsTogether:
         self._unanswered -= 1
         if self._unanswered:
             return
-        waits = bool(self.unfinished) and any(
-            not isinstance(error, _GONE) for error in self.unfinished.values()
+        waits = (
+            bool(self.unfinished)
+            and self._outcome is Outcome.COMMITTED
+            and any(not isinstance(error, _GONE) for error in self.unfinished.values())
         )
-        for name, end in self._subscriptions:
-            if waits and end.outcome is Outcome.COMMITTED:
-                self.unfinished[name] = None
+        for name, end, refusal in self._subscriptions:
+            if waits or refusal is not None:
+                self.unfinished[name] = None if waits else refusal
             else:
                 self._end_subscription(name, end)
         if self.on_answered is not None:
             self.on_answered()
 
     def _end_subscription(self, name: SubscriptionName, end: End) -> None:
-        if name in self._refused:
-            self.unfinished[name] = self._refused[name]
-            return
         try:
             # Found again: its topic may have been deleted while a partition waited.
             topic, number, topic_id, subscription = name

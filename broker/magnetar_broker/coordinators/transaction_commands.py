@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from magnetar_broker import keys
@@ -105,7 +105,8 @@ class TransactionCommands:
         def failed(error: Exception) -> None:
             self._replies.fail(error, reply)
 
-        partition.end(AskedEnd(end, reply.session, reply.request_id, done, failed))
+        if partition.end(AskedEnd(end, reply.session, reply.request_id, done, failed)):
+            done()
 
     def _end_txn_on_subscription(
         self, command: txn_wire.CommandEndTxnOnSubscription, reply: Reply
@@ -131,19 +132,10 @@ class TransactionCommands:
             raise InvalidArgument(f"a command ends {ENDED_TOGETHER_MAX} participants, not {count}")
         outcome = Outcome.COMMITTED if action == common.COMMIT else Outcome.ABORTED
         selection = None if selected is None else frozenset(selected)
-        partitions: list[tuple[PartitionName, End]] = []
-        subscriptions: list[tuple[SubscriptionName, End]] = []
-        for one in participants:
-            name, counts = counted(one)
-            confirmed = counts if are_counted else None
-            fields = txn_id, outcome, confirmed, selection, is_lost, None, False, stamp
-            end = tuple.__new__(End, fields)
-            if isinstance(name, PartitionName):
-                partitions.append((name, end))
-            else:
-                subscriptions.append((name, end))
         self._check_end(txn_id, stamp, incarnation, reply)
-        ends = EndsTogether(self._topics, partitions, subscriptions)
+        fields = txn_id, outcome, None, selection, is_lost, None, False, stamp
+        end = tuple.__new__(End, fields)
+        ends = EndsTogether(self._topics, end, map(counted, participants), are_counted=are_counted)
         ends.begin(reply.session, reply.request_id)
         if ends.is_answered:
             self._answer_ends(txn_id, outcome, ends, reply, answers)
@@ -154,12 +146,14 @@ class TransactionCommands:
         self, txn_id: TxnID, outcome: Outcome, ends: EndsTogether, reply: Reply, answers: Answers
     ) -> None:
         leaving = answers.durable
-        unfinished = [_unfinished(name, error) for name, error in ends.unfinished.items()]
-        leaving.add(reply, EndedOnParticipants(txn_id, unfinished))
-        leaving.count(self._ends[outcome], ends.ended_partitions)
-        for error in ends.unfinished.values():
-            if error is not None:
-                leaving.count(self._replies.refusals_of(error))
+        unfinished: Sequence[txn_wire.UnfinishedParticipant] = ()
+        if ends.unfinished:
+            unfinished = [_unfinished(name, error) for name, error in ends.unfinished.items()]
+            for error in ends.unfinished.values():
+                if error is not None:
+                    leaving.counts[self._replies.refusals_of(error)] += 1
+        leaving.counts[self._ends[outcome]] += ends.ended_partitions
+        leaving.add(reply, tuple.__new__(EndedOnParticipants, (txn_id, unfinished)))
 
     def _answer_late(
         self, txn_id: TxnID, outcome: Outcome, ends: EndsTogether, reply: Reply

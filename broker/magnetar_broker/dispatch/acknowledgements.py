@@ -106,12 +106,17 @@ class Acknowledgements:
             mask |= (1 << (min(self.floor, last + 1) - first)) - 1
         return mask
 
-    def acknowledge(self, ranges: Iterable[Range]) -> list[Range]:
+    def acknowledge(self, ranges: Sequence[Range]) -> Sequence[Range]:
         """Apply a plain ack: PENDING becomes DELETED; PENDING_ACK stays as it is.
 
         Returns:
             The ranges that were newly deleted.
         """
+        if len(ranges) == 1:
+            # As nearly always: without sets.
+            first, last = ranges[0]
+            if not self.pending.intersects(first, last) and self._move_floor_over(first, last):
+                return ranges
         deleted: list[Range] = []
         for first, last in ranges:
             for part_first, part_last in _split(max(first, self.floor), last):
@@ -161,7 +166,7 @@ class Acknowledgements:
         for first, last in ack.ranges:
             self.pending.add(first, last)
 
-    def end(self, txn_id: TxnID, kept: Mapping[int, int]) -> tuple[list[Range], OffsetSet]:
+    def end(self, txn_id: TxnID, kept: Mapping[int, int]) -> tuple[Sequence[Range], OffsetSet]:
         """End a transaction: PENDING_ACK becomes DELETED for kept acks, and PENDING for the others.
 
         Args:
@@ -173,14 +178,21 @@ class Acknowledgements:
         if transaction is None:
             return [], OffsetSet()
         acks = transaction.acks
-        counted = [ack for ack in acks if ack.ack_sequence < kept.get(ack.ordinal, 0)]
-        if counted == acks and len(acks) == 1 and len(acks[0].ranges) == 1:
+        first_ack = acks[0]
+        deleted: Sequence[Range]
+        if (
+            len(acks) == 1
+            and len(first_ack.ranges) == 1
+            and first_ack.ack_sequence < kept.get(first_ack.ordinal, 0)
+        ):
             # As nearly all do: without sets.
-            deleted, released = list(acks[0].ranges), OffsetSet()
-            self.pending.discard(*deleted[0])
-            if self._move_floor_over(*deleted[0]):
+            deleted, released = first_ack.ranges, OffsetSet()
+            first, last = deleted[0]
+            self.pending.discard(first, last)
+            if self._move_floor_over(first, last):
                 return deleted, released
         else:
+            counted = [ack for ack in acks if ack.ack_sequence < kept.get(ack.ordinal, 0)]
             self.pending.difference_update(transaction.offsets)
             kept_offsets = OffsetSet(one for ack in counted for one in ack.ranges)
             deleted, released = list(kept_offsets.ranges()), transaction.offsets
@@ -197,7 +209,7 @@ class Acknowledgements:
         chunk: nearly always, if messages are acknowledged in their order.
         """
         chunk = first // CHUNK_BITS
-        if first != self.floor or self.deleted or (last + 1) // CHUNK_BITS != chunk:
+        if first != self.floor or last < first or self.deleted or (last + 1) // CHUNK_BITS != chunk:
             return False
         self.floor = last + 1
         self._mark_dirty(chunk)

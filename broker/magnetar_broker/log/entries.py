@@ -31,6 +31,7 @@ TXN_COMMIT = 1
 _HEADER = struct.Struct("<BIq")
 # Of a marker: TxnID, stored bytes, stamp, count of writers. Behind it the writers.
 _MARKER = struct.Struct("<QQQQI")
+_MARKER_HEAD = struct.Struct(_HEADER.format + _MARKER.format.removeprefix("<"))
 # Ordinal, producer id, count of messages, count of batch starts. Behind it these, of 8 bytes each.
 _WRITER = struct.Struct("<IQQI")
 
@@ -112,27 +113,33 @@ class MarkerEntry:
 
     def to_bytes(self) -> bytes:
         """Return the entry as stored."""
+        most_bits, least_bits = self.txn_id
         writers = self.writers
-        fields = [TXN_COMMIT, self.count, self.append_time_ms, *self.txn_id]
-        fields += (self.stored_bytes, self.stamp, len(writers))
-        start_counts = []
+        head = _MARKER_HEAD.pack(
+            TXN_COMMIT,
+            self.count,
+            self.append_time_ms,
+            most_bits,
+            least_bits,
+            self.stored_bytes,
+            self.stamp,
+            len(writers),
+        )
+        parts = [head]
         for ordinal, producer_id, count, starts in writers:
             start_count = len(starts)
-            start_counts.append(start_count)
-            fields += (ordinal, producer_id, count, start_count, *starts)
-        return _marker_row(tuple(start_counts)).pack(*fields)
+            row = _writer_row(start_count)
+            parts.append(row.pack(ordinal, producer_id, count, start_count, *starts))
+        return b"".join(parts)
 
 
 Entry = DataEntry | MarkerEntry
 
 
 @lru_cache(maxsize=256)
-def _marker_row(start_counts: tuple[int, ...]) -> struct.Struct:
-    """Return the layout of a marker whose writers have so many batch starts."""
-    parts = [_HEADER.format, _MARKER.format]
-    for start_count in start_counts:
-        parts += (_WRITER.format, f"{start_count}Q")
-    return struct.Struct("<" + "".join(parts).replace("<", ""))
+def _writer_row(start_count: int) -> struct.Struct:
+    """Return the layout of a marker's writer with so many batch starts."""
+    return struct.Struct(f"{_WRITER.format}{start_count}Q")
 
 
 def parse_entry(entry_id: int, data: bytes, *, verify: bool = False) -> Entry:

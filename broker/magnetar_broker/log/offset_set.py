@@ -90,6 +90,8 @@ class OffsetSet:
 
     def discard(self, first: int, last: int) -> None:
         """Remove a range."""
+        if not self._chunks:
+            return
         chunk = first // CHUNK_BITS
         if chunk == last // CHUNK_BITS:
             before = self._chunks.get(chunk)
@@ -123,6 +125,8 @@ class OffsetSet:
 
     def mask(self, first: int, last: int) -> int:
         """Return the range's members as bits; bit 0 is `first`."""
+        if not self._chunks:
+            return 0
         chunk = first // CHUNK_BITS
         if chunk == last // CHUNK_BITS:
             here = self._chunks.get(chunk)

@@ -80,15 +80,16 @@ class PartitionLog:
 
     def append(self, entry: Entry) -> None:
         """Append an entry."""
-        if entry.entry_id != self.end_offset:
-            raise BrokenInvariant(f"entry {entry.entry_id} does not follow {self.end_offset}")
-        if entry.append_time_ms < self.last_append_time_ms:
+        entry_id, append_time_ms = entry.entry_id, entry.append_time_ms
+        if entry_id != self.end_offset:
+            raise BrokenInvariant(f"entry {entry_id} does not follow {self.end_offset}")
+        if append_time_ms < self.last_append_time_ms:
             raise BrokenInvariant(
-                f"entry {entry.entry_id} of {entry.append_time_ms} ms is older than the one before"
-                f" it, of {self.last_append_time_ms} ms"
+                f"entry {entry_id} of {append_time_ms} ms is older than the one before it, of"
+                f" {self.last_append_time_ms} ms"
             )
-        self.end_offset = entry.entry_id + entry.count
-        self.last_append_time_ms = entry.append_time_ms
+        self.end_offset = entry_id + entry.count
+        self.last_append_time_ms = append_time_ms
         if entry.stamp > self.highest_stamp:
             self.highest_stamp = entry.stamp
         self.retained_bytes += entry.retained_bytes

@@ -183,41 +183,53 @@ class Subscription:
             InvalidTxnState: as TransactionIndex.plan_end.
             TxnIncomplete: as TransactionIndex.plan_end.
         """
-        plan = self.index.plan_end(end)
-        if plan.already_ended:
+        already_ended, transaction, writers = self.index.plan_end(end)
+        if already_ended:
             return
-        batch = self._environment.commits.batch
-        pending = self.cursor.transactions.get(end.txn_id)
-        for ack in pending.acks if pending is not None else ():
-            batch.delete(
-                keys.PENDINGACKS,
-                keys.pending_ack(self._prefix, end.txn_id, ack.ordinal, ack.ack_sequence),
-            )
-        kept = {writer.ordinal: count for writer, count in plan.writers}
-        deleted, released = self.cursor.end(end.txn_id, kept)
+        txn_id, environment = end.txn_id, self._environment
+        batch = environment.commits.batch
+        pending = self.cursor.transactions.get(txn_id)
+        if pending is not None:
+            for ack in pending.acks:
+                key = keys.pending_ack(self._prefix, txn_id, ack.ordinal, ack.ack_sequence)
+                batch.delete(keys.PENDINGACKS, key)
+        kept = {}
+        for writer, count in writers:
+            kept[writer.ordinal] = count
+        deleted, released = self.cursor.end(txn_id, kept)
+        has_released = bool(released)
+        if has_released:
+            has_released = self._forget_removed(released)
+        index_rows.put_ended(
+            batch,
+            keys.txnindex_at(txn_id, self._prefix),
+            self.index.record_end(end),
+            transaction,
+            marker_entry_id=None,
+        )
+        if transaction is not None:
+            environment.metrics.open_txns -= 1
+        environment.defer_rows(self)
+        delivery = self.delivery
+        settling = delivery.dispatcher.acknowledged(deleted)
+        if has_released or delivery.waiting:
+            delivery.dispatcher.withhold(released)
+            environment.when_durable(lambda: self._release(released))
+        if settling:
+            environment.when_durable(lambda: self._settle(settling))
+
+    def _forget_removed(self, released: OffsetSet) -> bool:
+        """Count those offsets as DELETED that retention removed; return whether any are left.
+
+        Retention does not wait for pending acks.
+        """
         removed_end = self._log.first_offset
-        if released and released.first() < removed_end:
-            # Retention does not wait for pending acks; removed messages count as DELETED.
+        if released.first() < removed_end:
             released.discard(0, removed_end - 1)
             self.cursor.skip_to(removed_end)
             # A dispatcher that began after they were removed has them as pending.
             self.dispatcher.skip_to(removed_end)
-        index_rows.put_ended(
-            batch,
-            self._index_key(end.txn_id),
-            self.index.record_end(end),
-            plan.transaction,
-            marker_entry_id=None,
-        )
-        if plan.transaction is not None:
-            self._environment.metrics.open_txns -= 1
-        self._environment.defer_rows(self)
-        settling = self.dispatcher.acknowledged(deleted)
-        if released or self.delivery.waiting:
-            self.dispatcher.withhold(released)
-            self._environment.when_durable(lambda: self._release(released))
-        if settling:
-            self._environment.when_durable(lambda: self._settle(settling))
+        return bool(released)
 
     def _release(self, offsets: OffsetSet) -> None:
         self.dispatcher.release(offsets)
@@ -386,5 +398,4 @@ class Subscription:
             )
 
     def _index_key(self, txn_id: TxnID) -> bytes:
-        name = self.name
-        return keys.txnindex(txn_id, name.topic_id, name.partition, self.subscription_id)
+        return keys.txnindex_at(txn_id, self._prefix)

@@ -30,7 +30,6 @@ from magnetar_broker.transactions.transaction_index import (
     Writer,
 )
 from magnetar_broker.transactions.waiting_ends import AskedEnd, WaitingEnds
-from magnetar_core.access.grants import Rights
 from magnetar_core.errors import (
     Gone,
     MagnetarError,
@@ -47,7 +46,7 @@ from magnetar_core.history.events import (
     ProducersForgotten,
 )
 from magnetar_core.ids import PartitionName, TxnID
-from magnetar_core.server.commands import CommandSession
+from magnetar_core.server.commands import Desk
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import record_pb2 as records
 from magnetar_storage.store import WriteBatch, end_of_prefix
@@ -105,6 +104,7 @@ class Partition:
         self._growing = _Growth(-1, 0)
         self._environment = environment
         self._prefix = keys.partition(name.topic_id, name.partition)
+        self._place = keys.in_partition(name.topic_id, name.partition, 0)
 
     @property
     def ledger_id(self) -> int:
@@ -204,17 +204,13 @@ class Partition:
         batch: bytes,
         *,
         follows: Sequence[TxnID],
-        session: CommandSession | None,
-        origin: str,
-        rights: Rights | None = None,
+        sender: Desk,
         producer_epoch: int,
     ) -> bool:
         """Store a batch of an open transaction in the sidecar txnlog.
 
         Args:
-            session: the conversation that sent it; None: a unary call.
-            origin: the client's machine.
-            rights: of the client, if there is access control; they have its quota.
+            sender: who sent it; the rights, if there is access control, have the client's quota.
             producer_epoch: epoch of the transactional producer; NO_EPOCH without one.
         Returns:
             Whether it was stored now; False: it is a repeat.
@@ -235,15 +231,16 @@ class Partition:
         is_new = txn_id not in index.open
         if is_new and len(index.open) + len(self.order.passing) >= config.open_txns_max:
             raise QuotaExceeded(f"{config.open_txns_max} transactions are open on {self.name}")
-        followed = self.order.to_follow(txn_id, producer_id, follows)
+        followed = self.order.to_follow(txn_id, producer_id, follows) if follows else ()
         byte_count = len(batch)
         open_bytes = environment.open_bytes
+        rights = sender.rights
         limit = rights.quotas.open_txn_bytes_max if rights is not None else 0
         if rights is not None and limit:
             account = open_bytes.account_of_principal(rights.principal)
             open_bytes.check_principal(account, byte_count, limit)
         else:
-            account = open_bytes.account(session, origin)
+            account = open_bytes.account(sender.session, sender.origin)
             open_bytes.check(account, byte_count)
         transaction, writer = index.record_write(
             txn_id,
@@ -271,55 +268,60 @@ class Partition:
 
     # Ends
 
-    def end(self, asked: AskedEnd) -> None:
-        """End a transaction, as CommandEndTxnOnPartition asks; calls done() when applied.
+    def end(self, asked: AskedEnd) -> bool:
+        """End a transaction, as CommandEndTxnOnPartition asks.
 
-        A commit may wait for other transactions first (rule k).
-
+        Returns:
+            Whether it has ended. If not, the commit waits for other transactions (rule k), and then
+            done() or failed() is called.
         Raises:
             InvalidTxnState: as TransactionIndex.plan_end.
             TxnIncomplete: as TransactionIndex.plan_end.
         """
         end = asked.end
-        plan = self.index.plan_end(end)
-        if plan.already_ended:
-            asked.done()
-            return
-        awaited = self.order.awaited(plan)
+        already_ended, transaction, writers = self.index.plan_end(end)
+        if already_ended:
+            return True
+        txn_id, order = end.txn_id, self.order
+        awaited = order.awaited(writers)
         if awaited is not None:
             if self.waiting_ends.add(asked):
-                self.order.park(awaited, partial(self._end_again, end.txn_id))
-            return
+                order.park(awaited, partial(self._end_again, txn_id))
+            return False
         # A single batch: there is no moment between the marker and COMMITTED.
         environment = self._environment
         rows = environment.commits.batch
-        is_commit = end.outcome is Outcome.COMMITTED
-        marker = self._marker(end, plan.writers) if is_commit else None
-        if marker is not None:
-            self._append(marker)
-        for writer, count in plan.writers:
-            environment.recent_messages.drop(writer)
+        marker_entry_id: int | None = None
+        if end.outcome is Outcome.COMMITTED:
+            marker = self._marker(end, writers)
+            if marker is not None:
+                marker_entry_id = marker.entry_id
+                self._append(marker)
+        for writer, count in writers:
+            if writer.recent is not None:
+                environment.recent_messages.drop(writer)
             if count < writer.next_index:
-                self._delete_batches(rows, end.txn_id, writer, from_index=count)
+                self._delete_batches(rows, txn_id, writer, from_index=count)
             environment.open_bytes.give_back(writer.account, writer.stored_bytes)
-        if plan.transaction is not None:
+        if transaction is not None:
             environment.metrics.open_txns -= 1
-        ended = self.index.record_end(end, self.order.ended(end, plan.transaction))
+        ended = self.index.record_end(end, order.ended(end, transaction))
         index_rows.put_ended(
             rows,
-            self._index_key(end.txn_id),
+            keys.txnindex_at(txn_id, self._place),
             ended,
-            plan.transaction,
-            marker_entry_id=marker.entry_id if marker is not None else None,
+            transaction,
+            marker_entry_id=marker_entry_id,
         )
-        asked.done()
-        self.order.run()
+        order.run()
+        return True
 
     def _end_again(self, txn_id: TxnID) -> None:
         """Try a waiting commit again: a transaction that it waited for is settled."""
         for asked in self.waiting_ends.take(txn_id):
             try:
-                self.end(asked)
+                if self.end(asked):
+                    asked.done()
             except Exception as error:
                 asked.failed(error)
 
@@ -342,22 +344,23 @@ class Partition:
             starts: Sequence[int] = writer.batch_starts
             if kept < writer.next_index:
                 starts = [start for start in starts if start < kept]
-            if writer.recent is None:
+            batches = writer.recent
+            if batches is None:
                 recent = None
             elif recent is not None:
                 # Batches that are discarded come after those that are kept.
-                recent.append(list(zip(starts, writer.recent, strict=False)))
+                recent.append(list(zip(starts, batches, strict=False)))
             if not writer.are_starts_known or len(starts) > BATCH_STARTS_NOTED_MAX:
                 starts = ()
             part = writer.ordinal, writer.writer_id, kept, tuple(starts)
             parts.append(tuple.__new__(MarkerWriter, part))
         if not messages:
             return None
-        append_time_ms = self.log.next_append_time_ms(self._environment.clock.wall_ms())
+        log = self.log
         return MarkerEntry(
-            self.log.end_offset,
+            log.end_offset,
             messages,
-            append_time_ms,
+            log.next_append_time_ms(self._environment.clock.wall_ms()),
             end.txn_id,
             tuple(parts),
             stored_bytes,
@@ -546,18 +549,18 @@ class Partition:
 
     def _append(self, entry: Entry) -> None:
         environment = self._environment
-        environment.commits.batch.put(
-            keys.LOG, self._prefix + keys.u64(entry.entry_id), entry.to_bytes()
-        )
+        commits = environment.commits
+        key = self._prefix + keys.u64(entry.entry_id)
+        commits.batch.put(keys.LOG, key, entry.to_bytes())
         self.log.append(entry)
         if environment.history is not None and isinstance(entry, MarkerEntry):
             marked = MarkerWritten(self.name, entry.txn_id, entry.entry_id, entry.count)
             environment.history.note(marked)
         environment.defer_rows(self)
-        position = environment.commits.position()
-        if position == self._growing.position:
+        position, growing = commits.position(), self._growing
+        if position == growing.position:
             # The entry before it is in the same group: both are shown together.
-            self._growing.end = self.log.end_offset
+            growing.end = self.log.end_offset
         else:
             self._growing = grown = _Growth(position, self.log.end_offset)
             environment.when_written(lambda: self._advance(grown.end))
@@ -568,7 +571,7 @@ class Partition:
             subscription.delivery.wake()
 
     def _index_key(self, txn_id: TxnID) -> bytes:
-        return keys.txnindex(txn_id, self.name.topic_id, self.name.partition)
+        return keys.txnindex_at(txn_id, self._place)
 
 
 def _nothing() -> None:

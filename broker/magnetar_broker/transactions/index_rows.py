@@ -93,7 +93,7 @@ def put_written(
         transaction.producer_epoch,
         len(named),
     )
-    batch.put(keys.TXNINDEX, key, row + _packed(follows) + named)
+    batch.put(keys.TXNINDEX, key, row + _packed(follows) + named if follows or named else row)
 
 
 def _named(member: MemberName) -> bytes:
@@ -122,15 +122,17 @@ def put_ended(
     if ended is None:
         batch.delete(keys.TXNINDEX, key)
         return
-    follows = ended.follows
+    outcome, digest, follows, stamp = ended
     row = _ENDED_ROW.pack(
-        _COMMITTED if ended.outcome is Outcome.COMMITTED else _ABORTED,
+        _COMMITTED if outcome is Outcome.COMMITTED else _ABORTED,
         start_time_ms,
         marker_entry_id if marker_entry_id is not None else _NO_MARKER,
-        ended.stamp,
+        stamp,
         len(follows),
     )
-    batch.put(keys.TXNINDEX, key, row + _packed(follows) + ended.selection_digest)
+    if follows or digest:
+        row += _packed(follows) + digest
+    batch.put(keys.TXNINDEX, key, row)
 
 
 def parse(value: bytes) -> OpenRow | WriterRow | EndedRow:

@@ -22,9 +22,10 @@ from collections.abc import Callable, Iterable, KeysView, Sequence
 
 from magnetar_broker.transactions.transaction_index import (
     End,
-    EndPlan,
+    KeptWriter,
     OpenTransaction,
     TransactionIndex,
+    Writer,
 )
 from magnetar_core.errors import InvalidArgument
 from magnetar_core.ids import TxnID
@@ -140,15 +141,16 @@ class Order:
             writer.follows for writer in transaction.writers.values()
         )
 
-    def awaited(self, plan: EndPlan) -> TxnID | None:
+    def awaited(self, writers: Iterable[KeptWriter]) -> TxnID | None:
         """Return a transaction that a commit's marker must wait for.
 
         A writer that counts follows it.
         """
-        for writer, kept in plan.writers:
-            for followed in writer.follows if kept else ():
-                if self.is_unsettled(followed):
-                    return followed
+        for writer, kept in writers:
+            if kept and writer.follows:
+                for followed in writer.follows:
+                    if self.is_unsettled(followed):
+                        return followed
         return None
 
     def park(self, txn_id: TxnID, call: Call) -> None:
@@ -166,18 +168,22 @@ class Order:
         Returns:
             The transactions that it passes on: its row keeps them for a restart.
         """
-        followed: dict[TxnID, None] = {}
         # Of a dropped one nothing is left here that could follow.
         if transaction is not None and not end.is_dropped:
-            for writer in transaction.writers.values():
-                if writer.follows:
-                    followed.update(dict.fromkeys(writer.follows))
-        unsettled = tuple(self.unsettled(followed)) if followed else ()
-        if unsettled:
-            self._pass_on(end.txn_id, unsettled)
-        else:
+            unsettled = self._unsettled_of_writers(transaction.writers.values())
+            if unsettled:
+                self._pass_on(end.txn_id, unsettled)
+                return unsettled
+        if self._parked or self._heirs:
             self._settle(end.txn_id)
-        return unsettled
+        return ()
+
+    def _unsettled_of_writers(self, writers: Iterable[Writer]) -> tuple[TxnID, ...]:
+        followed: dict[TxnID, None] | None = None
+        for writer in writers:
+            if writer.follows:
+                followed = {**(followed or {}), **dict.fromkeys(writer.follows)}
+        return () if followed is None else tuple(self.unsettled(followed))
 
     def restore(self) -> None:
         """Restore the order after ended transactions, when all rows of the index were read."""

@@ -151,7 +151,9 @@ class Producers:
         """
         if self._epochs is not None:
             self._note_epoch(self._epochs, producer_id)
-        producer = self._producers.setdefault(producer_id, Producer())
+        producer = self._producers.get(producer_id)
+        if producer is None:
+            producer = self._producers[producer_id] = Producer()
         producer.next_sequence_id = sequence_id + count
         producer.last_time_ms = now_ms
         producer.last_run_time_ms = run_time_ms

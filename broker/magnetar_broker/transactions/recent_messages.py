@@ -47,15 +47,17 @@ class RecentMessages:
     def keep(self, writer: Writer, batch: bytes) -> None:
         """Keep the batch that the writer has just added, if all before it were kept."""
         recent = writer.recent
-        if recent is None:
-            if len(writer.batch_starts) > 1:
-                return
-            recent = writer.recent = []
+        if recent is None and len(writer.batch_starts) > 1:
+            return
         size = len(batch)
+        byte_count = self.byte_count + size
         is_small = writer.stored_bytes + size <= WRITER_BYTES_MAX
-        if is_small and self.byte_count + size <= self._tails.bytes_max // SHARE:
-            recent.append(batch)
-            self.byte_count += size
+        if is_small and byte_count <= self._tails.bytes_max // SHARE:
+            if recent is None:
+                writer.recent = [batch]
+            else:
+                recent.append(batch)
+            self.byte_count = byte_count
         else:
             self.drop(writer)
 

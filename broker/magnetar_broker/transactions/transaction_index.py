@@ -244,8 +244,30 @@ class TransactionIndex:
                 transaction.
             TxnIncomplete: fewer writes are here than were confirmed to the client.
         """
-        if end.hanging is not None:
-            self._check_hanging(end.txn_id, end.hanging)
+        txn_id, outcome, counts, selection, loss_accepted, hanging, _, _ = end
+        if hanging is not None:
+            self._check_hanging(txn_id, hanging)
+        transaction = self.open.get(txn_id)
+        if transaction is None:
+            return self._plan_without_writes(end)
+        writers = transaction.writers
+        if outcome is Outcome.ABORTED:
+            kept = [(writer, 0) for writer in writers.values()]
+        else:
+            held = {}
+            kept = []
+            for writer_id, writer in writers.items():
+                held[writer_id] = written = writer.next_index
+                kept.append((writer, written))
+            # Nearly always what is here is what counts.
+            if selection is not None or (counts is not None and counts != held):
+                if not loss_accepted:
+                    _check_complete(end, held)
+                kept = [(writer, _kept(end, writer)) for writer in writers.values()]
+        return tuple.__new__(EndPlan, (False, transaction, kept))
+
+    def _plan_without_writes(self, end: End) -> EndPlan:
+        """Compare an end with a transaction that is not open here; see plan_end."""
         ended = self.ended.get(end.txn_id)
         if ended is not None:
             same_selection = (
@@ -256,26 +278,11 @@ class TransactionIndex:
             if ended.outcome is not end.outcome or not same_selection:
                 raise InvalidTxnState(f"transaction {end.txn_id} was {ended.outcome.value} here")
             return EndPlan(already_ended=True)
-        transaction = self.open.get(end.txn_id)
-        if transaction is None:
-            if self._covers(end.txn_id):
-                return EndPlan(already_ended=True)
-            if end.outcome is Outcome.COMMITTED and not end.loss_accepted:
-                _check_complete(end, {})
-            return EndPlan(already_ended=False)
-        writers = transaction.writers
-        if end.outcome is Outcome.ABORTED:
-            kept = [(writer, 0) for writer in writers.values()]
-        else:
-            held = {writer_id: writer.next_index for writer_id, writer in writers.items()}
-            if end.selection is None and (end.counts is None or end.counts == held):
-                # Nearly always what is here is what counts.
-                kept = list(zip(writers.values(), held.values(), strict=True))
-            else:
-                if not end.loss_accepted:
-                    _check_complete(end, held)
-                kept = [(writer, _kept(end, writer)) for writer in writers.values()]
-        return tuple.__new__(EndPlan, (False, transaction, kept))
+        if self._covers(end.txn_id):
+            return EndPlan(already_ended=True)
+        if end.outcome is Outcome.COMMITTED and not end.loss_accepted:
+            _check_complete(end, {})
+        return EndPlan(already_ended=False)
 
     def record_end(self, end: End, follows: tuple[TxnID, ...] = ()) -> EndedTransaction | None:
         """Note that a transaction has ended as planned.
@@ -285,17 +292,17 @@ class TransactionIndex:
         Returns:
             The ended transaction; None: nothing is remembered.
         """
-        transaction = self.open.pop(end.txn_id, None)
+        txn_id, outcome, _, selection, _, _, is_dropped, stamp = end
+        transaction = self.open.pop(txn_id, None)
         if transaction is not None:
-            self._on_closed(end.txn_id)
+            self._on_closed(txn_id)
         if self._history is not None:
             self._history.note(_applied(self.name, end, transaction, follows))
-        if end.is_dropped:
+        if is_dropped:
             return None
-        selection = end.selection
         digest = b"" if selection is None else digest_of_selection(selection)
-        fields = end.outcome, digest, follows, end.stamp
-        ended = self.ended[end.txn_id] = tuple.__new__(EndedTransaction, fields)
+        fields = outcome, digest, follows, stamp
+        ended = self.ended[txn_id] = tuple.__new__(EndedTransaction, fields)
         return ended
 
     def forget_covered(self, but: Collection[TxnID] = ()) -> list[TxnID]:

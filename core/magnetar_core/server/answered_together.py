@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from magnetar_core.transport.columns.answers import AnswerColumns, Answers
 from magnetar_core.transport.columns.kinds import as_message
+
+if TYPE_CHECKING:
+    from magnetar_core.server.commands import Answer, Reply
 
 
 class AnsweredTogether:
@@ -17,45 +20,67 @@ class AnsweredTogether:
     has succeeded: no answer waits for a command that waits for longer. A refusal leaves alone.
 
     Args:
+        count: how many commands the message has.
         send: sends an answer with the number of the request; 0: it answers several.
     """
 
-    __slots__ = ("_answers", "_has_left", "_kind", "_open_count", "_request_ids", "_send")
+    __slots__ = (
+        "_answers",
+        "_first_request_id",
+        "_has_left",
+        "_is_leaving",
+        "_kind",
+        "_open_count",
+        "_send",
+    )
 
     def __init__(
-        self, kind: AnswerColumns, request_ids: Sequence[int], send: Callable[[Any, int], None]
+        self,
+        kind: AnswerColumns,
+        first_request_id: int,
+        count: int,
+        send: Callable[[Any, int], None],
     ) -> None:
         self._kind = kind
-        self._request_ids = request_ids
         self._send = send
-        self._open_count = len(request_ids)
-        self._has_left = False
-        # By place; None: none yet, or a refusal. Empty: none has succeeded.
-        self._answers: list[Any] = []
+        self._first_request_id = first_request_id
+        self._open_count = count
+        self._is_leaving = self._has_left = False
+        # By place; None: none yet, or a refusal.
+        self._answers: list[Any] = [None] * count
 
-    def answer(self, place: int, body: Any) -> None:
-        """Answer the command at a place of the message."""
+    def answer(self, reply: Reply, body: Any) -> None:
+        """Answer a command."""
         self._open_count -= 1
         if self._has_left or type(body) is not self._kind.row:
-            self._send(as_message(body), self._request_ids[place])
+            self._send(as_message(body), reply.request_id)
         else:
-            if not self._answers:
-                self._answers = [None] * len(self._request_ids)
-                if self._open_count:
-                    asyncio.get_running_loop().call_soon(self._leave)
-            self._answers[place] = body
+            self._answers[reply.place] = body
+            if self._open_count and not self._is_leaving:
+                self._is_leaving = True
+                asyncio.get_running_loop().call_soon(self._leave)
         if not self._open_count:
             self._leave()
+
+    def answer_all(self, answers: Sequence[Answer]) -> None:
+        """Answer several commands, each with a row."""
+        if self._has_left or len(answers) < self._open_count:
+            for reply, body in answers:
+                self.answer(reply, body)
+            return
+        for reply, body in answers:
+            self._answers[reply[1]] = body
+        self._open_count = 0
+        self._leave()
 
     def _leave(self) -> None:
         if self._has_left:
             return
         self._has_left = True
-        request_ids, answers = self._request_ids, self._answers
+        answers, self._answers = self._answers, []
         rows = [one for one in answers if one is not None]
-        left_out = [place for place, one in enumerate(answers) if one is None]
-        if not answers:
-            left_out = list(range(len(request_ids)))
-        self._answers = []
-        told = Answers(request_ids[0], len(request_ids), left_out, rows)
+        left_out: list[int] = []
+        if len(rows) < len(answers):
+            left_out = [place for place, one in enumerate(answers) if one is None]
+        told = Answers(self._first_request_id, len(answers), left_out, rows)
         self._send(self._kind.pack(told), 0)

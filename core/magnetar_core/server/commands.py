@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import repeat
-from typing import Any, Protocol
+from itertools import count, repeat
+from typing import Any, NamedTuple, Protocol, Self
 
 from google.protobuf.unknown_fields import UnknownFieldSet
 
@@ -52,36 +52,165 @@ log = logging.getLogger(__name__)
 Complaint = Callable[[], MagnetarError | None]
 
 
-class Reply:
-    """Reply to a request: send or fail, once. Does nothing after the conversation has ended.
+class Desk:
+    """What the replies to the commands of a run have in common: who asked, and how answers leave.
+
+    A run has one. A reply that differs from those beside it has its own.
 
     Args:
-        respond: takes the answer.
+        respond: takes a reply and its answer.
+        respond_in_columns: takes several replies and their answers, rows of one kind; None: they
+            leave one by one.
+    Attributes:
         session: None for a unary call: it takes no pushes and owns no consumers.
         origin: the client's machine, as far as the transport knows it.
-        request_id: the number that the client gave to the request, unique in the conversation.
-        principal: who sends the command.
-        span: the span of the command; None: it is not traced.
+        principal: who sends the commands.
         rights: what the sender may do; None: there is no access control.
-        complaint: checks after the answer whether the sender still has the right to what the
-            command began; None: there is no access control.
+        complaint: checks after the answer whether the sender still has the right to what a command
+            began; None: there is no access control.
     """
 
     __slots__ = (
-        "_on_answer",
+        "_admitted",
+        "_answered",
+        "_listeners",
         "_respond",
-        "answered",
+        "_respond_in_columns",
         "complaint",
         "origin",
         "principal",
-        "request_id",
         "rights",
         "session",
-        "span",
     )
 
     def __init__(
         self,
+        respond: Callable[[Reply, Any], None],
+        session: CommandSession | None,
+        origin: str,
+        principal: Principal,
+        rights: Rights | None = None,
+        complaint: Complaint | None = None,
+        respond_in_columns: Callable[[Sequence[Answer]], None] | None = None,
+    ) -> None:
+        self._respond = respond
+        self._respond_in_columns = respond_in_columns
+        self._answered: set[int] = set()
+        self._listeners: dict[int, Callable[[Any], None]] = {}
+        # The desk of those commands here that were admitted last.
+        self._admitted: Desk | None = None
+        self.session = session
+        self.origin = origin
+        self.principal = principal
+        self.rights = rights
+        self.complaint = complaint
+
+    def is_answered(self, place: int) -> bool:
+        """Return whether the command at a place is answered."""
+        return place in self._answered
+
+    def listen(self, place: int, callback: Callable[[Any], None]) -> None:
+        """Call back with the answer to the command at a place. It takes a single listener."""
+        if place in self._listeners:
+            raise BrokenInvariant("a reply has one listener")
+        self._listeners[place] = callback
+
+    def send(self, reply: Reply, answer: Any) -> None:
+        """Send an answer."""
+        if reply.place in self._answered:
+            raise BrokenInvariant("a command is answered once")
+        self._answered.add(reply.place)
+        respond = self._respond
+        try:
+            respond(reply, answer)
+        except MagnetarError as error:
+            answer = error.to_wire()
+            respond(reply, answer)
+        except Exception:
+            log.exception("an answer could not be written")
+            answer = internal_failure().to_wire()
+            respond(reply, answer)
+        listener = self._listeners.get(reply.place)
+        if listener is not None:
+            listener(answer)
+
+    def send_all(self, answers: Sequence[Answer]) -> None:
+        """Send answers, none of which is an error. One that cannot leave keeps no other back."""
+        places = [reply.place for reply, _ in answers]
+        if (
+            self._respond_in_columns is not None
+            and not self._listeners
+            and self._answered.isdisjoint(places)
+            and len(places) == len(frozenset(places))
+        ):
+            self._answered.update(places)
+            self._respond_in_columns(answers)
+            return
+        for reply, answer in answers:
+            try:
+                self.send(reply, answer)
+            except Exception:
+                # This is a bug; the other answers must leave.
+                log.exception("an answer could not leave")
+
+    def through(self, respond: Callable[[Any], None]) -> Desk:
+        """Return a desk for one of the commands, whose answer goes to a function instead."""
+        return Desk(
+            _without_reply(respond),
+            self.session,
+            self.origin,
+            self.principal,
+            self.rights,
+            self.complaint,
+        )
+
+    def admitted(self, rights: Rights, complaint: Complaint | None) -> Desk:
+        """Return a desk of the same answers for commands that have passed access control."""
+        known = self._admitted
+        if known is not None and known.rights is rights and known.complaint is complaint:
+            return known
+        self._admitted = admitted = Desk(
+            self._respond,
+            self.session,
+            self.origin,
+            self.principal,
+            rights,
+            complaint,
+            self._respond_in_columns,
+        )
+        return admitted
+
+
+class _Asked(NamedTuple):
+    """What a reply has: its place at a desk, and what its command brought beside its body."""
+
+    desk: Desk
+    place: int
+    request_id: int
+    traceparent: bytes
+    span: Span | None
+
+
+class Reply(_Asked):
+    """Reply to a request: send or fail, once. Does nothing after the conversation has ended.
+
+    Each command of a run has one, so it is a plain tuple, and all that they share is at their desk.
+
+    Args:
+        respond: takes the answer.
+        session: as for Desk.
+        origin: as for Desk.
+        request_id: the number that the client gave to the request, unique in the conversation.
+        principal: as for Desk.
+        span: the span of the command; None: it is not traced.
+        rights: as for Desk.
+        complaint: as for Desk.
+    """
+
+    __slots__ = ()
+
+    def __new__(
+        cls,
         respond: Callable[[Any], None],
         session: CommandSession | None,
         origin: str = "",
@@ -90,71 +219,83 @@ class Reply:
         span: Span | None = None,
         rights: Rights | None = None,
         complaint: Complaint | None = None,
-    ) -> None:
-        self._respond = respond
-        self._on_answer: Callable[[Any], None] | None = None
-        self.answered = False
-        self.session = session
-        self.origin = origin
-        self.request_id = request_id
-        self.principal = principal
-        self.span = span
-        self.rights = rights
-        self.complaint = complaint
+    ) -> Self:
+        """Make the reply to a command that is a run by itself."""
+        desk = Desk(_without_reply(respond), session, origin, principal, rights, complaint)
+        return tuple.__new__(cls, (desk, 0, request_id, b"", span))
+
+    @property
+    def session(self) -> CommandSession | None:
+        """The conversation; see Desk."""
+        return self.desk.session
+
+    @property
+    def origin(self) -> str:
+        """The client's machine; see Desk."""
+        return self.desk.origin
+
+    @property
+    def principal(self) -> Principal:
+        """Who sends the command."""
+        return self.desk.principal
+
+    @property
+    def rights(self) -> Rights | None:
+        """What the sender may do; see Desk."""
+        return self.desk.rights
+
+    @property
+    def complaint(self) -> Complaint | None:
+        """Whether the sender still has the right; see Desk."""
+        return self.desk.complaint
+
+    @property
+    def answered(self) -> bool:
+        """Whether the answer was sent."""
+        return self.desk.is_answered(self.place)
 
     def send(self, answer: Any) -> None:
         """Send the response."""
-        if self.answered:
-            raise BrokenInvariant("a command is answered once")
-        self.answered = True
-        respond = self._respond
-        try:
-            respond(answer)
-        except MagnetarError as error:
-            answer = error.to_wire()
-            respond(answer)
-        except Exception:
-            log.exception("an answer could not be written")
-            answer = internal_failure().to_wire()
-            respond(answer)
-        if self._on_answer is not None:
-            self._on_answer(answer)
+        self.desk.send(self, answer)
 
     def fail(self, error: MagnetarError) -> None:
         """Send an error."""
-        self.send(error.to_wire())
+        self.desk.send(self, error.to_wire())
 
     def repeat(self, answer: Any) -> None:
         """Send the response or the error that another copy of the command got."""
-        self.send(answer)
+        self.desk.send(self, answer)
 
     def through(self, respond: Callable[[Any], None]) -> Reply:
         """Return a reply to the same command, whose answer goes to a function instead."""
-        return self._with(respond, self.rights, self.complaint)
+        return self._at(self.desk.through(respond))
 
     def admitted(self, rights: Rights, complaint: Complaint | None) -> Reply:
         """Return this reply as the handler gets it: with the rights that the sender has."""
-        return self._with(self._respond, rights, complaint)
+        return self._at(self.desk.admitted(rights, complaint))
 
     def when_answered(self, callback: Callable[[Any], None]) -> None:
         """Call back with the response or the error when it leaves. Takes a single listener."""
-        if self._on_answer is not None:
-            raise BrokenInvariant("a reply has one listener")
-        self._on_answer = callback
+        self.desk.listen(self.place, callback)
 
-    def _with(
-        self, respond: Callable[[Any], None], rights: Rights | None, complaint: Complaint | None
-    ) -> Reply:
-        return Reply(
-            respond,
-            self.session,
-            self.origin,
-            self.request_id,
-            self.principal,
-            self.span,
-            rights,
-            complaint,
-        )
+    def _at(self, desk: Desk) -> Reply:
+        return tuple.__new__(Reply, (desk, *self[1:]))
+
+
+# A reply, and the response or error that it sends.
+Answer = tuple[Reply, Any]
+
+
+def send_together(answers: Sequence[Answer]) -> None:
+    """Send the answers to a run, in their order; none of them is an error."""
+    desks = dict.fromkeys([reply.desk for reply, _ in answers])
+    for desk in desks:
+        own = answers if len(desks) == 1 else [one for one in answers if one[0].desk is desk]
+        desk.send_all(own)
+
+
+def _without_reply(respond: Callable[[Any], None]) -> Callable[[Reply, Any], None]:
+    return lambda _, answer: respond(answer)
 
 
 def check_answer(answer: Any) -> None:
@@ -394,6 +535,8 @@ class CommandSession:
         name: str | None = None
         size_of: Callable[[Any], int] | None = None
         items: list[Item] = []
+        # Of the commands that came alone.
+        desk: Desk | None = None
         for place in range(start, len(requests)):
             request = requests[place]
             field = request.WhichOneof("body")
@@ -403,7 +546,7 @@ class CommandSession:
                 if items:
                     run_handler(self._handlers, name, items, self._on_error, self._gate)
                     items = []
-                name = kind
+                name, desk = kind, None
                 size_of = None if kind is None else self._answer_sizes.get(kind)
             if columns is not None:
                 items += self._items_of(columns, getattr(request, columns.field))
@@ -412,10 +555,13 @@ class CommandSession:
             reserved = 0 if size_of is None else size_of(body)
             if reserved and not self.answer_budget.take(reserved):
                 break
-            request_id = request.request_id
-            send = partial(self._send_alone, request_id)
-            reply = self._reply(kind, body, request_id, request.traceparent, send, reserved)
-            items.append((body, reply))
+            if desk is None or size_of is not None:
+                desk = self._desk(kind, self._send_alone, reserved=reserved)
+            traceparent = request.traceparent
+            span = self._span(kind, body, traceparent)
+            # The request itself would keep its whole frame alive.
+            asked = desk, len(items), request.request_id, traceparent, span
+            items.append((body, tuple.__new__(Reply, asked)))
         else:
             place = len(requests)
         if items:
@@ -439,77 +585,114 @@ class CommandSession:
             listener.session_writable(writable)
 
     def _items_of(self, columns: Columns, body: Any) -> Iterator[Item]:
-        """Yield the commands in columns.
+        """Return the commands in columns.
 
         Raises:
             DecodeError: they cannot be read.
         """
         request_ids, traceparents, rows = columns.unpack(body)
-        if columns.answers is not None and rows:
-            # The request itself would keep its whole frame alive.
-            request_ids = request_ids[:]
-            answer = AnsweredTogether(columns.answers, request_ids, self._send).answer
-        for place, (request_id, traceparent, row) in enumerate(
-            zip(request_ids, traceparents or repeat(b""), rows, strict=False)
-        ):
-            if columns.answers is None:
-                send = partial(self._send, request_id=request_id)
-            else:
-                send = partial(answer, place)
-            yield row, self._reply(columns.name, row, request_id, traceparent, send)
+        spans: Iterable[Span | None] = repeat(None)
+        if self._traces is not None:
+            spans = [
+                self._span(columns.name, row, traceparent)
+                for row, traceparent in zip(rows, traceparents or repeat(b""), strict=False)
+            ]
+        if columns.answers is None:
+            desk = self._desk(columns.name, self._send, self._send_rows)
+        else:
+            first_request_id = request_ids[0] if request_ids else 0
+            together = AnsweredTogether(
+                columns.answers, first_request_id, len(rows), self._send_if_open
+            )
+            desk = self._desk(columns.name, together.answer, together.answer_all)
+        asked = zip(repeat(desk), count(), request_ids, traceparents or repeat(b""), spans)
+        return zip(rows, map(partial(tuple.__new__, Reply), asked), strict=True)
 
-    def _reply(
+    def _span(self, name: str | None, body: Any, traceparent: bytes) -> Span | None:
+        if self._traces is None or name is None:
+            return None
+        return self._traces.command(name, body, traceparent)
+
+    def _desk(
         self,
         name: str | None,
-        body: Any,
-        request_id: int,
-        traceparent: bytes,
-        send: Callable[[Any], None],
+        send: Callable[[Reply, Any], None],
+        send_all: Callable[[Sequence[Answer]], None] | None = None,
         reserved: int = 0,
-    ) -> Reply:
-        """Return the reply to a command.
+    ) -> Desk:
+        """Return the desk of commands of a kind that come now.
 
         Args:
-            send: sends the answer.
-            reserved: bytes that the answer budget keeps for the answer.
+            send: sends an answer.
+            send_all: sends several that are rows; None: they leave one by one.
+            reserved: bytes that the answer budget keeps for the answer to the only one.
         """
         slow_operations = self._slow_operations
         begun_ms = slow_operations.begun() if slow_operations is not None else 0.0
-        span: Span | None = None
-        if self._traces is not None and name is not None:
-            span = self._traces.command(name, body, traceparent)
-        # The request itself would keep its whole frame alive.
-        respond = partial(self._answer, name, traceparent, span, begun_ms, send, reserved)
-        return Reply(respond, self, self.origin, request_id, self._principal, span)
+        return Desk(
+            partial(self._answer, name, begun_ms, reserved, send),
+            self,
+            self.origin,
+            self._principal,
+            respond_in_columns=(
+                None if send_all is None else partial(self._answer_all, name, begun_ms, send_all)
+            ),
+        )
 
     def _answer(
         self,
         name: str | None,
-        traceparent: bytes,
-        span: Span | None,
         begun_ms: float,
-        send: Callable[[Any], None],
         reserved: int,
+        send: Callable[[Reply, Any], None],
+        reply: Reply,
         body: Any,
     ) -> None:
         if not self.closed:
             if reserved:
                 check_answer(body)
-            send(body)
-        if self._slow_operations is not None and name is not None:
-            self._slow_operations.answered(name, self.origin, begun_ms, traceparent, span)
-        if span is not None:
-            span.answered(body)
+            send(reply, body)
+        self._note_answer(name, begun_ms, reply, body)
         if reserved:
             # After the writer's flush: from then on the transport counts these bytes.
             asyncio.get_running_loop().call_soon(self.answer_budget.give_back, reserved)
 
-    def _send(self, body: Any, request_id: int) -> None:
+    def _answer_all(
+        self,
+        name: str | None,
+        begun_ms: float,
+        send_all: Callable[[Sequence[Answer]], None],
+        answers: Sequence[Answer],
+    ) -> None:
+        """Let rows leave that answer commands in columns."""
+        if not self.closed:
+            send_all(answers)
+        slow_operations = self._slow_operations
+        is_late = slow_operations is not None and slow_operations.is_late(begun_ms)
+        if is_late or self._traces is not None:
+            for reply, row in answers:
+                self._note_answer(name, begun_ms, reply, row)
+
+    def _note_answer(self, name: str | None, begun_ms: float, reply: Reply, body: Any) -> None:
+        if self._slow_operations is not None and name is not None:
+            self._slow_operations.answered(
+                name, self.origin, begun_ms, reply.traceparent, reply.span
+            )
+        if reply.span is not None:
+            reply.span.answered(body)
+
+    def _send_if_open(self, body: Any, request_id: int) -> None:
         if not self.closed:
             self._writer.send(body, request_id)
 
-    def _send_alone(self, request_id: int, body: Any) -> None:
-        self._writer.send(as_message(body), request_id)
+    def _send(self, reply: Reply, body: Any) -> None:
+        self._writer.send(body, reply.request_id)
+
+    def _send_alone(self, reply: Reply, body: Any) -> None:
+        self._writer.send(as_message(body), reply.request_id)
+
+    def _send_rows(self, answers: Sequence[Answer]) -> None:
+        self._writer.send_rows([(reply[2], b"", row) for reply, row in answers])
 
 
 def run_handler(

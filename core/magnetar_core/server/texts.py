@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cache, lru_cache
-from typing import Any
+from typing import Any, Final
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
@@ -22,7 +22,7 @@ from magnetar_core.transport.columns.transactions import EndTxn, NewTxn, partici
 # Each kind of name has a limit of its own, which is lower.
 TEXT_CHARACTERS_MAX = 1_000
 # Names that are known to be short enough.
-_NAMES_MAX = 1_024
+_NAMES_KNOWN_MAX: Final = 1_000
 
 # A function that checks a message; None: messages of this type have no texts.
 _Check = Callable[[Any], None]
@@ -34,31 +34,33 @@ def check_texts(body: Any) -> None:
     Raises:
         InvalidArgument: a text exceeds TEXT_CHARACTERS_MAX.
     """
-    if isinstance(body, NewTxn):
+    kind = type(body)
+    if kind is Send:
+        _check_name(body.partition)
+        return
+    if kind is NewTxn:
         for name in body.participants:
             _check_name(name)
         for part in (body.identity, body.named_sequence):
             if part is not None:
                 check_texts(part)
         return
-    if isinstance(body, EndTxn):
+    if kind is EndTxn:
         for counts in body.counts or ():
             _check_name(participant_of_counts(counts))
         _check_length("fingerprint", body.fingerprint)
         if body.identity is not None:
             check_texts(body.identity)
         return
-    if isinstance(body, EndOnParticipants):
+    if kind is EndOnParticipants:
         for participant in body.participants:
             _check_name(counted(participant)[0])
         return
-    if isinstance(body, Ack):
+    if kind is Ack:
         _check_name(body.subscription)
-        for text in () if body.member is None else body.member[:2]:
-            _check_length("member", text)
-        return
-    if isinstance(body, Send):
-        _check_name(body.partition)
+        if body.member is not None:
+            for text in body.member[:2]:
+                _check_length("member", text)
         return
     if body.ByteSize() <= TEXT_CHARACTERS_MAX:
         return
@@ -131,9 +133,9 @@ def _check_inside(field: FieldDescriptor, inner: _Check) -> _Check:
     return check
 
 
-# What has failed is not kept; the others come again and again.
-@lru_cache(maxsize=_NAMES_MAX)
+@lru_cache(maxsize=_NAMES_KNOWN_MAX)
 def _check_name(name: PartitionName | SubscriptionName) -> None:
+    """Check a name, as check_texts() does. The same ones come again and again."""
     _check_length("topic", name.topic)
     if isinstance(name, SubscriptionName):
         _check_length("subscription", name.subscription)

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
-from magnetar_core.transport.columns.column import ROWS_MAX, ROWS_MIN, Columns, Rows
+from magnetar_core.transport.columns.column import ROWS_MAX, Rows
 from magnetar_core.transport.columns.kinds import ANSWERS, COLUMNS, COLUMNS_OF, KIND_OF, Row
 from magnetar_core.transport.spliced import Body, Spliced, field_start, varint
 from magnetar_core.wire import service_pb2 as pb
@@ -53,6 +53,8 @@ _IN_COLUMNS: Final = COLUMNS.keys() & pb.CommandHead.DESCRIPTOR.fields_by_name.k
 _REQUEST_ID: Final = varint(pb.Command.DESCRIPTOR.fields_by_name["request_id"].number << 3)
 
 BodyT = TypeVar("BodyT", bound=Message | Row)
+# The number of a request, the span that sends it (empty: none does), and its row.
+Numbered = tuple[int, bytes, Row]
 
 
 def name_of(body: Message | Row) -> str:
@@ -230,7 +232,7 @@ class FrameWriter:
         # Bytes of the frames before it.
         self._full_bytes = 0
         # Rows of the last frame that are not among its pieces, by the field of their columns.
-        self._rows: dict[str, list[tuple[int, bytes, Row]]] = {}
+        self._rows: dict[str, list[Numbered]] = {}
 
     @property
     def gathered_bytes(self) -> int:
@@ -247,9 +249,9 @@ class FrameWriter:
             request_id: the number of the request that it answers; 0 for a push.
             traceparent: names the span that sends it; empty: none does.
         """
-        columns = COLUMNS_OF.get(type(body))
-        if columns is not None:
-            self._gather(columns, request_id, traceparent, body)
+        if type(body) in COLUMNS_OF:
+            row: Any = body
+            self.send_rows([(request_id, traceparent, row)])
             return
         if self._rows:
             self._write_rows()
@@ -259,6 +261,19 @@ class FrameWriter:
         self._room_bytes -= size
         self._pieces += pieces
 
+    def send_rows(self, rows: Sequence[Numbered]) -> None:
+        """Gather rows of one kind, at least one, as send() does with each."""
+        field = COLUMNS_OF[type(rows[0][2])].field
+        gathered = self._rows.setdefault(field, [])
+        for one in rows:
+            if self._room_bytes <= 0 or len(gathered) >= ROWS_MAX:
+                self._write_rows()
+                gathered = self._rows.setdefault(field, [])
+                if self._room_bytes <= 0:
+                    self._begin_frame()
+            self._room_bytes -= one[2].byte_count
+            gathered.append(one)
+
     def flush(self) -> None:
         """Write the gathered commands now."""
         self._write_rows()
@@ -267,23 +282,13 @@ class FrameWriter:
         for pieces in frames:
             self._write(b"".join(pieces))
 
-    def _gather(self, columns: Columns, request_id: int, traceparent: bytes, row: Any) -> None:
-        if self._room_bytes <= 0:
-            self._write_rows()
-            self._begin_frame()
-        self._room_bytes -= row.byte_count
-        rows = self._rows.setdefault(columns.field, [])
-        rows.append((request_id, traceparent, row))
-        if len(rows) >= ROWS_MAX:
-            self._write_rows()
-
     def _write_rows(self) -> None:
         """Put the gathered rows into the last frame."""
         if self._rows:
             gathered, self._rows = self._rows, {}
             for field, rows in gathered.items():
-                if len(rows) >= ROWS_MIN:
-                    columns = COLUMNS[field]
+                columns = COLUMNS[field]
+                if len(rows) >= columns.rows_min:
                     gathered_rows = Rows(*zip(*rows, strict=True))
                     self._pieces += _enveloped(columns.pack(gathered_rows), 0, b"")[1]
                     if columns.answers is not None:

@@ -37,6 +37,10 @@ class SlowOperations:
         """Return the time at which a command came, for answered()."""
         return self._now_ms() if self._limit_ms else 0.0
 
+    def is_late(self, begun_ms: float) -> bool:
+        """Return whether a command that came at a time is slow, if it is answered now."""
+        return bool(self._limit_ms) and self._now_ms() - begun_ms > self._limit_ms
+
     def answered(
         self,
         name: str,

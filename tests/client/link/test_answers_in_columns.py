@@ -18,13 +18,12 @@ from magnetar.link.runtime import Runtime
 from magnetar.link.session import LinkSession
 from magnetar_core.ids import MessageId, PartitionName
 from magnetar_core.protocol_version import PROTOCOL_VERSION
-from magnetar_core.transport.columns.column import ROWS_MIN
-from magnetar_core.transport.columns.sends import Send, Sent
+from magnetar_core.transport.columns.sends import SENDS, Send, Sent
 from magnetar_core.transport.transport import LinkClosed
 from magnetar_core.wire import broker_pb2, common_pb2, service_pb2
 
 SEND = Send(PartitionName("t", 0, 1), 1, 0, 1, b"batch")
-COUNT = ROWS_MIN
+COUNT = SENDS.rows_min
 
 
 class Conversation:

@@ -6,11 +6,13 @@ Source: PIP-31, Modified Commands, CommandAck.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import repeat
 from typing import Final, NamedTuple, Self
 
 from magnetar_core.ids import NO_EPOCH, MemberName, MessageId, SubscriptionName, TxnID
 from magnetar_core.transport.columns.column import (
+    KEPT_MAX,
     NO_TXN,
     Columns,
     Pair,
@@ -22,22 +24,27 @@ from magnetar_core.transport.columns.column import (
     made,
     named,
     pairs_of,
+    txn_field,
     txn_ids_of,
     unless_all,
 )
+from magnetar_core.transport.spliced import Spliced
+from magnetar_core.transport.spliced import joined as in_a_row
 from magnetar_core.wire.broker_pb2 import (
     CommandAck,
     CommandAckResponse,
     CommandAcks,
     CommandAcksResponse,
 )
-from magnetar_core.wire.common_pb2 import OffsetRange
 
 INDIVIDUAL: Final = CommandAck.INDIVIDUAL
 # What an ack has beside its ranges: its numbers, its proof and names; and what its answer has.
 _ACK_BYTES: Final = 512
 _ACKED_BYTES: Final = 32
 _PLACE_BYTES: Final = 30
+# See Columns.rows_min.
+_ACKS_MIN: Final = 5
+_ANSWERS_MIN: Final = 3
 
 
 class Ack(NamedTuple):
@@ -89,23 +96,35 @@ class Ack(NamedTuple):
             [MessageId(one.ledger_id, one.entry_id, one.index) for one in wire.message_ids],
         )
 
-    def to_wire(self) -> CommandAck:
-        """Convert to the message of one alone."""
-        return CommandAck(
-            subscription=self.subscription.to_wire(),
-            consumer_id=self.consumer_id,
-            ack_type=self.ack_type,
-            ranges=[OffsetRange(first=first, last=last) for first, last in self.ranges],
-            txn_id=None if self.txn_id is None else self.txn_id.to_wire(),
-            ack_sequence=self.ack_sequence,
-            ledger_id=self.ledger_id,
-            producer_epoch=None if self.producer_epoch == NO_EPOCH else self.producer_epoch,
-            member=None if self.member is None else self.member.to_wire(),
-            two_phase_commit=self.is_two_phase_commit,
-            attach_epoch=self.attach_epoch,
-            txn_proof=self.txn_proof,
-            message_ids=[one.to_wire() for one in self.message_ids],
-        )
+    def to_wire(self) -> Spliced[CommandAck]:
+        """Convert to the message of one alone.
+
+        What a consumer says of itself comes again and again, and its bytes are kept.
+        """
+        pieces = [
+            _consumer(self.subscription, self.consumer_id, self.ledger_id, self.member),
+        ]
+        if self.txn_id is not None:
+            pieces.append(txn_field(CommandAck, "txn_id", self.txn_id))
+        said = CommandAck()
+        for first, last in self.ranges:
+            said.ranges.add(first=first, last=last)
+        if self.ack_type != INDIVIDUAL:
+            said.ack_type = self.ack_type
+        if self.ack_sequence:
+            said.ack_sequence = self.ack_sequence
+        if self.producer_epoch != NO_EPOCH:
+            said.producer_epoch = self.producer_epoch
+        if self.is_two_phase_commit:
+            said.two_phase_commit = True
+        if self.attach_epoch:
+            said.attach_epoch = self.attach_epoch
+        if self.txn_proof:
+            said.txn_proof = self.txn_proof
+        for one in self.message_ids:
+            said.message_ids.append(one.to_wire())
+        pieces.append(said.SerializeToString())
+        return in_a_row(CommandAck, *pieces)
 
 
 class Acked(NamedTuple):
@@ -123,7 +142,7 @@ class Acked(NamedTuple):
     def from_wire(cls, wire: CommandAckResponse) -> Self:
         """Convert from the message of one alone."""
         txn_id = TxnID.from_wire(wire.txn_id) if wire.HasField("txn_id") else None
-        return cls(wire.consumer_id, txn_id)
+        return tuple.__new__(cls, (wire.consumer_id, txn_id))
 
     def to_wire(self) -> CommandAckResponse:
         """Convert to the message of one alone."""
@@ -131,6 +150,19 @@ class Acked(NamedTuple):
             consumer_id=self.consumer_id,
             txn_id=None if self.txn_id is None else self.txn_id.to_wire(),
         )
+
+
+@lru_cache(maxsize=KEPT_MAX)
+def _consumer(
+    name: SubscriptionName, consumer_id: int, ledger_id: int, member: MemberName | None
+) -> bytes:
+    command = CommandAck(
+        subscription=name.to_wire(),
+        consumer_id=consumer_id,
+        ledger_id=ledger_id,
+        member=None if member is None else member.to_wire(),
+    )
+    return command.SerializeToString()
 
 
 def _pack(rows: Rows) -> CommandAcks:
@@ -223,7 +255,7 @@ def _unpack_answers(message: CommandAcksResponse) -> Rows:
     return made(Acked, message.request_ids, (), (message.consumer_ids, txn_ids))
 
 
-ACKS = Columns("ack", "acks", Ack, CommandAck, CommandAcks, _pack, _unpack)
+ACKS = Columns("ack", "acks", Ack, CommandAck, CommandAcks, _pack, _unpack, rows_min=_ACKS_MIN)
 ACKED = Columns(
     "ack_response",
     "acks_response",
@@ -232,4 +264,5 @@ ACKED = Columns(
     CommandAcksResponse,
     _pack_answers,
     _unpack_answers,
+    rows_min=_ANSWERS_MIN,
 )

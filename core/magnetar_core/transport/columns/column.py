@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from itertools import accumulate, chain, pairwise, repeat
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
 from magnetar_core.ids import TxnID
-from magnetar_core.transport.spliced import Body
+from magnetar_core.transport.spliced import Body, field_start
+from magnetar_core.wire.common_pb2 import TxnId
 
 if TYPE_CHECKING:
     from magnetar_core.transport.columns.answers import AnswerColumns
 
 # The most rows of a message: so many commands are handled in a turn of the event loop.
 ROWS_MAX: Final = 64
-# The fewest: of fewer rows, a message each costs less.
-ROWS_MIN: Final = 8
+# Names and TxnIDs whose bytes are kept.
+KEPT_MAX: Final = 1_000
 
 ValueT = TypeVar("ValueT")
 RowT = TypeVar("RowT", bound=tuple[Any, ...])
@@ -52,6 +53,7 @@ class Columns(NamedTuple):
         message: the class of the columns.
         pack: returns the columns of rows.
         unpack: returns the rows of columns; raises DecodeError.
+        rows_min: fewer rows cost both ends less as a message each.
         answers: the form of the answers to all commands of a message but some; None: each answer
             names its command.
     """
@@ -63,6 +65,7 @@ class Columns(NamedTuple):
     message: type[Message]
     pack: Callable[[Rows], Body]
     unpack: Callable[[Any], Rows]
+    rows_min: int
     answers: AnswerColumns | None = None
 
 
@@ -161,3 +164,15 @@ def divided(every: Sequence[ValueT], counts: Sequence[int]) -> Sequence[Sequence
 def joined(lists: Iterable[Sequence[ValueT]]) -> Sequence[ValueT]:
     """Return the values of several lists in a row."""
     return list(chain.from_iterable(lists))
+
+
+def txn_field(kind: type[Message], field: str, pair: Pair) -> bytes:
+    """Return the bytes of a command of which only this field is set, to a TxnID."""
+    name = _txn(pair)
+    return field_start(kind, field, len(name)) + name  # type: ignore[arg-type]
+
+
+@lru_cache(maxsize=KEPT_MAX)
+def _txn(pair: Pair) -> bytes:
+    """Several commands name the same transactions, and protobuf's objects cost more than these."""
+    return TxnId(most_bits=pair[0], least_bits=pair[1]).SerializeToString()

@@ -22,6 +22,7 @@ from magnetar_core.transport.columns.column import (
     made,
     named,
     pairs_of,
+    txn_field,
     unless_all,
     zipped,
 )
@@ -39,6 +40,9 @@ from magnetar_core.wire.transaction_pb2 import (
 # What an end has beside its participants and a selection, and each of those at most.
 _END_BYTES: Final = 128
 _WRITER_ID_BYTES: Final = 10
+# See Columns.rows_min.
+_ENDS_MIN: Final = 4
+_ANSWERS_MIN: Final = 3
 # Participants that are kept, with their counts. The same ones come again and again, since most
 # transactions of a producer write one batch.
 _KNOWN_PARTICIPANTS_MAX: Final = 4_000
@@ -97,16 +101,22 @@ class EndOnParticipants(NamedTuple):
     def to_wire(self) -> Spliced[CommandEndTxnOnParticipants]:
         """Convert to the message of one alone."""
         rest = CommandEndTxnOnParticipants(
-            txn_id=self.txn_id.to_wire(),
             txn_action=self.txn_action,
             counts_given=self.are_counted,
             stamp=self.stamp,
             incarnation=self.incarnation,
-            loss_accepted=self.is_loss_accepted,
-            selection_given=self.selection is not None,
-            selected_writer_ids=self.selection or (),
         )
-        return in_a_row(CommandEndTxnOnParticipants, *self.participants, rest.SerializeToString())
+        if self.is_loss_accepted:
+            rest.loss_accepted = True
+        if self.selection is not None:
+            rest.selection_given = True
+            rest.selected_writer_ids.extend(self.selection)
+        return in_a_row(
+            CommandEndTxnOnParticipants,
+            txn_field(CommandEndTxnOnParticipants, "txn_id", self.txn_id),
+            *self.participants,
+            rest.SerializeToString(),
+        )
 
 
 class EndedOnParticipants(NamedTuple):
@@ -127,9 +137,9 @@ class EndedOnParticipants(NamedTuple):
 
     def to_wire(self) -> CommandEndTxnOnParticipantsResponse:
         """Convert to the message of one alone."""
-        return CommandEndTxnOnParticipantsResponse(
-            txn_id=self.txn_id.to_wire(), unfinished=self.unfinished
-        )
+        answer = CommandEndTxnOnParticipantsResponse(unfinished=self.unfinished)
+        answer.txn_id.most_bits, answer.txn_id.least_bits = self.txn_id
+        return answer
 
 
 def participant(field: str, counts: bytes) -> bytes:
@@ -148,9 +158,9 @@ def counted(participant: bytes) -> Counted:
     Raises:
         DecodeError: it is damaged, or not one.
     """
-    if len(participant) > _KNOWN_BYTES_MAX:
-        return _counted.__wrapped__(participant)
-    return _counted(participant)
+    if len(participant) <= _KNOWN_BYTES_MAX:
+        return _counted(participant)
+    return _counted.__wrapped__(participant)
 
 
 @lru_cache(maxsize=_KNOWN_PARTICIPANTS_MAX)
@@ -261,6 +271,7 @@ ENDS = Columns(
     CommandEndTxnsOnParticipants,
     _pack,
     _unpack,
+    rows_min=_ENDS_MIN,
 )
 ENDED = Columns(
     "end_txn_on_participants_response",
@@ -270,4 +281,5 @@ ENDED = Columns(
     CommandEndTxnsOnParticipantsResponse,
     _pack_answers,
     _unpack_answers,
+    rows_min=_ANSWERS_MIN,
 )

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, Self
 
 from magnetar_core.ids import NO_EPOCH, MessageId, PartitionName, TxnID
 from magnetar_core.transport.columns.column import (
+    KEPT_MAX,
     NO_TXN,
     Columns,
     Pair,
@@ -23,6 +24,7 @@ from magnetar_core.transport.columns.column import (
     made,
     named,
     pairs_of,
+    txn_field,
     txn_ids_of,
     unless_all,
 )
@@ -41,8 +43,9 @@ from magnetar_core.wire.common_pb2 import TxnId
 _SEND_BYTES: Final = 512
 _SENT_BYTES: Final = 32
 _PAIR_BYTES: Final = 20
-# Names, TxnIDs and numbers whose bytes are kept.
-_KEPT_MAX: Final = 1_000
+# See Columns.rows_min. A column costs nearly the same for few rows, and sends have more of them.
+_SENDS_MIN: Final = 5
+_ANSWERS_MIN: Final = 3
 # Where a batch lies of which the broker has forgotten that.
 NOWHERE: Final = MessageId(0, 0, 0)
 
@@ -92,18 +95,16 @@ class Send(NamedTuple):
         Names, TxnIDs and small numbers come again and again, and their bytes are kept: protobuf's
         objects for them would cost several times the rest.
         """
-        pieces = [
-            _name(self.partition),
-            _numbers(self.producer_id, self.sequence_id, self.num_messages),
-        ]
-        if self.txn_id is not None:
-            pieces.append(_txn_field("txn_id", self.txn_id))
-        pieces += [_txn_field("follows_txn_ids", one) for one in self.follows]
-        if self.producer_epoch != NO_EPOCH or self.txn_proof:
-            epoch = None if self.producer_epoch == NO_EPOCH else self.producer_epoch
-            said = CommandSend(producer_epoch=epoch, txn_proof=self.txn_proof)
+        name, producer_id, sequence_id, count, batch, txn_id, follows, epoch, proof = self
+        pieces = [_name(name), _numbers(producer_id, sequence_id, count)]
+        if txn_id is not None:
+            pieces.append(txn_field(CommandSend, "txn_id", txn_id))
+        if follows:
+            pieces += [txn_field(CommandSend, "follows_txn_ids", one) for one in follows]
+        if epoch != NO_EPOCH or proof:
+            said = CommandSend(producer_epoch=None if epoch == NO_EPOCH else epoch, txn_proof=proof)
             pieces.append(said.SerializeToString())
-        pieces += (field_start(CommandSend, "batch", len(self.batch)), self.batch)
+        pieces += (field_start(CommandSend, "batch", len(batch)), batch)
         return in_a_row(CommandSend, *pieces)
 
 
@@ -130,38 +131,41 @@ class Sent(NamedTuple):
     def from_wire(cls, wire: CommandSendResponse) -> Self:
         """Convert from the message of one alone."""
         place = wire.message_id
-        return cls(
-            MessageId(place.ledger_id, place.entry_id, place.index),
-            wire.duplicate,
-            wire.all_settled,
-            [(one.most_bits, one.least_bits) for one in wire.settled_txn_ids],
+        settled = [(one.most_bits, one.least_bits) for one in wire.settled_txn_ids]
+        return tuple.__new__(
+            cls,
+            (
+                tuple.__new__(MessageId, (place.ledger_id, place.entry_id, place.index, 0)),
+                wire.duplicate,
+                wire.all_settled,
+                settled,
+            ),
         )
 
     def to_wire(self) -> CommandSendResponse:
         """Convert to the message of one alone."""
-        return CommandSendResponse(
-            message_id=self.message_id.to_wire() if any(self.message_id) else None,
-            duplicate=self.duplicate,
-            all_settled=self.all_settled,
-            settled_txn_ids=list(map(_txn_id, self.settled)),
-        )
+        answer = CommandSendResponse()
+        if any(self.message_id):
+            place = answer.message_id
+            place.ledger_id, place.entry_id, place.index, _ = self.message_id
+        if self.duplicate:
+            answer.duplicate = True
+        if self.all_settled:
+            answer.all_settled = True
+        if self.settled:
+            answer.settled_txn_ids.extend(map(_txn_id, self.settled))
+        return answer
 
 
-@lru_cache(maxsize=_KEPT_MAX)
+@lru_cache(maxsize=KEPT_MAX)
 def _name(partition: PartitionName) -> bytes:
     return CommandSend(partition=partition.to_wire()).SerializeToString()
 
 
-@lru_cache(maxsize=_KEPT_MAX)
+@lru_cache(maxsize=KEPT_MAX)
 def _numbers(producer_id: int, sequence_id: int, count: int) -> bytes:
     command = CommandSend(producer_id=producer_id, sequence_id=sequence_id, num_messages=count)
     return command.SerializeToString()
-
-
-@lru_cache(maxsize=_KEPT_MAX)
-def _txn_field(field: str, pair: Pair) -> bytes:
-    name = _txn_id(pair).SerializeToString()
-    return field_start(CommandSend, field, len(name)) + name
 
 
 def _txn_id(pair: Pair) -> TxnId:
@@ -264,7 +268,9 @@ def _unpack_answers(message: CommandSendsResponse) -> Rows:
     )
 
 
-SENDS = Columns("send", "sends", Send, CommandSend, CommandSends, _pack, _unpack)
+SENDS = Columns(
+    "send", "sends", Send, CommandSend, CommandSends, _pack, _unpack, rows_min=_SENDS_MIN
+)
 SENT = Columns(
     "send_response",
     "sends_response",
@@ -273,4 +279,5 @@ SENT = Columns(
     CommandSendsResponse,
     _pack_answers,
     _unpack_answers,
+    rows_min=_ANSWERS_MIN,
 )

@@ -60,6 +60,8 @@ _NEW_BYTES: Final = 128
 _END_BYTES: Final = 384
 _PARTICIPANT_BYTES: Final = 64
 _WRITER_ID_BYTES: Final = 10
+# See Columns.rows_min.
+_ROWS_MIN: Final = 4
 # What an answer has beside a proof or an identity.
 _ANSWER_BYTES: Final = 64
 # Names, and participants with counts, whose bytes are kept: the same ones come again and again.
@@ -568,7 +570,8 @@ NEW_TXNS = Columns(
     CommandNewTxns,
     _pack_new,
     _unpack_new,
-    OPENED,
+    rows_min=_ROWS_MIN,
+    answers=OPENED,
 )
 END_TXNS = Columns(
     "end_txn",
@@ -578,5 +581,6 @@ END_TXNS = Columns(
     CommandEndTxns,
     _pack_end,
     _unpack_end,
-    TXNS_ENDED,
+    rows_min=_ROWS_MIN,
+    answers=TXNS_ENDED,
 )
