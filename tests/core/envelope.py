@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from magnetar_core.transport.columns.kinds import ANSWERS, COLUMNS, as_row
+from magnetar_core.transport.columns.kinds import ANSWERS, COLUMNS, COLUMNS_OF, as_row
 from magnetar_core.transport.frames import FIELD_OF_BODY, Carried, FrameWriter
 from magnetar_core.transport.spliced import whole
 from magnetar_core.wire import service_pb2
@@ -70,6 +70,9 @@ def in_columns(*commands: service_pb2.Command) -> bytes:
     for one in commands:
         name = one.WhichOneof("body")
         assert name is not None
-        writer.send(as_row(getattr(one, name)), one.request_id, one.traceparent)
+        body = getattr(one, name)
+        row = as_row(body)
+        body = row if type(row) in COLUMNS_OF else body
+        writer.send(body, one.request_id, one.traceparent)
     writer.flush()
     return b"".join(frames)

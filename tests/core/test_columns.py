@@ -62,7 +62,7 @@ COUNTED = [
 COUNTED_ENDS = [
     st.lists(
         st.builds(
-            lambda name, writers: counted_end(name, *writers.items()),
+            lambda name, writers: (name, counted_end(name, *writers.items())),
             names,
             st.dictionaries(U64, U64, max_size=2),
         ),
@@ -75,6 +75,7 @@ IDENTITIES = st.builds(
 )
 # All commits of a message have the highest stamp of them.
 STAMP = 9
+PLACE = PartitionName("t", 1, 2)
 COMMITS = (common_pb2.COMMITTING, common_pb2.COMMITTED)
 UNFINISHED = st.builds(
     lambda name, message: pb.UnfinishedParticipant(
@@ -229,7 +230,7 @@ def some(kind: type, seed: int = 3) -> list[Any]:
         EndTxn: EndTxn(
             txn_id,
             common_pb2.ABORT,
-            [counted_end(PartitionName("t", 1, 2), (3, 4))],
+            [(PLACE, counted_end(PLACE, (3, 4)))],
             [5, 6],
             True,
             common_pb2.ProducerIdentity(transactional_id="i"),
@@ -447,7 +448,7 @@ def test_unreadable_columns_end_a_frame_that_is_read_one_by_one() -> None:
             named_sequence=pb.NamedSequence(run_token="r" * (TEXT_CHARACTERS_MAX + 1))
         ),
         some(EndTxn)[0]._replace(
-            counts=[counted_end(PartitionName("t" * (TEXT_CHARACTERS_MAX + 1), 0, 0))]
+            counts=[(PartitionName("t" * (TEXT_CHARACTERS_MAX + 1), 0, 0), b"")]
         ),
         some(EndTxn)[0]._replace(fingerprint="f" * (TEXT_CHARACTERS_MAX + 1)),
         some(EndTxn)[0]._replace(

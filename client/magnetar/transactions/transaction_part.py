@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from magnetar_core.errors import InvalidArgument
 from magnetar_core.ids import Participant, PartitionName, SubscriptionName, TxnID
-from magnetar_core.transport.columns.transactions import EndTxn
+from magnetar_core.transport.columns.transactions import Counted, EndTxn
 from magnetar_core.wire.common_pb2 import COMMIT
 from magnetar_core.wire.transaction_pb2 import CommandEndTxn
 
@@ -39,8 +39,8 @@ class TransactionPart:
     seen_stamp: int = 0
 
 
-def counts_to_wire(counts: Iterable[Count]) -> list[bytes]:
-    """Return the counts of each participant, as a field of CommandEndTxn."""
+def counts_to_wire(counts: Iterable[Count]) -> list[Counted]:
+    """Return the participants with their counts, as commands have them."""
     writers: dict[Participant, tuple[tuple[int, int], ...]] = {}
     for name, writer_id, count in counts:
         writers[name] = (*writers.get(name, ()), (writer_id, count))
@@ -48,7 +48,7 @@ def counts_to_wire(counts: Iterable[Count]) -> list[bytes]:
 
 
 @lru_cache(maxsize=KNOWN_COUNTS_MAX)
-def _counts_of(name: Participant, writers: tuple[tuple[int, int], ...]) -> bytes:
+def _counts_of(name: Participant, writers: tuple[tuple[int, int], ...]) -> Counted:
     command = CommandEndTxn()
     if isinstance(name, PartitionName):
         counted = command.partition_counts.add(partition=name.to_wire()).producers
@@ -56,7 +56,7 @@ def _counts_of(name: Participant, writers: tuple[tuple[int, int], ...]) -> bytes
         counted = command.subscription_counts.add(subscription=name.to_wire()).consumers
     for writer_id, count in writers:
         counted.add(writer_id=writer_id, count=count)
-    return command.SerializeToString()
+    return name, command.SerializeToString()
 
 
 def commit_parts(parts: Sequence[TransactionPart]) -> EndTxn:

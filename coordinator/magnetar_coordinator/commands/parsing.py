@@ -11,7 +11,7 @@ from magnetar_coordinator.metadata.transactional_id import InitCall, Pair
 from magnetar_coordinator.transactions.decision import EndTxnRequest
 from magnetar_core.errors import InvalidArgument
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
-from magnetar_core.transport.columns.transactions import EndTxn, participant_of_counts
+from magnetar_core.transport.columns.transactions import Counted, EndTxn
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import transaction_pb2 as pb
 
@@ -109,8 +109,8 @@ def end_of(request: EndTxn, txn_id: TxnID | None = None) -> EndTxnRequest:
     )
 
 
-def _counts(given: Sequence[bytes]) -> Counts:
-    counts = dict(zip(map(participant_of_counts, given), given, strict=True))
+def _counts(given: Sequence[Counted]) -> Counts:
+    counts = dict(given)
     if len(counts) != len(given):
         raise InvalidArgument("a participant is counted twice")
     return counts

@@ -29,7 +29,7 @@ from magnetar_coordinator.metadata.transaction import (
 from magnetar_coordinator.metadata.transactional_id import Pair
 from magnetar_coordinator.metadata.wire import put_identity
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
-from magnetar_core.transport.columns.transactions import counts_in, participant_of_counts
+from magnetar_core.transport.columns.transactions import counts_in
 from magnetar_core.wire.record_pb2 import RecordDetails
 
 
@@ -94,8 +94,7 @@ def decode_metadata(txn_id: TxnID, row: bytes) -> MetadataRecord:
     kind = _Kind(row[0])
     if kind is _Kind.STATUS_CHANGED:
         _, expected, new, time_ms, stamp, counts_given, counts_bytes = rest.take(_CHANGED)
-        fields = counts_in(rest.cut(counts_bytes))
-        counts = dict(zip(map(participant_of_counts, fields), fields, strict=True))
+        counts = dict(counts_in(rest.cut(counts_bytes)))
         details = rest.details()
         return StatusChanged(
             txn_id,

@@ -17,7 +17,7 @@ from magnetar_core.ids import PartitionName, SubscriptionName
 from magnetar_core.transport.columns.acks import Ack
 from magnetar_core.transport.columns.ends import EndOnParticipants, counted
 from magnetar_core.transport.columns.sends import Send
-from magnetar_core.transport.columns.transactions import EndTxn, NewTxn, participant_of_counts
+from magnetar_core.transport.columns.transactions import EndTxn, NewTxn
 
 # Each kind of name has a limit of its own, which is lower.
 TEXT_CHARACTERS_MAX = 1_000
@@ -46,8 +46,8 @@ def check_texts(body: Any) -> None:
                 check_texts(part)
         return
     if kind is EndTxn:
-        for counts in body.counts or ():
-            _check_name(participant_of_counts(counts))
+        for name, _ in body.counts or ():
+            _check_name(name)
         _check_length("fingerprint", body.fingerprint)
         if body.identity is not None:
             check_texts(body.identity)

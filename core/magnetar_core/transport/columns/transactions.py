@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache, partial
-from typing import Any, Final, NamedTuple, Self, TypeVar
+from typing import Any, Final, NamedTuple, Self, TypeAlias, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
@@ -71,6 +71,9 @@ _KEPT_BYTES_MAX: Final = 2_048
 
 # Without the constructor of a NamedTuple, which is a Python function.
 _TXN_ID: Final = partial(tuple.__new__, TxnID)
+
+# A participant, and its confirmed writes as a field of CommandEndTxn.
+Counted: TypeAlias = tuple[Participant, bytes]
 
 MessageT = TypeVar("MessageT", bound=Message)
 
@@ -170,8 +173,8 @@ class EndTxn(NamedTuple):
 
     Attributes:
         txn_id: None: that of the identity.
-        counts: confirmed writes, a field of the message for each participant, serialized; None:
-            they are not given.
+        counts: confirmed writes, of each participant with the field of the message that has them,
+            serialized; None: they are not given.
         selection: the writers that count; None: all.
         identity: of a transactional producer; None: there is none.
         fingerprint: of a named sequence; empty: there is none.
@@ -180,7 +183,7 @@ class EndTxn(NamedTuple):
 
     txn_id: TxnID | None
     txn_action: TxnAction = COMMIT
-    counts: Sequence[bytes] | None = None
+    counts: Sequence[Counted] | None = None
     selection: Sequence[int] | None = None
     wait_finished: bool = False
     identity: ProducerIdentity | None = None
@@ -191,7 +194,7 @@ class EndTxn(NamedTuple):
     @property
     def byte_count(self) -> int:
         """About the most bytes that it takes in columns."""
-        size = sum(map(len, self.counts or ())) + _END_BYTES
+        size = sum([len(one) for _, one in self.counts or ()]) + _END_BYTES
         size += len(self.selection or ()) * _WRITER_ID_BYTES + len(self.fingerprint) * 4
         return size if self.identity is None else size + self.identity.ByteSize()
 
@@ -224,7 +227,9 @@ class EndTxn(NamedTuple):
             seen_stamp=self.seen_stamp,
             by_hand=self.by_hand,
         )
-        return in_a_row(CommandEndTxn, rest.SerializeToString(), *(self.counts or ()))
+        return in_a_row(
+            CommandEndTxn, rest.SerializeToString(), *[one for _, one in self.counts or ()]
+        )
 
 
 class Ended(NamedTuple):
@@ -271,18 +276,10 @@ class Ended(NamedTuple):
 # CommandEndTxnOnParticipants, so that a coordinator passes them on as they are.
 
 
-def participant_of_counts(counts: bytes) -> Participant:
-    """Return the participant whose confirmed writes a field of CommandEndTxn has.
+def counts_in(fields: bytes) -> list[Counted]:
+    """Return the participants that a command or a row counts writes of, each with its field.
 
-    Raises:
-        DecodeError: it is damaged, or not one field.
-    """
-    kept = _counted if len(counts) <= _KEPT_BYTES_MAX else _counted.__wrapped__
-    return kept(counts)
-
-
-def counts_in(fields: bytes) -> list[bytes]:
-    """Return the fields of CommandEndTxn with counts, each serialized: partitions' first.
+    Partitions come first.
 
     Args:
         fields: CommandEndTxn, serialized, or fields of it.
@@ -290,7 +287,7 @@ def counts_in(fields: bytes) -> list[bytes]:
         DecodeError: it is damaged.
     """
     view = PackedEndTxn.FromString(fields)
-    return [
+    every = [
         *[
             field_start(CommandEndTxn, "partition_counts", len(one)) + one
             for one in view.partition_counts[:]
@@ -300,16 +297,27 @@ def counts_in(fields: bytes) -> list[bytes]:
             for one in view.subscription_counts[:]
         ],
     ]
+    return list(map(_counted_in, every))
+
+
+def _counted_in(field: bytes) -> Counted:
+    """Return a participant and the field of CommandEndTxn with its counts.
+
+    Raises:
+        DecodeError: it is damaged, or not one field.
+    """
+    return _counted(field) if len(field) <= _KEPT_BYTES_MAX else _counted.__wrapped__(field)
 
 
 @lru_cache(maxsize=_KEPT_MAX)
-def _counted(counts: bytes) -> Participant:
-    view = PackedEndTxn.FromString(counts)
+def _counted(field: bytes) -> Counted:
+    view = PackedEndTxn.FromString(field)
     if len(view.partition_counts) + len(view.subscription_counts) != 1:
         raise DecodeError("not one participant")
     for packed in view.partition_counts:
-        return _partition(PackedCounts.FromString(packed).participant)
-    return _subscription(PackedCounts.FromString(view.subscription_counts[0]).participant)
+        return _partition(PackedCounts.FromString(packed).participant), field
+    packed = view.subscription_counts[0]
+    return _subscription(PackedCounts.FromString(packed).participant), field
 
 
 @lru_cache(maxsize=_KEPT_MAX)
@@ -439,7 +447,7 @@ def _pack_end(rows: Rows) -> CommandEndTxns:
         *rows.rows, strict=True
     )
     most_bits, least_bits = halves_of([one or NO_TXN for one in txn_ids])
-    every = joined(one or () for one in counts)
+    every = [field for one in counts for _, field in one or ()]
     indexes = {one: index for index, one in enumerate(dict.fromkeys(every))}
     return CommandEndTxns(
         request_ids=rows.request_ids,
@@ -465,10 +473,7 @@ def _pack_end(rows: Rows) -> CommandEndTxns:
 
 def _unpack_end(message: CommandEndTxns) -> Rows:
     count = len(message.request_ids)
-    counts = message.counts[:]
-    for one in counts:
-        participant_of_counts(one)
-    every = named(counts, message.participant_indexes)
+    every = named(list(map(_counted_in, message.counts[:])), message.participant_indexes)
     return made(
         EndTxn,
         message.request_ids,
