@@ -56,7 +56,7 @@ class Parking:
             self._commits.when_durable(self._commits.position(), callback)
         else:
             run.calls.append((call, arguments))
-            run.hurries |= self._commits.hurries
+            run.hurries = run.hurries or self._commits.hurries
 
     def gather(self, call: Callable[[list[ItemT]], None], item: ItemT) -> None:
         """Call back as when_durable() does, once for all items of a run that have the same call."""
@@ -65,7 +65,7 @@ class Parking:
             self.when_durable(call, [item])
         elif (items := run.gathered.get(call)) is not None:
             items.append(item)
-            run.hurries |= self._commits.hurries
+            run.hurries = run.hurries or self._commits.hurries
         else:
             run.gathered[call] = items = [item]
             self.when_durable(call, items)

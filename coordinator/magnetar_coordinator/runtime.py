@@ -54,8 +54,8 @@ from magnetar_core.history.events import Event
 from magnetar_core.history.history import History
 from magnetar_core.ids import TxnID
 from magnetar_core.process.run_time import RunTime
-from magnetar_core.server.commands import Reply, internal_failure
-from magnetar_core.wire import transaction_pb2 as pb
+from magnetar_core.server.commands import Reply, internal_failure, send_together
+from magnetar_core.transport.columns.transactions import Ended
 from magnetar_storage.disk_reserve import DiskReserve
 from magnetar_storage.group_commit import GroupCommit
 from magnetar_storage.ready_callbacks import guard
@@ -337,16 +337,17 @@ class Runtime:
         Args:
             told: what the answer tells, for the history; None: the body says it, or nothing is.
         """
-        self.when_durable(self._note_and_send, reply, body, told)
+        self.parking.gather(self._send_all, (reply, body, told))
 
-    def _note_and_send(
-        self, reply: Reply, body: Any, told: Event | None = None, is_early: bool = False
-    ) -> None:
+    def _send_all(self, answers: Sequence[tuple[Reply, Any, Event | None]]) -> None:
         if self.history is not None:
-            told = told or event_of_answer(body, is_early=is_early)
-            if told is not None:
-                self.history.note(told)
-        reply.send(body)
+            for _, body, told in answers:
+                self._note_told(told or event_of_answer(body, is_early=False))
+        send_together([(reply, body) for reply, body, _ in answers])
+
+    def _note_told(self, told: Event | None) -> None:
+        if self.history is not None and told is not None:
+            self.history.note(told)
 
     def refuse(self, error: MagnetarError, reply: Reply) -> None:
         """Send a refusal when all records that it may depend on are durable."""
@@ -357,13 +358,13 @@ class Runtime:
 
         self.when_durable(leave)
 
-    def ended(self, txn_id: TxnID, status: TxnStatus, stamp: int) -> pb.CommandEndTxnResponse:
+    def ended(self, txn_id: TxnID, status: TxnStatus, stamp: int) -> Ended:
         """Build the response to EndTxn: with the next pair, if a transactional producer owns it."""
         return responses.ended(txn_id, status, self.transactional_ids.of_txn(txn_id), stamp)
 
     def answer_opened(self, reply: Reply, body: Any) -> None:
         """Send a new TxnID when it is durable; its timeout and quota begin then."""
-        self.when_durable(self._tell, [(reply, body)])
+        self.parking.gather(self._tell, (reply, body))
 
     def answer_issued(self, reply: Reply, body: Any) -> None:
         """Send a new TxnID when it can never be issued again, before its record is durable.
@@ -380,8 +381,10 @@ class Runtime:
 
     def _tell(self, answers: Sequence[tuple[Reply, Any]], *, is_early: bool = False) -> None:
         self.metrics.opened.inc(len(answers))
-        for reply, body in answers:
-            self._note_and_send(reply, body, is_early=is_early)
+        if self.history is not None:
+            for _, body in answers:
+                self._note_told(event_of_answer(body, is_early=is_early))
+        send_together(answers)
 
     def look_up(self, txn_id: TxnID, reply: Reply, again: Callable[[], None]) -> None:
         """Look up how a transaction ended, and give the command again with its outcome.
@@ -487,6 +490,6 @@ class Runtime:
             self.metrics.ended[status].inc(count)
         for txn_id, status, stamp in ended:
             for reply in self._waiting.pop(txn_id, ()):
-                guard(self._note_and_send, reply, self.ended(txn_id, status, stamp))
+                guard(self._send_all, [(reply, self.ended(txn_id, status, stamp), None)])
             for callback in self._ending.pop(txn_id, ()):
                 guard(callback)

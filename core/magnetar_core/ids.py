@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import struct
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, TypeAlias
 
 from magnetar_core.wire import common_pb2 as pb
 
@@ -146,6 +146,10 @@ class SubscriptionName(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-partition-{self.partition}/{self.subscription}"
+
+
+# Where a transaction sends or acknowledges.
+Participant: TypeAlias = PartitionName | SubscriptionName
 
 
 class MemberName(NamedTuple):

@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 
 from magnetar_core.wire import service_pb2 as pb
 
-ResponseT_co = TypeVar("ResponseT_co", bound=Message, covariant=True)
+ResponseT_co = TypeVar("ResponseT_co", covariant=True)
 
 
 class Request(Message, Generic[ResponseT_co]):

@@ -10,6 +10,7 @@ from tests.virtual_time import run
 from magnetar_core.errors import QuotaExceeded
 from magnetar_core.server.commands import Reply, run_handler
 from magnetar_core.wire import common_pb2 as common
+from magnetar_core.transport.columns.transactions import NewTxn, Opened
 from magnetar_core.wire import transaction_pb2 as pb
 
 
@@ -72,18 +73,18 @@ def test_unary_calls_of_a_machine_share_a_quota() -> None:
             answers: list[Any] = []
             server = world.coordinator.server
             reply = Reply(answers.append, None, origin)
-            items = [(pb.CommandNewTxn(), reply)]
+            items = [(NewTxn(), reply)]
             run_handler(server.handlers, "new_txn", items, server.refuse)
             await world.settle()
             (answer,) = answers
             return answer
 
         for _ in range(2):
-            assert isinstance(await call("one"), pb.CommandNewTxnResponse)
+            assert isinstance(await call("one"), Opened)
         for _ in range(2):
             assert (await call("one")).code == common.QUOTA_EXCEEDED
         opened = await call("another")
-        assert isinstance(opened, pb.CommandNewTxnResponse)
+        assert isinstance(opened, Opened)
         await world.client.new()
         await world.close()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from magnetar_core.transport.columns.kinds import COLUMNS, as_row
+from magnetar_core.transport.columns.kinds import ANSWERS, COLUMNS, COLUMNS_OF, as_row
 from magnetar_core.transport.frames import FIELD_OF_BODY, Carried, FrameWriter
 from magnetar_core.transport.spliced import whole
 from magnetar_core.wire import service_pb2
@@ -25,17 +25,37 @@ def parsed(on_frame: Callable[[service_pb2.Frame], Any]) -> Callable[[bytes], No
     return lambda data: on_frame(service_pb2.Frame.FromString(data))
 
 
-def singles(frame: Carried) -> service_pb2.Frame:
-    """Return a frame with each row of columns as a command alone."""
-    return service_pb2.Frame(commands=[one for each in frame.commands for one in _singles(each)])
+# The request ids of commands that left in a message, by the first of them.
+Together = dict[int, list[int]]
 
 
-def _singles(one: service_pb2.Command) -> Iterator[service_pb2.Command]:
-    columns = COLUMNS.get(one.WhichOneof("body"))
+def singles(frame: Carried, together: Together | None = None) -> service_pb2.Frame:
+    """Return a frame with each row of columns as a command alone.
+
+    Args:
+        together: of the conversation, so far: answers to a message do not name its commands.
+    """
+    together = {} if together is None else together
+    commands = [one for each in frame.commands for one in _singles(each, together)]
+    return service_pb2.Frame(commands=commands)
+
+
+def _singles(one: service_pb2.Command, together: Together) -> Iterator[service_pb2.Command]:
+    name = one.WhichOneof("body")
+    if name in ANSWERS:
+        answers = ANSWERS[name].unpack(getattr(one, name))
+        request_ids = together[answers.first_request_id]
+        assert len(request_ids) == answers.asked_count
+        for place, row in zip(answers.places(), answers.rows, strict=True):
+            yield command(row.to_wire(), request_ids[place])
+        return
+    columns = COLUMNS.get(name)
     if columns is None:
         yield one
         return
     request_ids, traceparents, rows = columns.unpack(getattr(one, columns.field))
+    if columns.answers is not None:
+        together[request_ids[0]] = list(request_ids)
     for number, (request_id, row) in enumerate(zip(request_ids, rows, strict=True)):
         alone = command(whole(row.to_wire()), request_id)
         if traceparents:
@@ -50,6 +70,9 @@ def in_columns(*commands: service_pb2.Command) -> bytes:
     for one in commands:
         name = one.WhichOneof("body")
         assert name is not None
-        writer.send(as_row(getattr(one, name)), one.request_id, one.traceparent)
+        body = getattr(one, name)
+        row = as_row(body)
+        body = row if type(row) in COLUMNS_OF else body
+        writer.send(body, one.request_id, one.traceparent)
     writer.flush()
     return b"".join(frames)

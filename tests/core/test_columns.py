@@ -11,6 +11,7 @@ import pytest
 from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.coordinator.fakes import counted as counted_end
 from tests.core.envelope import command, framed, in_columns, singles
 
 from magnetar_core.errors import InvalidArgument
@@ -24,10 +25,12 @@ from magnetar_core.ids import (
 )
 from magnetar_core.server.texts import TEXT_CHARACTERS_MAX, check_texts
 from magnetar_core.transport.columns.acks import Ack, Acked
+from magnetar_core.transport.columns.answers import Answers
 from magnetar_core.transport.columns.column import ROWS_MAX, Rows
 from magnetar_core.transport.columns.ends import EndedOnParticipants, EndOnParticipants, participant
-from magnetar_core.transport.columns.kinds import COLUMNS, COLUMNS_OF, as_row
+from magnetar_core.transport.columns.kinds import ANSWERS, COLUMNS, COLUMNS_OF, as_row
 from magnetar_core.transport.columns.sends import NOWHERE, Send, Sent
+from magnetar_core.transport.columns.transactions import Ended, EndTxn, NewTxn, Opened
 from magnetar_core.transport.frames import COMMANDS_AT_ONCE, FrameWriter, Turns, name_of
 from magnetar_core.transport.spliced import PAYLOAD_BYTES_MIN, whole
 from magnetar_core.wire import common_pb2, service_pb2
@@ -56,6 +59,24 @@ COUNTED = [
     st.lists(st.builds(counted, names, st.dictionaries(U64, U64, max_size=2)), max_size=2)
     for names in (PARTITIONS, SUBSCRIPTIONS)
 ]
+COUNTED_ENDS = [
+    st.lists(
+        st.builds(
+            lambda name, writers: (name, counted_end(name, *writers.items())),
+            names,
+            st.dictionaries(U64, U64, max_size=2),
+        ),
+        max_size=2,
+    )
+    for names in (PARTITIONS, SUBSCRIPTIONS)
+]
+IDENTITIES = st.builds(
+    common_pb2.ProducerIdentity, transactional_id=st.text(max_size=2), producer_id=st.just(7)
+)
+# All commits of a message have the highest stamp of them.
+STAMP = 9
+PLACE = PartitionName("t", 1, 2)
+COMMITS = (common_pb2.COMMITTING, common_pb2.COMMITTED)
 UNFINISHED = st.builds(
     lambda name, message: pb.UnfinishedParticipant(
         partition=name.to_wire(), error=common_pb2.ServerError(message=message)
@@ -108,8 +129,51 @@ ROWS: dict[type, st.SearchStrategy[Any]] = {
     EndedOnParticipants: st.builds(
         EndedOnParticipants, st.builds(TxnID, U64, U64), st.lists(UNFINISHED, max_size=2)
     ),
+    NewTxn: st.builds(
+        NewTxn,
+        U64,
+        st.tuples(st.lists(PARTITIONS, max_size=2), st.lists(SUBSCRIPTIONS, max_size=2)).map(
+            lambda two: [*two[0], *two[1]]
+        ),
+        st.none() | IDENTITIES,
+        st.none() | st.builds(pb.NamedSequence, name=st.text(max_size=2), sequence=U64),
+        U64,
+        st.booleans(),
+        U64,
+    ),
+    EndTxn: st.builds(
+        EndTxn,
+        st.none() | TXN_IDS,
+        st.integers(0, 1),
+        st.none() | st.tuples(*COUNTED_ENDS).map(lambda two: [*two[0], *two[1]]),
+        st.none() | st.lists(U64, max_size=2),
+        st.booleans(),
+        st.none() | IDENTITIES,
+        st.text(max_size=2),
+        U64,
+        st.booleans(),
+    ),
+    Opened: st.builds(Opened, TXN_IDS, U64, st.binary(max_size=2)),
+    Ended: st.builds(
+        lambda txn_id, status, identity: Ended(
+            txn_id, status, STAMP if status in COMMITS else 0, identity
+        ),
+        st.none() | TXN_IDS,
+        st.integers(2, 5),
+        st.none() | IDENTITIES,
+    ),
 }
 KINDS = list(COLUMNS.values())
+# Of names, and of what few rows have: other columns say which row has which.
+TABLES = {
+    "partitions",
+    "subscriptions",
+    "members",
+    "participants",
+    "counts",
+    "identities",
+    "named_sequences",
+}
 
 
 def plain(row: Any) -> Any:
@@ -154,6 +218,26 @@ def some(kind: type, seed: int = 3) -> list[Any]:
         EndedOnParticipants: EndedOnParticipants(
             txn_id, [pb.UnfinishedParticipant(subscription="s")]
         ),
+        NewTxn: NewTxn(
+            1,
+            [PartitionName("t", 1, 2), SubscriptionName("t", 1, 2, "s")],
+            common_pb2.ProducerIdentity(transactional_id="i"),
+            pb.NamedSequence(name="n"),
+            2,
+            True,
+            3,
+        ),
+        EndTxn: EndTxn(
+            txn_id,
+            common_pb2.ABORT,
+            [(PLACE, counted_end(PLACE, (3, 4)))],
+            [5, 6],
+            True,
+            common_pb2.ProducerIdentity(transactional_id="i"),
+            "f",
+            7,
+            True,
+        ),
     }
     return [made[kind]] * COLUMNS_OF[kind].rows_min
 
@@ -196,16 +280,71 @@ def test_a_column_of_another_length_makes_all_unreadable(columns: Any) -> None:
             else:
                 column.add().CopyFrom(values[-1])
             # One more of the names is one that no command has.
-            if change == "one more" and field.name in (
-                "partitions",
-                "subscriptions",
-                "members",
-                "participants",
-            ):
+            if change == "one more" and field.name in TABLES:
                 columns.unpack(damaged)
                 continue
             with pytest.raises(DecodeError):
                 columns.unpack(damaged)
+
+
+ANSWER_KINDS = list(ANSWERS.values())
+
+
+@pytest.mark.parametrize("kind", ANSWER_KINDS, ids=lambda one: one.field)
+@given(data=st.data())
+def test_answers_stay_as_they_are(kind: Any, data: st.DataObject) -> None:
+    count = data.draw(st.integers(1, 6))
+    left_out = sorted(data.draw(st.sets(st.integers(0, count - 1))))
+    answered = count - len(left_out)
+    rows = data.draw(st.lists(ROWS[kind.row], min_size=answered, max_size=answered))
+    told = Answers(data.draw(U64), count, left_out, rows)
+    read = kind.unpack(kind.message.FromString(kind.pack(told).SerializeToString()))
+    assert plain(read) == plain(told)
+    assert read.places() == [place for place in range(count) if place not in left_out]
+    for row in rows:
+        alone = row.to_wire()
+        assert type(alone) is kind.single
+        assert as_row(kind.single.FromString(alone.SerializeToString())) == row
+        assert name_of(row) == name_of(alone) == kind.name
+
+
+@pytest.mark.parametrize("kind", ANSWER_KINDS, ids=lambda one: one.field)
+def test_answers_of_another_number_are_unreadable(kind: Any) -> None:
+    txn_id = TxnID.of(0, 1, 2)
+    identity = common_pb2.ProducerIdentity(transactional_id="i")
+    made: dict[type, Any] = {
+        Opened: Opened(txn_id, 3, b"proof"),
+        Ended: Ended(txn_id, common_pb2.COMMITTED, STAMP, identity),
+    }
+    packed = kind.pack(Answers(5, 6, [1, 4], [made[kind.row]] * 4))
+    kind.unpack(packed)
+    for field, values in packed.ListFields():
+        if field.is_repeated and field.name not in TABLES | {"left_out"}:
+            damaged = kind.message()
+            damaged.CopyFrom(packed)
+            del getattr(damaged, field.name)[-1]
+            with pytest.raises(DecodeError):
+                kind.unpack(damaged)
+            getattr(damaged, field.name).extend([values[-1]] * 2)
+            with pytest.raises(DecodeError):
+                kind.unpack(damaged)
+    for count, left_out in (
+        (5, [1, 4]),
+        (7, [1, 4]),
+        (6, [1]),
+        (6, [4, 1]),
+        (6, [1, 1]),
+        (6, [1, 6]),
+    ):
+        damaged = kind.message()
+        damaged.CopyFrom(packed)
+        damaged.count = count
+        damaged.left_out[:] = left_out
+        with pytest.raises(DecodeError):
+            kind.unpack(damaged)
+    too_many = kind.pack(Answers(5, ROWS_MAX + 1, [], [made[kind.row]] * (ROWS_MAX + 1)))
+    with pytest.raises(DecodeError, match="exceed"):
+        kind.unpack(too_many)
 
 
 def test_too_many_rows_and_names_that_are_not_there_are_unreadable() -> None:
@@ -299,8 +438,35 @@ def test_unreadable_columns_end_a_frame_that_is_read_one_by_one() -> None:
         some(EndOnParticipants)[0]._replace(
             participants=[counted(SubscriptionName("t" * (TEXT_CHARACTERS_MAX + 1), 0, 0, "s"), {})]
         ),
+        some(NewTxn)[0]._replace(
+            participants=[PartitionName("t" * (TEXT_CHARACTERS_MAX + 1), 0, 0)]
+        ),
+        some(NewTxn)[0]._replace(
+            identity=common_pb2.ProducerIdentity(transactional_id="i" * (TEXT_CHARACTERS_MAX + 1))
+        ),
+        some(NewTxn)[0]._replace(
+            named_sequence=pb.NamedSequence(run_token="r" * (TEXT_CHARACTERS_MAX + 1))
+        ),
+        some(EndTxn)[0]._replace(
+            counts=[(PartitionName("t" * (TEXT_CHARACTERS_MAX + 1), 0, 0), b"")]
+        ),
+        some(EndTxn)[0]._replace(fingerprint="f" * (TEXT_CHARACTERS_MAX + 1)),
+        some(EndTxn)[0]._replace(
+            identity=common_pb2.ProducerIdentity(transactional_id="i" * (TEXT_CHARACTERS_MAX + 1))
+        ),
     ],
-    ids=["send", "member", "subscription", "end"],
+    ids=[
+        "send",
+        "member",
+        "subscription",
+        "end",
+        "participant",
+        "identity",
+        "run token",
+        "counted",
+        "fingerprint",
+        "identity of an end",
+    ],
 )
 def test_texts_in_rows_are_limited(row: Any) -> None:
     with pytest.raises(InvalidArgument):

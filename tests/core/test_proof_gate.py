@@ -35,6 +35,7 @@ from magnetar_core.server.commands import (
     run_handler,
 )
 from magnetar_core.server.grpc_unary import Sender, answer_to
+from magnetar_core.transport.columns.transactions import NewTxn, Opened
 from magnetar_core.transport.frames import FIELD_OF_BODY
 from magnetar_core.wire import broker_pb2 as wire
 from magnetar_core.wire import common_pb2, service_pb2
@@ -99,10 +100,10 @@ class Scene:
         self.handled.append(body)
         reply.send(wire.CommandSendResponse())
 
-    def _new_txn(self, body: txn.CommandNewTxn, reply: Reply) -> None:
+    def _new_txn(self, body: NewTxn, reply: Reply) -> None:
         if body.txn_timeout_ms:
             raise AuthorizationFailed("not you")
-        reply.send(txn.CommandNewTxnResponse(txn_id=T1.to_wire(), txn_timeout_ms=5))
+        reply.send(Opened(T1, 5))
 
 
 def in_loop(test: Callable[[Scene], Any], directory: Path, *keys: str) -> None:
@@ -227,10 +228,10 @@ def test_whoever_begins_gets_a_proof_of_their_own(tmp_path: Path) -> None:
 
 def test_an_answer_that_is_kept_for_copies_has_no_proof(tmp_path: Path) -> None:
     def test(scene: Scene) -> None:
-        kept = txn.CommandNewTxnResponse(txn_id=T1.to_wire())
-        told: list[txn.CommandNewTxnResponse] = []
+        kept = Opened(T1, 5)
+        told: list[Opened] = []
         reply = Reply(told.append, None, principal=Principal("alice"))
-        admitted = scene.gate.admit("new_txn", txn.CommandNewTxn(), reply)
+        admitted = scene.gate.admit("new_txn", NewTxn(), reply)
         assert admitted is not None
         admitted.send(kept)
         assert told[0].txn_proof == scene.proof()

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Protocol
 
-from tests.core.envelope import singles
+from tests.core.envelope import Together, singles
 from tests.simulation.wiretaps import Named
 from tests.virtual_loop import Incarnation, SimulationFailure
 
@@ -195,6 +195,8 @@ class SimulatedLink:
         self._server_told = False
         # Of what the client has written.
         self._newest_request_id = 0
+        # Of what the client has written in columns.
+        self._together: Together = {}
         self._on_frame = on_frame
         self._on_closed = on_closed
         self.to_server = Pipe(self)
@@ -210,7 +212,7 @@ class SimulatedLink:
     def write(self, data: bytes) -> None:
         if self._client_told or not self.client.alive:
             return
-        frame = singles(pb.Frame.FromString(data))
+        frame = singles(pb.Frame.FromString(data), self._together)
         self._check_order(frame)
         if self.client_part is not None:
             self.client_part.speaks(self, frame)
@@ -269,7 +271,7 @@ class SimulatedLink:
     def _server_write(self, data: bytes) -> None:
         if self._server_told or not self.server.alive:
             return
-        frame = singles(pb.Frame.FromString(data))
+        frame = singles(pb.Frame.FromString(data), self._together)
         if self.server_part is not None:
             self.server_part.speaks(self, frame)
         if self.network.wiretap is not None:
@@ -318,9 +320,9 @@ class SimulatedLink:
         if pipe is self.to_server:
             if self._server_told:
                 return
-            trace.frame(self.number, ">", self.client_node, self.server_node, data)
+            trace.frame(self.number, ">", self.client_node, self.server_node, data, self._together)
             frame = pb.Frame.FromString(data)
-            shown = singles(frame)
+            shown = singles(frame, self._together)
             if self.network.watch is not None:
                 self.network.watch(shown)
             if self.network.wiretap is not None:
@@ -332,9 +334,9 @@ class SimulatedLink:
         else:
             if self._client_told:
                 return
-            trace.frame(self.number, "<", self.client_node, self.server_node, data)
+            trace.frame(self.number, "<", self.client_node, self.server_node, data, self._together)
             frame = pb.Frame.FromString(data)
-            shown = singles(frame)
+            shown = singles(frame, self._together)
             if self.network.watch is not None:
                 self.network.watch(shown)
             if self.network.client_wiretap is not None:

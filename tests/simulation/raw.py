@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tests.core.envelope import command, framed, in_columns, singles
+from tests.core.envelope import Together, command, framed, in_columns, singles
 
 from magnetar_core import batch
 from magnetar_core.errors import MagnetarError, from_wire
@@ -40,9 +40,10 @@ class RawSession:
         self.on_push: Callable[[pb.Command], None] = lambda _: None
         self._request_count = 0
         self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._together: Together = {}
 
     def on_frame(self, frame: Carried) -> None:
-        for one in singles(frame).commands:
+        for one in singles(frame, self._together).commands:
             if one.request_id == 0:
                 self.on_push(one)
                 continue
@@ -90,7 +91,9 @@ class RawSession:
         commands = list(map(command, bodies, asked))
         for one in commands:
             one.traceparent = traceparent
-        self.link.write(in_columns(*commands))
+        data = in_columns(*commands)
+        singles(pb.Frame.FromString(data), self._together)
+        self.link.write(data)
         timers = [loop.call_later(timeout, _give_up, one) for one in asked.values()]
         answers: list[Any] = []
         for request_id, future in asked.items():

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Callable
 from typing import TextIO
 
-from tests.core.envelope import singles
+from tests.core.envelope import Together, singles
 
 from magnetar_core.wire import service_pb2 as pb
 
@@ -37,12 +37,20 @@ class Trace:
         if self._out is not None:
             self._out.write(f"{self._time():12.6f} {kind:12} {text}\n")
 
-    def frame(self, link: int, direction: str, client: str, server: str, data: bytes) -> None:
+    def frame(
+        self,
+        link: int,
+        direction: str,
+        client: str,
+        server: str,
+        data: bytes,
+        together: Together,
+    ) -> None:
         """A frame arrived."""
         self._hash.update(_HEAD.pack(self._time(), link))
         self._hash.update(data)
         if self._out is not None:
-            for command in singles(pb.Frame.FromString(data)).commands:
+            for command in singles(pb.Frame.FromString(data), together).commands:
                 name = command.WhichOneof("body") or "nothing"
                 self._out.write(
                     f"{self._time():12.6f} #{link:<3} {client} {direction} {server} "

@@ -14,6 +14,7 @@ from magnetar.transactions.prepared_outcome import outcome_of_prepared
 from magnetar.transactions.producer_identity import PreparedTxnState, ProducerIdentity
 from magnetar_core.errors import ConcurrentTransactions, InvalidArgument, ProducerFenced
 from magnetar_core.ids import TxnID
+from magnetar_core.transport.columns.transactions import Ended, EndTxn
 from magnetar_core.wire import transaction_pb2
 
 log = logging.getLogger("magnetar")
@@ -178,10 +179,10 @@ class TransactionalIdAdmin:
     ) -> None:
         """End the transaction that a takeover has kept."""
         identity = ProducerIdentity(transactional_id, taken.producer_id, taken.producer_epoch)
-        reply = await coordinator.request(
-            transaction_pb2.CommandEndTxn(
-                txn_id=taken.ongoing_txn_id,
-                txn_action=int(action),  # type: ignore[arg-type]
+        reply: Ended = await coordinator.request(
+            EndTxn(
+                TxnID.from_wire(taken.ongoing_txn_id),
+                int(action),  # type: ignore[arg-type]
                 identity=identity.to_wire(),
                 wait_finished=True,
                 seen_stamp=self._cluster.runtime.seen_stamp,

@@ -29,6 +29,7 @@ from magnetar_core.errors import (
 )
 from magnetar_core.ids import NO_EPOCH, TxnID
 from magnetar_core.requests import Request
+from magnetar_core.transport.columns.transactions import Ended, EndTxn
 from magnetar_core.wire import broker_pb2, topic_pb2, transaction_pb2
 
 # How many questions about single transactions may be on their way at the same time.
@@ -267,10 +268,10 @@ class TransactionAdmin:
             TxnForgotten: the transaction ended longer ago than its coordinator remembers.
         """
         coordinator = await self._cluster.coordinator_of(txn_id)
-        reply = await coordinator.request(
-            transaction_pb2.CommandEndTxn(
-                txn_id=txn_id.to_wire(),
-                txn_action=int(action),  # type: ignore[arg-type]
+        reply: Ended = await coordinator.request(
+            EndTxn(
+                txn_id,
+                int(action),  # type: ignore[arg-type]
                 wait_finished=wait_finished,
                 seen_stamp=self._cluster.runtime.seen_stamp,
                 by_hand=True,

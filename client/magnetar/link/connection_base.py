@@ -17,6 +17,7 @@ from magnetar_core.errors import (
     MagnetarError,
 )
 from magnetar_core.requests import Request
+from magnetar_core.transport.columns.kinds import Row
 from magnetar_core.transport.frames import FIELD_OF_BODY
 from magnetar_core.transport.spliced import Body, Spliced
 from magnetar_core.transport.transport import LinkClosed
@@ -123,7 +124,7 @@ class ConnectionBase(ABC):
 
     def request(
         self,
-        body: Request[ResponseT] | Spliced[Request[ResponseT]],
+        body: Request[ResponseT] | Spliced[Request[ResponseT]] | Row,
         *,
         timeout_ms: float | None = None,
         patient: bool = False,
@@ -146,7 +147,7 @@ class ConnectionBase(ABC):
 
     async def repeat(
         self,
-        body: Request[ResponseT] | Spliced[Request[ResponseT]],
+        body: Request[ResponseT] | Spliced[Request[ResponseT]] | Row,
         *,
         timeout_ms: float | None = None,
         patient: bool = False,
@@ -162,7 +163,7 @@ class ConnectionBase(ABC):
 
     def request_soon(
         self,
-        body: Request[ResponseT] | Spliced[Request[ResponseT]],
+        body: Request[ResponseT] | Spliced[Request[ResponseT]] | Row,
         on_result: OnResult[ResponseT],
         *,
         timeout_ms: float | None = None,
@@ -174,7 +175,7 @@ class ConnectionBase(ABC):
         return RepeatedRequest(self, body, on_result, timeout_ms=timeout_ms, patient=patient)
 
 
-def bear_token(body: Body, runtime: Runtime) -> None:
+def bear_token(body: Body | Row, runtime: Runtime) -> None:
     """Mark a message as a new call: its repeats, and they alone, have the same token."""
     if type(body) in TOKEN_BODIES:
-        body.call_token = runtime.new_id()  # type: ignore[union-attr]
+        body.call_token = runtime.new_id()  # type: ignore[union-attr, misc]

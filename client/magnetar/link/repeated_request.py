@@ -10,6 +10,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Generic, Protocol
 
+from google.protobuf.message import Message
+
 from magnetar.errors import failure_of
 from magnetar.link.runtime import Runtime
 from magnetar.link.session import ResponseT, Result
@@ -18,6 +20,7 @@ from magnetar_core.backoff import Backoff
 from magnetar_core.error_kinds import ErrorKind
 from magnetar_core.errors import LogUnavailable, MagnetarError, OutcomeUnknown
 from magnetar_core.requests import Request
+from magnetar_core.transport.columns.kinds import COLUMNS_OF, Row
 from magnetar_core.transport.frames import FIELD_OF_BODY
 from magnetar_core.transport.spliced import Body, Spliced, kind_of
 from magnetar_core.transport.transport import LinkClosed, LinkRefused
@@ -71,7 +74,7 @@ class RepeatedRequest(Item[ResponseT], Generic[ResponseT]):
     def __init__(
         self,
         connection: AskedServer,
-        body: Request[ResponseT] | Spliced[Request[ResponseT]],
+        body: Request[ResponseT] | Spliced[Request[ResponseT]] | Row,
         on_result: OnResult[ResponseT],
         *,
         timeout_ms: float,
@@ -151,7 +154,7 @@ class RepeatedRequest(Item[ResponseT], Generic[ResponseT]):
         """Give up: the server refuses this client, the client is closed, or a callback has died."""
         # A refusal by LogUnavailable may have had an effect.
         is_doubted = self.in_flight or self._is_doubted or isinstance(self._refusal, LogUnavailable)
-        if is_doubted and kind_of(self._body) not in HARMLESS_BODIES:
+        if is_doubted and _kind(self._body) not in HARMLESS_BODIES:
             doubt = OutcomeUnknown(
                 f"{_name(self._body)} may have happened, and cannot be sent again to know: {error}"
             )
@@ -205,8 +208,12 @@ class RepeatedRequest(Item[ResponseT], Generic[ResponseT]):
         )
 
 
-def _name(body: Body) -> str:
-    return kind_of(body).DESCRIPTOR.name
+def _kind(body: Body | Row) -> type[Message]:
+    return COLUMNS_OF[type(body)].single if isinstance(body, Row) else kind_of(body)
+
+
+def _name(body: Body | Row) -> str:
+    return _kind(body).DESCRIPTOR.name
 
 
 def _because(failure: LinkClosed | None) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
@@ -20,8 +20,9 @@ from magnetar_core.errors import InternalError, MagnetarError, from_wire
 from magnetar_core.membership.cluster_identity import ClusterIdentity
 from magnetar_core.protocol_version import PROTOCOL_VERSION, check_server
 from magnetar_core.requests import Request
+from magnetar_core.transport.columns.answers import AnswerColumns
 from magnetar_core.transport.columns.column import Columns
-from magnetar_core.transport.columns.kinds import ANSWER_FIELDS, COLUMNS, Row, as_row
+from magnetar_core.transport.columns.kinds import ANSWER_FIELDS, ANSWERS, COLUMNS, Row, as_row
 from magnetar_core.transport.frames import Carried, FrameWriter
 from magnetar_core.transport.spliced import Spliced, whole
 from magnetar_core.transport.transport import Link, LinkClosed
@@ -30,7 +31,7 @@ from magnetar_core.wire import broker_pb2, common_pb2, group_pb2, service_pb2
 
 log = logging.getLogger("magnetar")
 
-ResponseT = TypeVar("ResponseT", bound=Message)
+ResponseT = TypeVar("ResponseT", bound=Message | Row)
 # An answer: a message, or a row.
 AnswerT = TypeVar("AnswerT", bound=Message | Row)
 # What becomes of a request.
@@ -83,6 +84,8 @@ class LinkSession:
         self._link: Link | None = None
         self._writer: FrameWriter | None = None
         self._waiting: dict[int, Waiting] = {}
+        # Requests that left in a message which is answered as a whole, by the first of their ids.
+        self._together: dict[int, Sequence[int]] = {}
         self._request_count = 0
         self._close_callbacks: dict[int, Callable[[], None]] = {}
         self._callback_count = 0
@@ -112,7 +115,9 @@ class LinkSession:
         if self.closed:
             link.close()
             raise LinkClosed(f"the link to {self.title} broke at once")
-        self._writer = FrameWriter(link.write, partial(self._runtime.call_last, self._died))
+        self._writer = FrameWriter(
+            link.write, partial(self._runtime.call_last, self._died), self._left_together
+        )
         self._watch_later()
         reply = await self.call(self._hello())
         check_server(reply.protocol_version, self.title)
@@ -213,6 +218,8 @@ class LinkSession:
             columns = COLUMNS.get(name)
             if columns is not None:
                 self._replied_in_columns(columns, getattr(command, columns.field))
+            elif name in ANSWERS:
+                self._replied_together(ANSWERS[name], getattr(command, name))
             elif command.request_id == 0:
                 self._pushed(name, command)
             else:
@@ -264,18 +271,41 @@ class LinkSession:
             )
         self._runtime.tell(on_reply, result)
 
+    def _left_together(self, request_ids: Sequence[int]) -> None:
+        self._together[request_ids[0]] = request_ids
+
+    def _replied_together(self, kind: AnswerColumns, body: Message) -> None:
+        """Handle the answers to a message. Unless they fit what it asked, none of them counts."""
+        try:
+            answers = kind.unpack(body)
+        except DecodeError as error:
+            self.close(f"{self.title} sent answers that cannot be read: {error}")
+            return
+        together = self._together.pop(answers.first_request_id, ())
+        if not together or len(together) != answers.asked_count:
+            self.close(f"{self.title} sent {kind.field} for others than were sent")
+            return
+        request_ids = [together[place] for place in answers.places()]
+        self._replied_to(kind.name, request_ids, answers.rows)
+
     def _replied_in_columns(self, columns: Columns, body: Message) -> None:
-        """Handle answers in columns. Unless all of them fit what waits, none of them counts."""
+        """Handle answers in columns, which name their requests."""
         try:
             request_ids, _, answers = columns.unpack(body)
         except DecodeError as error:
             self.close(f"{self.title} sent answers that cannot be read: {error}")
             return
+        self._replied_to(columns.name, request_ids, answers)
+
+    def _replied_to(
+        self, name: str, request_ids: Sequence[int], answers: Sequence[Message | Row]
+    ) -> None:
+        """Handle several answers of a kind. Unless all fit what waits, none of them counts."""
         waiting = [self._waiting.get(request_id) for request_id in request_ids]
-        if len(set(request_ids)) != len(request_ids) or any(
-            one is None or one[1] != columns.name for one in waiting
+        if len(set(request_ids)) != len(answers) or any(
+            one is None or one[1] != name for one in waiting
         ):
-            self.close(f"{self.title} sent {columns.name} for other requests than are under way")
+            self.close(f"{self.title} sent {name} for other requests than are under way")
             return
         self.useful = True
         for request_id, answer in zip(request_ids, answers, strict=True):

@@ -10,8 +10,8 @@ from magnetar.errors import ClientClosed
 from magnetar.link.runtime import Runtime
 from magnetar.transactions.begun import Begun
 from magnetar.transactions.participants import Participants
-from magnetar.transactions.wire_names import Participant
 from magnetar_core.errors import MagnetarError
+from magnetar_core.ids import Participant
 from magnetar_core.transport.waiters import settle, wake
 
 # Told the answer, or why there is none.

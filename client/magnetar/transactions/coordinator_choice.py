@@ -17,7 +17,7 @@ from magnetar.errors import ClientClosed, failure_of
 from magnetar.link.first_answer import FirstAnswer
 from magnetar.link.runtime import awaited
 from magnetar_core.errors import MagnetarError
-from magnetar_core.transport.spliced import Spliced
+from magnetar_core.transport.columns.transactions import EndTxn, NewTxn, Opened
 from magnetar_core.wire import common_pb2, transaction_pb2
 
 if TYPE_CHECKING:
@@ -26,13 +26,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("magnetar")
 
-Question = asyncio.Task[transaction_pb2.CommandNewTxnResponse]
+Question = asyncio.Task[Opened]
 # With the connection to the coordinator that gave it.
-Answer = tuple[transaction_pb2.CommandNewTxnResponse, "ConnectionBase"]
+Answer = tuple[Opened, "ConnectionBase"]
 # Told the coordinator that has answered, or None, and its answer, or why there is none.
-OnAnswer = Callable[
-    ["ConnectionBase | None", "transaction_pb2.CommandNewTxnResponse | MagnetarError"], None
-]
+OnAnswer = Callable[["ConnectionBase | None", "Opened | MagnetarError"], None]
 
 
 class CoordinatorChoice:
@@ -45,13 +43,10 @@ class CoordinatorChoice:
         # Coordinators that did not answer, with the tasks that wait until they do.
         self._silent: dict[ConnectionBase, asyncio.Task[None]] = {}
 
-    def new_txn(
-        self, command: Spliced[transaction_pb2.CommandNewTxn], on_answer: OnAnswer
-    ) -> Callable[[], object]:
+    def new_txn(self, command: NewTxn, on_answer: OnAnswer) -> Callable[[], object]:
         """Begin a transaction at the first coordinator that answers.
 
         Args:
-            command: a CommandNewTxn.
             on_answer: told the answer and the coordinator that gave it, or the error of _ask().
         Returns:
             A function that ends that. Where several coordinators were asked, a transaction that
@@ -76,7 +71,7 @@ class CoordinatorChoice:
         self._runtime.when_done(partial(on_answer, None), asking, on_asked)
         return asking.cancel
 
-    async def _ask(self, command: Spliced[transaction_pb2.CommandNewTxn]) -> Answer:
+    async def _ask(self, command: NewTxn) -> Answer:
         """Begin a transaction at the first coordinator that answers.
 
         The next coordinator is asked when no server listens at the address, or when there is no
@@ -93,7 +88,7 @@ class CoordinatorChoice:
         every = await self._cluster.coordinators()
         if len(every) == 1:
             return await every[0].request(command), every[0]
-        question = FirstAnswer(
+        question: FirstAnswer[Opened] = FirstAnswer(
             self._runtime,
             lambda connection: connection.request(command),
             name="begin a transaction",
@@ -150,9 +145,7 @@ def _abort_late(connection: ConnectionBase, question: Question) -> None:
     """Abort the transaction that a slow coordinator began too late for its caller."""
     if question.cancelled() or question.exception() is not None:
         return
-    abort = transaction_pb2.CommandEndTxn(
-        txn_id=question.result().txn_id, txn_action=common_pb2.ABORT
-    )
+    abort = EndTxn(question.result().txn_id, common_pb2.ABORT)
     connection.request_soon(abort, lambda result: None)
 
 

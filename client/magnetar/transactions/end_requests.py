@@ -6,8 +6,8 @@ from magnetar.enums import TransactionStatus
 from magnetar.link.runtime import Runtime
 from magnetar.transactions.begun import Begun
 from magnetar.transactions.producer_identity import ProducerIdentity
-from magnetar_core.transport.spliced import joined
-from magnetar_core.wire import common_pb2, transaction_pb2
+from magnetar_core.transport.columns.transactions import Ended, EndTxn
+from magnetar_core.wire import common_pb2
 
 
 class EndRequests:
@@ -24,23 +24,23 @@ class EndRequests:
         self._begun = begun
 
     async def commit(
-        self, command: bytes, *, wait_finished: bool, fingerprint: str
+        self, command: EndTxn, *, wait_finished: bool, fingerprint: str
     ) -> TransactionStatus:
         """Ask for the commit that the command describes; see Transaction.commit().
 
         Args:
-            command: the bytes of a CommandEndTxn, the same for each call.
+            command: the same for each call.
         Raises:
             MagnetarError: the coordinator refuses.
         """
-        asked = transaction_pb2.CommandEndTxn(
+        asked = command._replace(
             wait_finished=wait_finished,
             fingerprint=fingerprint,
             # What was read since the beginning is a cause, too.
             seen_stamp=self._runtime.seen_stamp,
         )
-        reply = await self._begun.coordinator.request(
-            joined(transaction_pb2.CommandEndTxn, command, asked.SerializeToString()),
+        reply: Ended = await self._begun.coordinator.request(
+            asked,
             timeout_ms=self._runtime.config.commit_timeout_ms,
             patient=wait_finished,
         )
@@ -53,21 +53,19 @@ class EndRequests:
             MagnetarError: the coordinator refuses.
         """
         identity = self._begun.identity
-        command = transaction_pb2.CommandEndTxn(
-            txn_id=self._begun.txn_id.to_wire(),
-            txn_action=common_pb2.ABORT,
+        command = EndTxn(
+            self._begun.txn_id,
+            common_pb2.ABORT,
             identity=None if identity is None else identity.to_wire(),
         )
-        reply = await self._begun.coordinator.request(
+        reply: Ended = await self._begun.coordinator.request(
             command, timeout_ms=self._runtime.config.abort_timeout_ms
         )
         return self._status(reply, TransactionStatus.ABORTING)
 
-    def _status(
-        self, reply: transaction_pb2.CommandEndTxnResponse, least: TransactionStatus
-    ) -> TransactionStatus:
+    def _status(self, reply: Ended, least: TransactionStatus) -> TransactionStatus:
         """Return the status in the answer, or `least` if it has none."""
-        if reply.HasField("identity"):
+        if reply.identity is not None:
             self.next_identity = ProducerIdentity.from_wire(reply.identity)
         self._runtime.saw(reply.stamp)
         return TransactionStatus(reply.status or least)

@@ -17,9 +17,8 @@ from google.protobuf.message import Message
 
 from magnetar.link.runtime import Scheduled
 from magnetar.transactions.begun import Begun
-from magnetar.transactions.wire_names import Participant
 from magnetar_core.errors import MagnetarError
-from magnetar_core.ids import PartitionName, SubscriptionName
+from magnetar_core.ids import Participant, PartitionName, SubscriptionName
 from magnetar_core.wire import transaction_pb2
 
 

@@ -22,12 +22,11 @@ from magnetar.transactions.topic_producers import TopicProducers
 from magnetar.transactions.transaction import ConsumerOf, Transaction
 from magnetar.transactions.transaction_part import TransactionPart, commit_parts
 from magnetar.transactions.transaction_work import TransactionWork
-from magnetar.transactions.wire_names import Participant, participant_in_new_txn
 from magnetar.transactions.writer_protocols import TopicProducer
 from magnetar_core.errors import MagnetarError, SequenceCommitted
-from magnetar_core.ids import TxnID
-from magnetar_core.transport.spliced import Spliced, joined
-from magnetar_core.wire import transaction_pb2
+from magnetar_core.ids import Participant
+from magnetar_core.transport.columns.transactions import Ended, NewTxn, Opened
+from magnetar_core.wire.transaction_pb2 import NamedSequence
 
 if TYPE_CHECKING:
     from magnetar.link.traces import ClientTraces
@@ -140,7 +139,7 @@ class OpenTransactions:
     ) -> Transaction:
         """Join or open a named transaction: see Client.begin_named_transaction."""
         coordinator = await self._cluster.coordinator_for(name)
-        named = transaction_pb2.NamedSequence(
+        named = NamedSequence(
             name=name, sequence=sequence, run_token=run_token, fingerprint=fingerprint
         )
         try:
@@ -170,11 +169,13 @@ class OpenTransactions:
     ) -> TransactionStatus:
         """Commit the work of several clients: see Client.commit_parts."""
         command = commit_parts(parts)
-        command.wait_finished = wait_finished
-        command.fingerprint = fingerprint
-        command.seen_stamp = max(command.seen_stamp, self._runtime.seen_stamp)
+        command = command._replace(
+            wait_finished=wait_finished,
+            fingerprint=fingerprint,
+            seen_stamp=max(command.seen_stamp, self._runtime.seen_stamp),
+        )
         coordinator = await self._cluster.coordinator_of(parts[0].txn_id)
-        reply = await coordinator.request(
+        reply: Ended = await coordinator.request(
             command, timeout_ms=self.config.commit_timeout_ms, patient=wait_finished
         )
         self._runtime.saw(reply.stamp)
@@ -246,39 +247,40 @@ class OpenTransactions:
         coordinator: ConnectionBase,
         txn_timeout_ms: int,
         identity: ProducerIdentity | None,
-        named: transaction_pb2.NamedSequence | None,
+        named: NamedSequence | None,
         participating: Sequence[Participant],
         on_begun: OnBegun,
     ) -> Callable[[], object]:
-        command = transaction_pb2.CommandNewTxn(
-            call_token=0 if named is None else self._runtime.new_id(),
-            txn_timeout_ms=txn_timeout_ms,
-            identity=None if identity is None else identity.to_wire(),
-            named_sequence=named,
+        command = NewTxn(
+            txn_timeout_ms,
+            _in_order(participating),
+            None if identity is None else identity.to_wire(),
+            named,
+            0 if named is None else self._runtime.new_id(),
             seen_stamp=self._runtime.seen_stamp,
         )
         on_answer = partial(_tell, on_begun, command, identity, coordinator)
-        return coordinator.request_soon(_naming(command, participating), on_answer).cancel
+        return coordinator.request_soon(command, on_answer).cancel
 
     def _new_txn(
         self, txn_timeout_ms: int, participating: Sequence[Participant], on_begun: OnBegun
     ) -> Callable[[], object]:
-        command = transaction_pb2.CommandNewTxn(
-            txn_timeout_ms=txn_timeout_ms,
+        command = NewTxn(
+            txn_timeout_ms,
+            _in_order(participating),
             answer_before_durable=True,
             seen_stamp=self._runtime.seen_stamp,
         )
-
         on_answer = partial(_tell, on_begun, command, None)
-        return self._coordinators.new_txn(_naming(command, participating), on_answer)
+        return self._coordinators.new_txn(command, on_answer)
 
 
 def _tell(
     on_begun: OnBegun,
-    command: transaction_pb2.CommandNewTxn,
+    command: NewTxn,
     identity: ProducerIdentity | None,
     coordinator: ConnectionBase | None,
-    answer: transaction_pb2.CommandNewTxnResponse | MagnetarError,
+    answer: Opened | MagnetarError,
 ) -> None:
     """Tell how a transaction has begun, or why it has not."""
     if isinstance(answer, MagnetarError):
@@ -286,7 +288,7 @@ def _tell(
         return
     assert coordinator is not None
     begun = Begun(
-        TxnID.from_wire(answer.txn_id),
+        answer.txn_id,
         answer.txn_timeout_ms or command.txn_timeout_ms,
         coordinator,
         identity,
@@ -297,9 +299,7 @@ def _tell(
     on_begun(begun)
 
 
-def _naming(
-    command: transaction_pb2.CommandNewTxn, participating: Sequence[Participant]
-) -> Spliced[transaction_pb2.CommandNewTxn]:
-    """Return the command with the first participants."""
-    names = [participant_in_new_txn(name) for name in participating]
-    return joined(transaction_pb2.CommandNewTxn, command.SerializeToString(), *names)
+def _in_order(participating: Sequence[Participant]) -> Sequence[Participant]:
+    """Return participants as a message has them: partitions before subscriptions."""
+    # A name of a subscription has one part more.
+    return sorted(participating, key=len)

@@ -11,14 +11,11 @@ from collections.abc import Callable, Sequence
 from magnetar.transactions.begun import Begun
 from magnetar.transactions.enrollment import Enrollment
 from magnetar.transactions.transaction_part import Count, TransactionPart, counts_to_wire
-from magnetar.transactions.wire_names import Participant, txn_field
 from magnetar.transactions.writer_protocols import Sender, Writer
 from magnetar_core.errors import MagnetarError
-from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
+from magnetar_core.ids import Participant, PartitionName, SubscriptionName, TxnID
+from magnetar_core.transport.columns.transactions import EndTxn
 from magnetar_core.wire.common_pb2 import COMMIT
-from magnetar_core.wire.transaction_pb2 import CommandEndTxn
-
-COMMIT_WITH_COUNTS = CommandEndTxn(txn_action=COMMIT, counts_given=True).SerializeToString()
 
 
 class Participants:
@@ -151,14 +148,12 @@ class Participants:
     def _counts(self) -> list[Count]:
         return [(one.name, one.writer_id, one.confirmed_count) for one in self.writers]
 
-    def commit_command(self) -> bytes:
-        """Return the bytes of the CommandEndTxn that commits what is confirmed (rule g)."""
-        assert self._begun is not None
-        name = txn_field(CommandEndTxn, "txn_id", self._begun.txn_id)
-        if self._begun.identity is not None:
-            identity = CommandEndTxn(identity=self._begun.identity.to_wire())
-            name += identity.SerializeToString()
-        return name + COMMIT_WITH_COUNTS + counts_to_wire(self._counts)
+    def commit_command(self) -> EndTxn:
+        """Return the command that commits what is confirmed (rule g)."""
+        begun = self._begun
+        assert begun is not None
+        identity = None if begun.identity is None else begun.identity.to_wire()
+        return EndTxn(begun.txn_id, COMMIT, counts_to_wire(self._counts), identity=identity)
 
     def part(self, txn_id: TxnID, seen_stamp: int) -> TransactionPart:
         """Return the counts that were confirmed to this client."""

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from magnetar.transactions.wire_names import Participant
 from magnetar_core.errors import InvalidArgument
-from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
+from magnetar_core.ids import Participant, PartitionName, SubscriptionName, TxnID
+from magnetar_core.transport.columns.transactions import Counted, EndTxn
 from magnetar_core.wire.common_pb2 import COMMIT
 from magnetar_core.wire.transaction_pb2 import CommandEndTxn
 
@@ -39,16 +39,16 @@ class TransactionPart:
     seen_stamp: int = 0
 
 
-def counts_to_wire(counts: Iterable[Count]) -> bytes:
-    """Return the bytes of a CommandEndTxn of which only the counts are set."""
+def counts_to_wire(counts: Iterable[Count]) -> list[Counted]:
+    """Return the participants with their counts, as commands have them."""
     writers: dict[Participant, tuple[tuple[int, int], ...]] = {}
     for name, writer_id, count in counts:
         writers[name] = (*writers.get(name, ()), (writer_id, count))
-    return b"".join([_counts_of(name, some) for name, some in writers.items()])
+    return [_counts_of(name, some) for name, some in writers.items()]
 
 
 @lru_cache(maxsize=KNOWN_COUNTS_MAX)
-def _counts_of(name: Participant, writers: tuple[tuple[int, int], ...]) -> bytes:
+def _counts_of(name: Participant, writers: tuple[tuple[int, int], ...]) -> Counted:
     command = CommandEndTxn()
     if isinstance(name, PartitionName):
         counted = command.partition_counts.add(partition=name.to_wire()).producers
@@ -56,10 +56,10 @@ def _counts_of(name: Participant, writers: tuple[tuple[int, int], ...]) -> bytes
         counted = command.subscription_counts.add(subscription=name.to_wire()).consumers
     for writer_id, count in writers:
         counted.add(writer_id=writer_id, count=count)
-    return command.SerializeToString()
+    return name, command.SerializeToString()
 
 
-def commit_parts(parts: Sequence[TransactionPart]) -> CommandEndTxn:
+def commit_parts(parts: Sequence[TransactionPart]) -> EndTxn:
     """Return the command that commits these parts, and nothing else in the transaction.
 
     Raises:
@@ -71,13 +71,10 @@ def commit_parts(parts: Sequence[TransactionPart]) -> CommandEndTxn:
     for part in parts:
         counts += part.producers
         counts += part.consumers
-    command = CommandEndTxn(
-        txn_id=parts[0].txn_id.to_wire(),
-        txn_action=COMMIT,
-        counts_given=True,
-        selection_given=True,
-        selected_writer_ids=sorted({writer_id for _, writer_id, _ in counts}),
+    return EndTxn(
+        parts[0].txn_id,
+        COMMIT,
+        counts_to_wire(counts),
+        sorted({writer_id for _, writer_id, _ in counts}),
         seen_stamp=max(part.seen_stamp for part in parts),
     )
-    command.MergeFromString(counts_to_wire(counts))
-    return command

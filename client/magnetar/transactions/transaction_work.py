@@ -54,6 +54,7 @@ from magnetar_core.errors import (
     TxnNotFound,
 )
 from magnetar_core.ids import TxnID
+from magnetar_core.transport.columns.transactions import EndTxn
 from magnetar_core.wire import transaction_pb2
 
 log = logging.getLogger("magnetar")
@@ -100,7 +101,8 @@ class TransactionWork:
         # Both are there when the transaction has begun.
         self._inquiry: OutcomeInquiry | None = None
         self._end_requests: EndRequests | None = None
-        self._commit_command = b""
+        # There is one when everything is flushed.
+        self._commit_command: EndTxn | None = None
         # Commit and abort take turns.
         self._ending = asyncio.Lock()
 
@@ -537,6 +539,7 @@ class TransactionWork:
     async def _ask_commit(self, wait_finished: bool, fingerprint: str) -> None:
         assert self._end_requests is not None
         assert self._inquiry is not None
+        assert self._commit_command is not None
         try:
             status = await self._end_requests.commit(
                 self._commit_command, wait_finished=wait_finished, fingerprint=fingerprint

@@ -35,6 +35,7 @@ from magnetar_core.errors import (
     TxnNotFound,
 )
 from magnetar_core.ids import TxnID
+from magnetar_core.transport.columns.transactions import Ended, EndTxn
 from magnetar_core.wire import common_pb2, transaction_pb2
 
 log = logging.getLogger("magnetar")
@@ -514,16 +515,17 @@ class TransactionalProducer(KnowsHabits):
                 f"{self.transactional_id!r} has kept nothing: complete() would do nothing"
             )
         assert self._coordinator is not None
-        reply = await self._coordinator.request(
-            transaction_pb2.CommandEndTxn(
-                txn_id=self._prepared.txn_id.to_wire(),
-                txn_action=action,
+        reply: Ended = await self._coordinator.request(
+            EndTxn(
+                self._prepared.txn_id,
+                action,
                 identity=self._identity.to_wire(),
                 seen_stamp=self._transactions.runtime.seen_stamp,
             ),
             timeout_ms=self._transactions.config.commit_timeout_ms,
         )
         self._transactions.runtime.saw(reply.stamp)
+        assert reply.identity is not None
         self._identity = ProducerIdentity.from_wire(reply.identity)
 
     def _open_transaction(self, call: str) -> Transaction:

@@ -12,9 +12,8 @@ from typing import Any, Protocol, runtime_checkable
 from magnetar.message import Message, MessageColumns
 from magnetar.transactions.begun import Begun
 from magnetar.transactions.txn_send import TxnSend
-from magnetar.transactions.wire_names import Participant
 from magnetar_core.errors import MagnetarError
-from magnetar_core.ids import MessageId, PartitionName
+from magnetar_core.ids import MessageId, Participant, PartitionName
 
 
 class TopicProducer(Protocol):

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from magnetar_coordinator.metadata.named_sequences import NamedSequence
-from magnetar_coordinator.metadata.participant_counts import counts_in, participants_in
 from magnetar_coordinator.metadata.transaction import Counts, Participant, TxnAction
 from magnetar_coordinator.metadata.transactional_id import InitCall, Pair
 from magnetar_coordinator.transactions.decision import EndTxnRequest
 from magnetar_core.errors import InvalidArgument
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
+from magnetar_core.transport.columns.transactions import Counted, EndTxn
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import transaction_pb2 as pb
 
@@ -37,7 +37,7 @@ def partitions_of(wire: Iterable[common.Partition]) -> list[PartitionName]:
         InvalidArgument: a partition has no topic.
     """
     names = [PartitionName.from_wire(one) for one in wire]
-    _check_names(names)
+    check_names(names)
     return names
 
 
@@ -48,22 +48,16 @@ def subscriptions_of(wire: Iterable[common.Subscription]) -> list[SubscriptionNa
         InvalidArgument: a subscription has no topic or no name.
     """
     names = [SubscriptionName.from_wire(one) for one in wire]
-    _check_names(names)
+    check_names(names)
     return names
 
 
-def first_participants_of(request: pb.CommandNewTxn) -> tuple[Participant, ...]:
-    """Return the participants that a transaction begins with.
+def check_names(names: Iterable[Participant]) -> None:
+    """Check names of participants.
 
     Raises:
         InvalidArgument: a name is incomplete.
     """
-    names = participants_in(request)
-    _check_names(names)
-    return names
-
-
-def _check_names(names: Iterable[Participant]) -> None:
     for name in names:
         # Of its fields, only texts can be empty.
         if "" in name:
@@ -72,7 +66,7 @@ def _check_names(names: Iterable[Participant]) -> None:
             raise InvalidArgument("a partition has no topic")
 
 
-def action_of(request: pb.CommandEndTxn) -> TxnAction:
+def action_of(request: EndTxn) -> TxnAction:
     """Return the action of a request: COMMIT or ABORT.
 
     Raises:
@@ -84,7 +78,7 @@ def action_of(request: pb.CommandEndTxn) -> TxnAction:
     return action
 
 
-def end_of(request: pb.CommandEndTxn, txn_id: TxnID | None = None) -> EndTxnRequest:
+def end_of(request: EndTxn, txn_id: TxnID | None = None) -> EndTxnRequest:
     """Parse CommandEndTxn.
 
     Args:
@@ -96,9 +90,11 @@ def end_of(request: pb.CommandEndTxn, txn_id: TxnID | None = None) -> EndTxnRequ
     identity_shown = txn_id is not None
     action = action_of(request)
     if txn_id is None:
-        txn_id = txn_id_of(request)
-    counts = _counts(request) if request.counts_given else None
-    selection = tuple(request.selected_writer_ids) if request.selection_given else None
+        txn_id = request.txn_id
+        if txn_id is None:
+            raise InvalidArgument("txn_id is missing")
+    counts = None if request.counts is None else _counts(request.counts)
+    selection = None if request.selection is None else tuple(request.selection)
     fingerprint = request.fingerprint
     if fingerprint:
         _check_fingerprint(fingerprint)
@@ -113,8 +109,7 @@ def end_of(request: pb.CommandEndTxn, txn_id: TxnID | None = None) -> EndTxnRequ
     )
 
 
-def _counts(request: pb.CommandEndTxn) -> Counts:
-    given = counts_in(request.SerializeToString())
+def _counts(given: Sequence[Counted]) -> Counts:
     counts = dict(given)
     if len(counts) != len(given):
         raise InvalidArgument("a participant is counted twice")

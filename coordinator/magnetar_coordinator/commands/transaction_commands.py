@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from magnetar_coordinator.commands.parsing import (
+    check_names,
     end_of,
-    first_participants_of,
     partitions_of,
     subscriptions_of,
     txn_id_of,
@@ -28,6 +28,7 @@ from magnetar_core.errors import AuthorizationFailed
 from magnetar_core.history.events import ParticipantsConfirmed
 from magnetar_core.ids import TxnID
 from magnetar_core.server.commands import Handler, Reply, each_of
+from magnetar_core.transport.columns.transactions import EndTxn, NewTxn, Opened
 from magnetar_core.wire import transaction_pb2 as pb
 
 
@@ -48,12 +49,13 @@ class TransactionCommands:
             }
         )
 
-    def _new_txn(self, request: pb.CommandNewTxn, reply: Reply) -> None:
+    def _new_txn(self, request: NewTxn, reply: Reply) -> None:
         """Handle CommandNewTxn (PIP-31)."""
         self._runtime.hear(request.seen_stamp)
-        participants = first_participants_of(request)
+        participants = request.participants
+        check_names(participants)
         self._runtime.brokers.placement.require_placed(participants)
-        if request.HasField("identity") or request.HasField("named_sequence"):
+        if request.identity is not None or request.named_sequence is not None:
             self._transactional_id_commands.new_txn(request, participants, reply)
             return
         runtime = self._runtime
@@ -61,7 +63,7 @@ class TransactionCommands:
         hurried = not request.answer_before_durable
         transaction = runtime.open(participants, reply, timeout_ms=timeout_ms, hurried=hurried)
         answer = runtime.answer_opened if hurried else runtime.answer_issued
-        answer(reply, responses.opened(transaction.txn_id, timeout_ms))
+        answer(reply, Opened(transaction.txn_id, timeout_ms))
 
     def _add_partitions(self, request: pb.CommandAddPartitionToTxn, reply: Reply) -> None:
         """Handle CommandAddPartitionToTxn (PIP-31)."""
@@ -95,11 +97,11 @@ class TransactionCommands:
             told = ParticipantsConfirmed(txn_id, tuple(participants))
         runtime.answer(reply, body, told)
 
-    def _end_txn(self, request: pb.CommandEndTxn, reply: Reply) -> None:
+    def _end_txn(self, request: EndTxn, reply: Reply) -> None:
         """Handle CommandEndTxn (PIP-31)."""
-        if request.HasField("identity"):
+        if request.identity is not None:
             self._check_principal_of_id(request.identity.transactional_id, reply)
-            self._transactional_id_commands.end_txn(request, reply)
+            self._transactional_id_commands.end_txn(request, request.identity, reply)
         else:
             end = end_of(request)
             self._check_principal(end.txn_id, reply, ending=True)

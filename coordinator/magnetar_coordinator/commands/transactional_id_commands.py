@@ -6,7 +6,7 @@ Source: KIP-939, RPC Changes; docs/design/0002-two-phase-commit.md.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,6 +19,7 @@ from magnetar_coordinator.commands.parsing import (
 )
 from magnetar_coordinator.metadata import named_sequences as name_rules
 from magnetar_coordinator.metadata import transactional_id as rules
+from magnetar_coordinator.metadata.named_sequences import NamedSequence
 from magnetar_coordinator.metadata.transaction import Participant, Transaction, TxnAction, TxnOwner
 from magnetar_coordinator.metadata.transactional_id import (
     EndVerdict,
@@ -40,6 +41,9 @@ from magnetar_core.errors import (
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 from magnetar_core.list_limits import rows_of
 from magnetar_core.server.commands import Handler, Reply, each_of
+from magnetar_core.transport.columns.transactions import EndTxn, NewTxn, Opened
+from magnetar_core.transport.frames import detached
+from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import transaction_pb2 as pb
 
 
@@ -123,31 +127,31 @@ class TransactionalIdCommands:
 
     # Transactions.
 
-    def new_txn(
-        self, request: pb.CommandNewTxn, participants: tuple[Participant, ...], reply: Reply
-    ) -> None:
+    def new_txn(self, request: NewTxn, participants: Sequence[Participant], reply: Reply) -> None:
         """Handle CommandNewTxn of a transactional producer, or of a named sequence."""
-        if request.HasField("identity") and request.HasField("named_sequence"):
+        identity, named_sequence = request.identity, request.named_sequence
+        if identity is not None and named_sequence is not None:
             raise InvalidArgument("a transaction has an identity or a named sequence, not both")
-        if request.HasField("identity"):
-            self._begin(request, participants, reply, self._deadline_s())
-        else:
-            self._begin_named(request, participants, reply)
+        if identity is not None:
+            # It may wait, and would keep its whole frame alive.
+            self._begin(detached(identity), participants, reply, self._deadline_s())
+        elif named_sequence is not None:
+            self._begin_named(request, named_sequence_of(named_sequence), participants, reply)
 
     def _begin(
         self,
-        request: pb.CommandNewTxn,
-        participants: tuple[Participant, ...],
+        shown: common.ProducerIdentity,
+        participants: Sequence[Participant],
         reply: Reply,
         deadline_s: float,
     ) -> None:
         runtime = self._runtime
-        identity = runtime.transactional_ids.get(request.identity.transactional_id)
-        pair = pair_of(request.identity)
+        identity = runtime.transactional_ids.get(shown.transactional_id)
+        pair = pair_of(shown)
         try:
             rules.check_begin(identity, pair)
         except ConcurrentTransactions:
-            self._park(identity, reply, deadline_s, partial(self._begin, request, participants))
+            self._park(identity, reply, deadline_s, partial(self._begin, shown, participants))
             return
         if identity.state is TransactionalIdState.ONGOING:
             # The answer was lost: the transaction has begun already.
@@ -168,10 +172,13 @@ class TransactionalIdCommands:
         self._answer_opened(transaction, reply)
 
     def _begin_named(
-        self, request: pb.CommandNewTxn, participants: tuple[Participant, ...], reply: Reply
+        self,
+        request: NewTxn,
+        asked: NamedSequence,
+        participants: Sequence[Participant],
+        reply: Reply,
     ) -> None:
         runtime = self._runtime
-        asked = named_sequence_of(request.named_sequence)
         runtime.named_sequences.check_new(asked)
         name = runtime.named_sequences.get(asked.name)
         try:
@@ -198,7 +205,7 @@ class TransactionalIdCommands:
         )
         self._answer_opened(transaction, reply)
 
-    def _add(self, transaction: Transaction, participants: tuple[Participant, ...]) -> None:
+    def _add(self, transaction: Transaction, participants: Sequence[Participant]) -> None:
         """Add participants, with a record for partitions and a record for subscriptions."""
         runtime = self._runtime
         partitions = [
@@ -216,7 +223,7 @@ class TransactionalIdCommands:
                 )
 
     def _answer_opened(self, transaction: Transaction, reply: Reply) -> None:
-        opened = responses.opened(transaction.txn_id, transaction.timeout_ms)
+        opened = Opened(transaction.txn_id, transaction.timeout_ms)
         self._runtime.answer_opened(reply, opened)
 
     def check_txn_owner(self, txn_id: TxnID, request: Any) -> None:
@@ -244,15 +251,15 @@ class TransactionalIdCommands:
                 f"{txn_id} is of {transaction.txn_owner.transactional_id!r}: name the identity"
             )
 
-    def end_txn(self, request: pb.CommandEndTxn, reply: Reply) -> None:
+    def end_txn(self, request: EndTxn, shown: common.ProducerIdentity, reply: Reply) -> None:
         """CommandEndTxn of a transactional producer.
 
         Raises:
             ProducerFenced, InvalidTxnState, ConcurrentTransactions: as identity.judge_end.
         """
         runtime = self._runtime
-        identity = runtime.transactional_ids.get(request.identity.transactional_id)
-        verdict = rules.judge_end(identity, pair_of(request.identity), action_of(request))
+        identity = runtime.transactional_ids.get(shown.transactional_id)
+        verdict = rules.judge_end(identity, pair_of(shown), action_of(request))
         if verdict is EndVerdict.RAISE:
             raised = runtime.transactional_ids.raise_epoch(
                 identity, run_time_ms=runtime.run_time_ms()
@@ -263,9 +270,9 @@ class TransactionalIdCommands:
         if txn_id is None or (verdict is EndVerdict.REPEAT and txn_id not in runtime.shard.live):
             runtime.answer(reply, responses.ended_before(identity, runtime.shard.clock.last))
             return
-        if request.HasField("txn_id") and TxnID.from_wire(request.txn_id) != txn_id:
+        if request.txn_id is not None and request.txn_id != txn_id:
             raise InvalidTxnState(
-                f"{TxnID.from_wire(request.txn_id)} is not the transaction of"
+                f"{request.txn_id} is not the transaction of"
                 f" {identity.transactional_id!r}, which is {txn_id}",
                 txn_id=txn_id,
             )

@@ -12,7 +12,7 @@ import struct
 from enum import IntEnum
 from functools import lru_cache
 
-from magnetar_coordinator.metadata.participant_counts import NAMES_MAX, counts_in
+from magnetar_coordinator.metadata.participant_counts import NAMES_MAX
 from magnetar_coordinator.metadata.records import (
     LossAccepted,
     MetadataRecord,
@@ -29,6 +29,7 @@ from magnetar_coordinator.metadata.transaction import (
 from magnetar_coordinator.metadata.transactional_id import Pair
 from magnetar_coordinator.metadata.wire import put_identity
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
+from magnetar_core.transport.columns.transactions import counts_in
 from magnetar_core.wire.record_pb2 import RecordDetails
 
 

@@ -17,9 +17,8 @@ from magnetar_coordinator.metadata.records import (
 from magnetar_coordinator.metadata.transaction import ACTION_OF, Counts, TxnAction, TxnStatus
 from magnetar_coordinator.transactions.transaction_table import TransactionTable
 from magnetar_core.history import events
-from magnetar_core.ids import TxnID
+from magnetar_core.transport.columns.transactions import Ended, Opened
 from magnetar_core.wire import common_pb2 as common
-from magnetar_core.wire import transaction_pb2 as pb
 
 
 def event_of(record: Record) -> events.Event:
@@ -44,11 +43,11 @@ def event_of_answer(body: Any, *, is_early: bool) -> events.Event | None:
     Args:
         is_early: it may leave before the records of a new transaction are durable.
     """
-    if isinstance(body, pb.CommandNewTxnResponse):
-        return events.TxnTold(TxnID.from_wire(body.txn_id), is_early)
-    if isinstance(body, pb.CommandEndTxnResponse) and body.HasField("txn_id"):
+    if isinstance(body, Opened):
+        return events.TxnTold(body.txn_id, is_early)
+    if isinstance(body, Ended) and body.txn_id is not None:
         is_commit = body.status in (common.COMMITTING, common.COMMITTED)
-        return events.OutcomeTold(TxnID.from_wire(body.txn_id), is_commit)
+        return events.OutcomeTold(body.txn_id, is_commit)
     return None
 
 

@@ -10,14 +10,9 @@ from magnetar_coordinator.metadata.transactional_id import TransactionalIdMetada
 from magnetar_coordinator.metadata.wire import put_identity, put_name, put_txn_id
 from magnetar_core.cuts.hybrid_clock import NO_STAMP
 from magnetar_core.ids import TxnID
+from magnetar_core.transport.columns.transactions import Ended
+from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import transaction_pb2 as pb
-
-
-def opened(txn_id: TxnID, timeout_ms: int) -> pb.CommandNewTxnResponse:
-    """Build the response to NewTxn."""
-    response = pb.CommandNewTxnResponse(txn_timeout_ms=timeout_ms)
-    put_txn_id(response.txn_id, txn_id)
-    return response
 
 
 def partitions_added(txn_id: TxnID) -> pb.CommandAddPartitionToTxnResponse:
@@ -39,7 +34,7 @@ def ended(
     status: TxnStatus,
     identity: TransactionalIdMetadata | None,
     stamp: int = NO_STAMP,
-) -> pb.CommandEndTxnResponse:
+) -> Ended:
     """Build the response to EndTxn.
 
     With a transactional id, it has the pair for the next transaction.
@@ -48,15 +43,14 @@ def ended(
         identity: the transactional id whose latest transaction it is, if any.
         stamp: of a commit.
     """
-    response = pb.CommandEndTxnResponse(status=WIRE_STATUS[status], stamp=stamp)
-    if txn_id is not None:
-        put_txn_id(response.txn_id, txn_id)
+    following: common.ProducerIdentity | None = None
     if identity is not None:
-        put_identity(response.identity, identity.transactional_id, identity.current)
-    return response
+        following = common.ProducerIdentity()
+        put_identity(following, identity.transactional_id, identity.current)
+    return Ended(txn_id, WIRE_STATUS[status], stamp, following)
 
 
-def ended_before(identity: TransactionalIdMetadata, stamp: int) -> pb.CommandEndTxnResponse:
+def ended_before(identity: TransactionalIdMetadata, stamp: int) -> Ended:
     """Build the response to an EndTxn of a complete transaction, or of no transaction.
 
     Args:

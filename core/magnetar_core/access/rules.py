@@ -28,6 +28,8 @@ from magnetar_core.access.needs import (
     Operation,
     Reach,
 )
+from magnetar_core.ids import SubscriptionName
+from magnetar_core.transport.columns.transactions import NewTxn
 
 # Each item is satisfied by any of its alternatives.
 Needs = list[tuple[Need, ...]]
@@ -142,11 +144,16 @@ def _participants(partitions: Iterable[Any], subscriptions: Iterable[Any]) -> Ne
     return needs
 
 
-def _new_txn(command: Any) -> Needs:
-    needs = _participants(command.partitions, command.subscriptions)
-    if command.HasField("identity"):
+def _new_txn(command: NewTxn) -> Needs:
+    needs: Needs = []
+    for one in command.participants:
+        if isinstance(one, SubscriptionName):
+            needs += _subscription(one)
+        else:
+            needs.append(_topic(Operation.WRITE, one.topic))
+    if command.identity is not None:
         needs.append(_transactional_id(Operation.WRITE, command.identity.transactional_id))
-    if command.HasField("named_sequence"):
+    if command.named_sequence is not None:
         needs.append(_transactional_id(Operation.WRITE, command.named_sequence.name))
     if not needs:
         needs.append((ANYWHERE_WRITE, ANYWHERE_READ))

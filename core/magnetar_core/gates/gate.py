@@ -26,8 +26,8 @@ from magnetar_core.errors import (
 )
 from magnetar_core.gates.access_file import Access, AccessConfig
 from magnetar_core.gates.audit import AuditLog, audit_writer
-from magnetar_core.ids import TxnID
 from magnetar_core.server.commands import CommandSession, Complaint, Reply
+from magnetar_core.traces.descriptions import txn_id_of
 from magnetar_core.wire import common_pb2
 
 # The commands that begin what others finish.
@@ -172,8 +172,9 @@ class AccessGate:
 def _resources(command: Any, needs: Needs) -> list[str]:
     """Return the names of a command's objects for the audit log."""
     names = [f"{one.kind}:{one.name}" for (one, *_) in needs]
-    if "txn_id" in type(command).DESCRIPTOR.fields_by_name and command.HasField("txn_id"):
-        names.append(f"transaction:{TxnID.from_wire(command.txn_id)}")
+    txn_id = txn_id_of(command)
+    if txn_id is not None:
+        names.append(f"transaction:{txn_id}")
     return names
 
 

@@ -17,7 +17,7 @@ from magnetar_core.security.txn_proofs import ProofKeys
 from magnetar_core.security.watched_file import FreshFile
 from magnetar_core.server.commands import CommandSession, Gate, Reply
 from magnetar_core.traces.descriptions import txn_id_of
-from magnetar_core.wire import transaction_pb2
+from magnetar_core.transport.columns.transactions import Opened
 
 # The commands that write in a transaction. Commands that end one are for servers, or ask the
 # coordinator.
@@ -63,13 +63,9 @@ class ProofGate:
         """Return a reply to which the proof is added, for the principal that asked."""
 
         def respond(answer: Any) -> None:
-            if isinstance(answer, transaction_pb2.CommandNewTxnResponse):
-                # A copy: the same answer may be kept for copies of the command.
-                told = transaction_pb2.CommandNewTxnResponse()
-                told.CopyFrom(answer)
-                txn_id = TxnID.from_wire(answer.txn_id)
-                told.txn_proof = self._keys.content().proof_of(txn_id, reply.principal)
-                answer = told
+            if isinstance(answer, Opened):
+                proof = self._keys.content().proof_of(answer.txn_id, reply.principal)
+                answer = answer._replace(txn_proof=proof)
             reply.repeat(answer)
 
         return reply.through(respond)

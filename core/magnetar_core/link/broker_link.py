@@ -22,7 +22,7 @@ from magnetar_core.errors import UnsupportedVersion
 from magnetar_core.link.link_settings import LinkSettings
 from magnetar_core.protocol_version import PROTOCOL_VERSION, check_server
 from magnetar_core.transport.columns.kinds import COLUMNS
-from magnetar_core.transport.frames import Carried, FrameWriter
+from magnetar_core.transport.frames import Carried, FrameWriter, Numbered
 from magnetar_core.transport.transport import LinkClosed, LinkRefused, Transport
 from magnetar_core.wire import common_pb2 as common
 
@@ -106,6 +106,11 @@ class BrokerLink:
         """
         if self._writer is not None:
             self._writer.send(body, request_id, traceparent=traceparent)
+
+    def send_rows(self, rows: Sequence[Numbered]) -> None:
+        """Send commands of a kind, at least one. Does nothing while the link is down."""
+        if self._writer is not None:
+            self._writer.send_rows(rows)
 
     async def _run(self) -> None:
         while True:

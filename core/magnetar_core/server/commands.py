@@ -34,6 +34,7 @@ from magnetar_core.errors import (
     Unimplemented,
 )
 from magnetar_core.invariants import BrokenInvariant
+from magnetar_core.server.answered_together import AnsweredTogether
 from magnetar_core.server.texts import check_texts
 from magnetar_core.traces.spans import ServerTraces, Span
 from magnetar_core.transport.answer_budget import AnswerBudget
@@ -555,7 +556,7 @@ class CommandSession:
             if reserved and not self.answer_budget.take(reserved):
                 break
             if desk is None or size_of is not None:
-                desk = self._desk(kind, reserved)
+                desk = self._desk(kind, self._send_alone, reserved=reserved)
             traceparent = request.traceparent
             span = self._span(kind, body, traceparent)
             # The request itself would keep its whole frame alive.
@@ -596,7 +597,14 @@ class CommandSession:
                 self._span(columns.name, row, traceparent)
                 for row, traceparent in zip(rows, traceparents or repeat(b""), strict=False)
             ]
-        desk = self._desk(columns.name, in_columns=True)
+        if columns.answers is None:
+            desk = self._desk(columns.name, self._send, self._send_rows)
+        else:
+            first_request_id = request_ids[0] if request_ids else 0
+            together = AnsweredTogether(
+                columns.answers, first_request_id, len(rows), self._send_if_open
+            )
+            desk = self._desk(columns.name, together.answer, together.answer_all)
         asked = zip(repeat(desk), count(), request_ids, traceparents or repeat(b""), spans)
         return zip(rows, map(partial(tuple.__new__, Reply), asked), strict=True)
 
@@ -605,21 +613,30 @@ class CommandSession:
             return None
         return self._traces.command(name, body, traceparent)
 
-    def _desk(self, name: str | None, reserved: int = 0, *, in_columns: bool = False) -> Desk:
+    def _desk(
+        self,
+        name: str | None,
+        send: Callable[[Reply, Any], None],
+        send_all: Callable[[Sequence[Answer]], None] | None = None,
+        reserved: int = 0,
+    ) -> Desk:
         """Return the desk of commands of a kind that come now.
 
         Args:
+            send: sends an answer.
+            send_all: sends several that are rows; None: they leave one by one.
             reserved: bytes that the answer budget keeps for the answer to the only one.
-            in_columns: whether their answers leave in columns.
         """
         slow_operations = self._slow_operations
         begun_ms = slow_operations.begun() if slow_operations is not None else 0.0
         return Desk(
-            partial(self._answer, name, begun_ms, reserved, in_columns),
+            partial(self._answer, name, begun_ms, reserved, send),
             self,
             self.origin,
             self._principal,
-            respond_in_columns=partial(self._answer_all, name, begun_ms) if in_columns else None,
+            respond_in_columns=(
+                None if send_all is None else partial(self._answer_all, name, begun_ms, send_all)
+            ),
         )
 
     def _answer(
@@ -627,23 +644,29 @@ class CommandSession:
         name: str | None,
         begun_ms: float,
         reserved: int,
-        in_columns: bool,
+        send: Callable[[Reply, Any], None],
         reply: Reply,
         body: Any,
     ) -> None:
         if not self.closed:
             if reserved:
                 check_answer(body)
-            self._writer.send(body if in_columns else as_message(body), reply.request_id)
+            send(reply, body)
         self._note_answer(name, begun_ms, reply, body)
         if reserved:
             # After the writer's flush: from then on the transport counts these bytes.
             asyncio.get_running_loop().call_soon(self.answer_budget.give_back, reserved)
 
-    def _answer_all(self, name: str | None, begun_ms: float, answers: Sequence[Answer]) -> None:
+    def _answer_all(
+        self,
+        name: str | None,
+        begun_ms: float,
+        send_all: Callable[[Sequence[Answer]], None],
+        answers: Sequence[Answer],
+    ) -> None:
         """Let rows leave that answer commands in columns."""
         if not self.closed:
-            self._writer.send_rows([(reply[2], b"", row) for reply, row in answers])
+            send_all(answers)
         slow_operations = self._slow_operations
         is_late = slow_operations is not None and slow_operations.is_late(begun_ms)
         if is_late or self._traces is not None:
@@ -657,6 +680,19 @@ class CommandSession:
             )
         if reply.span is not None:
             reply.span.answered(body)
+
+    def _send_if_open(self, body: Any, request_id: int) -> None:
+        if not self.closed:
+            self._writer.send(body, request_id)
+
+    def _send(self, reply: Reply, body: Any) -> None:
+        self._writer.send(body, reply.request_id)
+
+    def _send_alone(self, reply: Reply, body: Any) -> None:
+        self._writer.send(as_message(body), reply.request_id)
+
+    def _send_rows(self, answers: Sequence[Answer]) -> None:
+        self._writer.send_rows([(reply[2], b"", row) for reply, row in answers])
 
 
 def run_handler(

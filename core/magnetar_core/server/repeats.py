@@ -17,6 +17,7 @@ from typing import Any
 
 from magnetar_core.errors import from_wire
 from magnetar_core.server.commands import Handler, Reply, Run
+from magnetar_core.transport.spliced import byte_count_of
 from magnetar_core.wire import common_pb2
 
 # How many answers are kept; they are small.
@@ -77,6 +78,7 @@ class Repeats:
 
     def _keep(self, key: Key, answer: Any) -> None:
         self._answers[key] = answer
-        self._bytes += answer.ByteSize()
+        self._bytes += byte_count_of(answer)
         while len(self._answers) > self._answers_max or self._bytes > self._bytes_max:
-            self._bytes -= self._answers.pop(next(iter(self._answers))).ByteSize()
+            oldest = self._answers.pop(next(iter(self._answers)))
+            self._bytes -= byte_count_of(oldest)

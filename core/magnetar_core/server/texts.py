@@ -17,6 +17,7 @@ from magnetar_core.ids import PartitionName, SubscriptionName
 from magnetar_core.transport.columns.acks import Ack
 from magnetar_core.transport.columns.ends import EndOnParticipants, counted
 from magnetar_core.transport.columns.sends import Send
+from magnetar_core.transport.columns.transactions import EndTxn, NewTxn
 
 # Each kind of name has a limit of its own, which is lower.
 TEXT_CHARACTERS_MAX = 1_000
@@ -36,6 +37,20 @@ def check_texts(body: Any) -> None:
     kind = type(body)
     if kind is Send:
         _check_name(body.partition)
+        return
+    if kind is NewTxn:
+        for name in body.participants:
+            _check_name(name)
+        for part in (body.identity, body.named_sequence):
+            if part is not None:
+                check_texts(part)
+        return
+    if kind is EndTxn:
+        for name, _ in body.counts or ():
+            _check_name(name)
+        _check_length("fingerprint", body.fingerprint)
+        if body.identity is not None:
+            check_texts(body.identity)
         return
     if kind is EndOnParticipants:
         for participant in body.participants:

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 from google.protobuf.message import DecodeError, Message
 
 from magnetar_core.transport.columns.column import ROWS_MAX, Rows
-from magnetar_core.transport.columns.kinds import COLUMNS, COLUMNS_OF, Row
+from magnetar_core.transport.columns.kinds import ANSWERS, COLUMNS, COLUMNS_OF, KIND_OF, Row
 from magnetar_core.transport.spliced import Body, Spliced, field_start, varint
 from magnetar_core.wire import service_pb2 as pb
 
@@ -24,7 +24,14 @@ FRAME_BYTES_SOFT_MAX = 1 << 20
 # The largest command in a large frame, unless it carries messages or counts many writers.
 COMMAND_BYTES_MAX = 1 << 20
 # Commands that may be larger.
-LARGE_COMMANDS = ("send", "sends", "publish", "end_txn", "end_txns_on_participants")
+LARGE_COMMANDS = (
+    "send",
+    "sends",
+    "publish",
+    "end_txn",
+    "end_txns",
+    "end_txns_on_participants",
+)
 # A larger frame is parsed command by command, since parsed commands take up to fifty times the
 # memory of the frame.
 FRAME_READ_WHOLE_BYTES_MAX = 2 << 20
@@ -52,8 +59,8 @@ Numbered = tuple[int, bytes, Row]
 
 def name_of(body: Message | Row) -> str:
     """Return the field in the envelope of a command alone, as message or as row."""
-    columns = COLUMNS_OF.get(type(body))
-    return FIELD_OF_BODY[type(body)] if columns is None else columns.name
+    kind = KIND_OF.get(type(body))
+    return FIELD_OF_BODY[type(body)] if kind is None else kind.name
 
 
 def detached(body: BodyT) -> BodyT:
@@ -148,8 +155,10 @@ class Turns:
 
 def _count(command: pb.Command) -> int:
     """Return how many commands there are in an envelope."""
-    columns = COLUMNS.get(command.WhichOneof("body"))
-    return 1 if columns is None else max(1, len(getattr(command, columns.field).request_ids))
+    name = command.WhichOneof("body")
+    if name in COLUMNS:
+        return max(1, len(getattr(command, name).request_ids))
+    return max(1, getattr(command, name).count) if name in ANSWERS else 1
 
 
 def _read_command(data: bytes) -> pb.Command:
@@ -202,14 +211,18 @@ class FrameWriter:
         write: takes a serialized frame.
         call_soon: has a function called at the end of the turn, and answers for its failure; by
             default the event loop's.
+        on_together: told the request ids of commands that leave in a message, if that has an answer
+            as a whole.
     """
 
     def __init__(
         self,
         write: Callable[[bytes], None],
         call_soon: Callable[[Callable[[], None]], object] | None = None,
+        on_together: Callable[[Sequence[int]], None] = lambda _: None,
     ) -> None:
         self._write = write
+        self._on_together = on_together
         self._call_soon = call_soon
         # The pieces of each frame, and those of the last one.
         self._frames: list[list[bytes]] = []
@@ -276,8 +289,10 @@ class FrameWriter:
             for field, rows in gathered.items():
                 columns = COLUMNS[field]
                 if len(rows) >= columns.rows_min:
-                    body = columns.pack(Rows(*zip(*rows, strict=True)))
-                    self._pieces += _enveloped(body, 0, b"")[1]
+                    gathered_rows = Rows(*zip(*rows, strict=True))
+                    self._pieces += _enveloped(columns.pack(gathered_rows), 0, b"")[1]
+                    if columns.answers is not None:
+                        self._on_together(gathered_rows.request_ids)
                     continue
                 for request_id, traceparent, row in rows:
                     self._pieces += _enveloped(row.to_wire(), request_id, traceparent)[1]

@@ -116,6 +116,54 @@ class CommandNewTxn(_requests.Request[CommandNewTxnResponse]):
     seen_stamp: int
     def __init__(self, txn_timeout_ms: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[_common_pb2.Partition, _Mapping]]] = ..., subscriptions: _Optional[_Iterable[_Union[_common_pb2.Subscription, _Mapping]]] = ..., identity: _Optional[_Union[_common_pb2.ProducerIdentity, _Mapping]] = ..., named_sequence: _Optional[_Union[NamedSequence, _Mapping]] = ..., call_token: _Optional[int] = ..., answer_before_durable: _Optional[bool] = ..., seen_stamp: _Optional[int] = ...) -> None: ...
 
+class CommandNewTxns(_requests.Request[CommandNewTxnsResponse]):
+    __slots__ = ("request_ids", "traceparents", "txn_timeouts_ms", "participants", "participant_counts", "participant_indexes", "identities", "identity_numbers", "named_sequences", "named_sequence_numbers", "call_tokens", "answers_before_durable", "seen_stamps")
+    REQUEST_IDS_FIELD_NUMBER: _ClassVar[int]
+    TRACEPARENTS_FIELD_NUMBER: _ClassVar[int]
+    TXN_TIMEOUTS_MS_FIELD_NUMBER: _ClassVar[int]
+    PARTICIPANTS_FIELD_NUMBER: _ClassVar[int]
+    PARTICIPANT_COUNTS_FIELD_NUMBER: _ClassVar[int]
+    PARTICIPANT_INDEXES_FIELD_NUMBER: _ClassVar[int]
+    IDENTITIES_FIELD_NUMBER: _ClassVar[int]
+    IDENTITY_NUMBERS_FIELD_NUMBER: _ClassVar[int]
+    NAMED_SEQUENCES_FIELD_NUMBER: _ClassVar[int]
+    NAMED_SEQUENCE_NUMBERS_FIELD_NUMBER: _ClassVar[int]
+    CALL_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    ANSWERS_BEFORE_DURABLE_FIELD_NUMBER: _ClassVar[int]
+    SEEN_STAMPS_FIELD_NUMBER: _ClassVar[int]
+    request_ids: _containers.RepeatedScalarFieldContainer[int]
+    traceparents: _containers.RepeatedScalarFieldContainer[bytes]
+    txn_timeouts_ms: _containers.RepeatedScalarFieldContainer[int]
+    participants: _containers.RepeatedScalarFieldContainer[bytes]
+    participant_counts: _containers.RepeatedScalarFieldContainer[int]
+    participant_indexes: _containers.RepeatedScalarFieldContainer[int]
+    identities: _containers.RepeatedCompositeFieldContainer[_common_pb2.ProducerIdentity]
+    identity_numbers: _containers.RepeatedScalarFieldContainer[int]
+    named_sequences: _containers.RepeatedCompositeFieldContainer[NamedSequence]
+    named_sequence_numbers: _containers.RepeatedScalarFieldContainer[int]
+    call_tokens: _containers.RepeatedScalarFieldContainer[int]
+    answers_before_durable: _containers.RepeatedScalarFieldContainer[bool]
+    seen_stamps: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, request_ids: _Optional[_Iterable[int]] = ..., traceparents: _Optional[_Iterable[bytes]] = ..., txn_timeouts_ms: _Optional[_Iterable[int]] = ..., participants: _Optional[_Iterable[bytes]] = ..., participant_counts: _Optional[_Iterable[int]] = ..., participant_indexes: _Optional[_Iterable[int]] = ..., identities: _Optional[_Iterable[_Union[_common_pb2.ProducerIdentity, _Mapping]]] = ..., identity_numbers: _Optional[_Iterable[int]] = ..., named_sequences: _Optional[_Iterable[_Union[NamedSequence, _Mapping]]] = ..., named_sequence_numbers: _Optional[_Iterable[int]] = ..., call_tokens: _Optional[_Iterable[int]] = ..., answers_before_durable: _Optional[_Iterable[bool]] = ..., seen_stamps: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class CommandNewTxnsResponse(_message.Message):
+    __slots__ = ("first_request_id", "count", "left_out", "txn_most_bits", "txn_least_bits", "txn_timeouts_ms", "txn_proofs")
+    FIRST_REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
+    TXN_MOST_BITS_FIELD_NUMBER: _ClassVar[int]
+    TXN_LEAST_BITS_FIELD_NUMBER: _ClassVar[int]
+    TXN_TIMEOUTS_MS_FIELD_NUMBER: _ClassVar[int]
+    TXN_PROOFS_FIELD_NUMBER: _ClassVar[int]
+    first_request_id: int
+    count: int
+    left_out: _containers.RepeatedScalarFieldContainer[int]
+    txn_most_bits: _containers.RepeatedScalarFieldContainer[int]
+    txn_least_bits: _containers.RepeatedScalarFieldContainer[int]
+    txn_timeouts_ms: _containers.RepeatedScalarFieldContainer[int]
+    txn_proofs: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, first_request_id: _Optional[int] = ..., count: _Optional[int] = ..., left_out: _Optional[_Iterable[int]] = ..., txn_most_bits: _Optional[_Iterable[int]] = ..., txn_least_bits: _Optional[_Iterable[int]] = ..., txn_timeouts_ms: _Optional[_Iterable[int]] = ..., txn_proofs: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
 class CommandNewTxnResponse(_message.Message):
     __slots__ = ("txn_id", "txn_timeout_ms", "txn_proof")
     TXN_ID_FIELD_NUMBER: _ClassVar[int]
@@ -225,6 +273,68 @@ class CommandEndTxnResponse(_message.Message):
     identity: _common_pb2.ProducerIdentity
     stamp: int
     def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., status: _Optional[_Union[_common_pb2.TxnStatus, str]] = ..., identity: _Optional[_Union[_common_pb2.ProducerIdentity, _Mapping]] = ..., stamp: _Optional[int] = ...) -> None: ...
+
+class CommandEndTxns(_requests.Request[CommandEndTxnsResponse]):
+    __slots__ = ("request_ids", "traceparents", "txn_most_bits", "txn_least_bits", "txn_actions", "counts_given", "counts", "participant_counts", "participant_indexes", "selections_given", "selection_counts", "selected_writer_ids", "wait_finished", "identities", "identity_numbers", "fingerprints", "seen_stamps", "by_hand")
+    REQUEST_IDS_FIELD_NUMBER: _ClassVar[int]
+    TRACEPARENTS_FIELD_NUMBER: _ClassVar[int]
+    TXN_MOST_BITS_FIELD_NUMBER: _ClassVar[int]
+    TXN_LEAST_BITS_FIELD_NUMBER: _ClassVar[int]
+    TXN_ACTIONS_FIELD_NUMBER: _ClassVar[int]
+    COUNTS_GIVEN_FIELD_NUMBER: _ClassVar[int]
+    COUNTS_FIELD_NUMBER: _ClassVar[int]
+    PARTICIPANT_COUNTS_FIELD_NUMBER: _ClassVar[int]
+    PARTICIPANT_INDEXES_FIELD_NUMBER: _ClassVar[int]
+    SELECTIONS_GIVEN_FIELD_NUMBER: _ClassVar[int]
+    SELECTION_COUNTS_FIELD_NUMBER: _ClassVar[int]
+    SELECTED_WRITER_IDS_FIELD_NUMBER: _ClassVar[int]
+    WAIT_FINISHED_FIELD_NUMBER: _ClassVar[int]
+    IDENTITIES_FIELD_NUMBER: _ClassVar[int]
+    IDENTITY_NUMBERS_FIELD_NUMBER: _ClassVar[int]
+    FINGERPRINTS_FIELD_NUMBER: _ClassVar[int]
+    SEEN_STAMPS_FIELD_NUMBER: _ClassVar[int]
+    BY_HAND_FIELD_NUMBER: _ClassVar[int]
+    request_ids: _containers.RepeatedScalarFieldContainer[int]
+    traceparents: _containers.RepeatedScalarFieldContainer[bytes]
+    txn_most_bits: _containers.RepeatedScalarFieldContainer[int]
+    txn_least_bits: _containers.RepeatedScalarFieldContainer[int]
+    txn_actions: _containers.RepeatedScalarFieldContainer[_common_pb2.TxnAction]
+    counts_given: _containers.RepeatedScalarFieldContainer[bool]
+    counts: _containers.RepeatedScalarFieldContainer[bytes]
+    participant_counts: _containers.RepeatedScalarFieldContainer[int]
+    participant_indexes: _containers.RepeatedScalarFieldContainer[int]
+    selections_given: _containers.RepeatedScalarFieldContainer[bool]
+    selection_counts: _containers.RepeatedScalarFieldContainer[int]
+    selected_writer_ids: _containers.RepeatedScalarFieldContainer[int]
+    wait_finished: _containers.RepeatedScalarFieldContainer[bool]
+    identities: _containers.RepeatedCompositeFieldContainer[_common_pb2.ProducerIdentity]
+    identity_numbers: _containers.RepeatedScalarFieldContainer[int]
+    fingerprints: _containers.RepeatedScalarFieldContainer[str]
+    seen_stamps: _containers.RepeatedScalarFieldContainer[int]
+    by_hand: _containers.RepeatedScalarFieldContainer[bool]
+    def __init__(self, request_ids: _Optional[_Iterable[int]] = ..., traceparents: _Optional[_Iterable[bytes]] = ..., txn_most_bits: _Optional[_Iterable[int]] = ..., txn_least_bits: _Optional[_Iterable[int]] = ..., txn_actions: _Optional[_Iterable[_Union[_common_pb2.TxnAction, str]]] = ..., counts_given: _Optional[_Iterable[bool]] = ..., counts: _Optional[_Iterable[bytes]] = ..., participant_counts: _Optional[_Iterable[int]] = ..., participant_indexes: _Optional[_Iterable[int]] = ..., selections_given: _Optional[_Iterable[bool]] = ..., selection_counts: _Optional[_Iterable[int]] = ..., selected_writer_ids: _Optional[_Iterable[int]] = ..., wait_finished: _Optional[_Iterable[bool]] = ..., identities: _Optional[_Iterable[_Union[_common_pb2.ProducerIdentity, _Mapping]]] = ..., identity_numbers: _Optional[_Iterable[int]] = ..., fingerprints: _Optional[_Iterable[str]] = ..., seen_stamps: _Optional[_Iterable[int]] = ..., by_hand: _Optional[_Iterable[bool]] = ...) -> None: ...
+
+class CommandEndTxnsResponse(_message.Message):
+    __slots__ = ("first_request_id", "count", "left_out", "txn_most_bits", "txn_least_bits", "statuses", "stamp", "identities", "identity_numbers")
+    FIRST_REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
+    TXN_MOST_BITS_FIELD_NUMBER: _ClassVar[int]
+    TXN_LEAST_BITS_FIELD_NUMBER: _ClassVar[int]
+    STATUSES_FIELD_NUMBER: _ClassVar[int]
+    STAMP_FIELD_NUMBER: _ClassVar[int]
+    IDENTITIES_FIELD_NUMBER: _ClassVar[int]
+    IDENTITY_NUMBERS_FIELD_NUMBER: _ClassVar[int]
+    first_request_id: int
+    count: int
+    left_out: _containers.RepeatedScalarFieldContainer[int]
+    txn_most_bits: _containers.RepeatedScalarFieldContainer[int]
+    txn_least_bits: _containers.RepeatedScalarFieldContainer[int]
+    statuses: _containers.RepeatedScalarFieldContainer[_common_pb2.TxnStatus]
+    stamp: int
+    identities: _containers.RepeatedCompositeFieldContainer[_common_pb2.ProducerIdentity]
+    identity_numbers: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, first_request_id: _Optional[int] = ..., count: _Optional[int] = ..., left_out: _Optional[_Iterable[int]] = ..., txn_most_bits: _Optional[_Iterable[int]] = ..., txn_least_bits: _Optional[_Iterable[int]] = ..., statuses: _Optional[_Iterable[_Union[_common_pb2.TxnStatus, str]]] = ..., stamp: _Optional[int] = ..., identities: _Optional[_Iterable[_Union[_common_pb2.ProducerIdentity, _Mapping]]] = ..., identity_numbers: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class CommandCloseCut(_requests.Request[CommandCloseCutResponse]):
     __slots__ = ("stamp", "wait_ms")

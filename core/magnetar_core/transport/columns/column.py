@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache, partial
 from itertools import accumulate, chain, pairwise, repeat
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
 from magnetar_core.ids import TxnID
 from magnetar_core.transport.spliced import Body, field_start
 from magnetar_core.wire.common_pb2 import TxnId
+
+if TYPE_CHECKING:
+    from magnetar_core.transport.columns.answers import AnswerColumns
 
 # The most rows of a message: so many commands are handled in a turn of the event loop.
 ROWS_MAX: Final = 64
@@ -51,6 +54,8 @@ class Columns(NamedTuple):
         pack: returns the columns of rows.
         unpack: returns the rows of columns; raises DecodeError.
         rows_min: fewer rows cost both ends less as a message each.
+        answers: the form of the answers to all commands of a message but some; None: each answer
+            names its command.
     """
 
     name: str
@@ -61,6 +66,7 @@ class Columns(NamedTuple):
     pack: Callable[[Rows], Body]
     unpack: Callable[[Any], Rows]
     rows_min: int
+    answers: AnswerColumns | None = None
 
 
 def made(
