@@ -683,23 +683,32 @@ class TransactionalIdAdmin(Facade[AsyncTransactionalIdAdmin]):
         """
         return self._loop.wait(self.inner.complete(transactional_id, prepared))
 
-    def force_terminate(self, transactional_id: str, *, abort_prepared: bool = False) -> None:
+    def force_terminate(
+        self, transactional_id: str, txn_id: TxnID, *, abort_prepared: bool = False
+    ) -> None:
         """Abort the open transaction of a transactional id, and fence its producer.
 
         Args:
             transactional_id: the transactional id.
+            txn_id: its open transaction, which describe() has returned. If the producer has ended
+                it and gone on, the next one stays as it is.
             abort_prepared: abort a transaction of two-phase commit, too. If its database has
                 committed, the rows stay and the messages are discarded for ever: look into the
                 database first. If its table names the transaction, complete() is right.
         Raises:
             TransactionalIdNotFound: no producer has used this id.
-            InvalidTxnState: the transaction is in two-phase commit, so it may be prepared, and
-                abort_prepared is False. No effect.
-            ConcurrentTransactions: the transaction is still ending; the producer has been fenced.
+            TxnNotFound: no coordinator of this cluster has issued this TxnID. No effect.
+            InvalidTxnState: the transaction is no longer the open one of the id: look again. Or it
+                is in two-phase commit, so it may be prepared, and abort_prepared is False. No
+                effect.
+            ConcurrentTransactions: the transaction is aborted, and still ending; its producer has
+                not been fenced.
             ProducerFenced: with abort_prepared: another instance has taken over meanwhile.
-        Source: KIP-939, forceTerminateTransaction.
+        Source: KIP-939, forceTerminateTransaction, which names no transaction.
         """
-        self._loop.wait(self.inner.force_terminate(transactional_id, abort_prepared=abort_prepared))
+        self._loop.wait(
+            self.inner.force_terminate(transactional_id, txn_id, abort_prepared=abort_prepared)
+        )
 
 
 class NamedSequenceAdmin(Facade[AsyncNamedSequenceAdmin]):
