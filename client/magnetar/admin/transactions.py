@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from typing import TypeAlias, TypeVar
 
 from google.protobuf.message import Message
@@ -338,7 +339,7 @@ class TransactionAdmin:
         for name in topics:
             route = await self._cluster.route(name)
             every = range(route.partition_count) if partition is None else (partition,)
-            for some in await all_of(runtime, [hanging_on(route, number) for number in every]):
+            for some in await all_of(runtime, partial(hanging_on, route), every):
                 found += some
         return found
 
