@@ -97,17 +97,21 @@ class ForcedAborts:
 
 
 async def describe_topic(
-    cluster: Cluster, topic: str, partitions: Iterable[int] = ()
+    cluster: Cluster, topic: str, partitions: Iterable[int] = (), *, txns_max: int = 0
 ) -> TopicDescription:
     """Describe a topic's partitions and subscriptions.
 
     Args:
         partitions: only these; empty: all.
+        txns_max: how many transactions each of these names at most; 0: 1,000.
     Raises:
         TopicNotFound: no topic has this name.
         LogUnavailable: a broker of a partition does not answer in time.
     """
     reply, answers = await ask_partitions(
-        cluster, topic, partitions, lambda numbers: topic_pb2.CommandDescribeTopic(topic=topic)
+        cluster,
+        topic,
+        partitions,
+        lambda numbers: topic_pb2.CommandDescribeTopic(topic=topic, txns_max=txns_max),
     )
     return TopicDescription.from_wire(reply, answers)
