@@ -14,6 +14,7 @@ import sys
 import time
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from operator import sub
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
@@ -79,7 +80,8 @@ class Measured(NamedTuple):
     """With one cluster.
 
     Attributes:
-        quiet, watched: idle servers without viewers, and with them.
+        quiet, watched: idle servers without viewers, and with them, by windows in turn: servers
+            that have just been filled tidy up for minutes, and take less all the time.
         console_bytes: the console's resident memory without viewers, and with them.
         state_bytes: what a viewer gets when it begins, on the average.
         bytes_per_s: what a viewer of an idle cluster gets, on the average.
@@ -88,8 +90,8 @@ class Measured(NamedTuple):
         without_per_s, with_per_s: transactions for each second.
     """
 
-    quiet: Costs
-    watched: Costs
+    quiet: list[Costs]
+    watched: list[Costs]
     console_bytes: tuple[int, int]
     state_bytes: float
     bytes_per_s: float
@@ -216,13 +218,16 @@ async def measure(
 
         writers = Writers(client, producers)
         await writers.write(WARM_UP_S)
-        quiet, quiet_bytes = await costs(), console.memory_info().rss
-        async with looking(address, viewers, OPEN_TOPIC) as some:
-            await asyncio.sleep(2 * seconds)
-            began = await some.viewed()
-            watched = await costs()
-            ended = await some.viewed()
-            watched_bytes = console.memory_info().rss
+        quiet, watched = [], []
+        quiet_bytes = console.memory_info().rss
+        for _ in range(rounds):
+            quiet.append(await costs())
+            async with looking(address, viewers, OPEN_TOPIC) as some:
+                await asyncio.sleep(2 * seconds)
+                began = await some.viewed()
+                watched.append(await costs())
+                ended = await some.viewed()
+                watched_bytes = console.memory_info().rss
         per_s = (sum(ended.byte_counts) - sum(began.byte_counts)) / seconds / viewers
         broker_us: dict[bool, list[float]] = {False: [], True: []}
         rates: dict[bool, list[float]] = {False: [], True: []}
@@ -317,8 +322,10 @@ def _cells(found: Measured) -> list[str]:
     return [
         " -> ".join(f"{size / 1e6:.0f}" for size in found.console_bytes),
         *(
-            f"{quiet:.1f} -> {watched:.1f}"
-            for quiet, watched in zip(found.quiet, found.watched, strict=True)
+            f"{statistics.median(quiet):.1f} {statistics.median(map(sub, watched, quiet)):+.1f}"
+            for quiet, watched in zip(
+                zip(*found.quiet, strict=True), zip(*found.watched, strict=True), strict=True
+            )
         ),
         f"{found.state_bytes / 1e3:.0f}",
         f"{found.bytes_per_s / 1e3:.2f}",

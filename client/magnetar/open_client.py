@@ -44,7 +44,7 @@ class OpenClient:
         if self._is_watched:
             process_end.watch(self)
             self._dropped: asyncio.Future[OpenClient] = self._runtime.loop.create_future()
-            keeping = _keep(self._dropped, ref(self))
+            keeping = partial(_keep, self._dropped, ref(self))
             self._runtime.spawn(keeping, "close when it is dropped", self._runtime.fail)
 
     @checked

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from magnetar import Client, MagnetarError
 from magnetar_console.feed import Feed
-from magnetar_console.pauses import pause_s
+from magnetar_console.pauses import SCAN_PAUSE, Scans, pause_s
 from magnetar_console.seen import Picture, Seen, Tables
 from magnetar_core.clock import Clock
 from magnetar_core.config import InvalidConfig
@@ -61,6 +61,7 @@ class Channel:
     Args:
         run: identifies this channel; a viewer of another one begins with the full state.
         look_s_max: how long a look may take.
+        scans: the views that share its servers; None: it has them for itself.
     """
 
     def __init__(
@@ -70,12 +71,14 @@ class Channel:
         clock: Clock,
         run: str,
         look_s_max: float = LOOK_S_MAX,
+        scans: Scans | None = None,
     ) -> None:
         self._look = look
         self._connection = connection
         self._clock = clock
         self._run = run
         self._look_s_max = look_s_max
+        self._scans = scans or Scans()
         self._feed = Feed()
         self._tables: Tables = {}
         self._beat = 0
@@ -172,6 +175,14 @@ class Channel:
                 await self._look.close()
 
     async def _keep_looking(self) -> None:
+        scans = self._look.pause_factor == SCAN_PAUSE
+        self._scans.count += scans
+        try:
+            await self._look_again_and_again()
+        finally:
+            self._scans.count -= scans
+
+    async def _look_again_and_again(self) -> None:
         while True:
             began_ms = self._clock.monotonic_ms()
             await self._look_once()
@@ -180,7 +191,8 @@ class Channel:
                 self._beaten.notify_all()
             took_s = (self._clock.monotonic_ms() - began_ms) / 1_000
             look = self._look
-            await self._pause(pause_s(took_s, look.period_s, look.pause_factor))
+            sharers = self._scans.count if look.pause_factor == SCAN_PAUSE else 1
+            await self._pause(pause_s(took_s, look.period_s, look.pause_factor, sharers))
 
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):

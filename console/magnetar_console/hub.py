@@ -19,6 +19,7 @@ from magnetar_console.looks.cluster import ClusterLook
 from magnetar_console.looks.contents import Show
 from magnetar_console.looks.view import View
 from magnetar_console.looks.views import look_of
+from magnetar_console.pauses import Scans
 from magnetar_console.settings import CHANNELS_MAX
 from magnetar_core.clock import Clock
 from magnetar_core.transport.transport import Transport
@@ -49,6 +50,7 @@ class Hub:
         run: identifies the hub in the ids of events.
         period_s: how often each view is looked at; None: as often as the view is made for.
         shows: how the values of topics are shown; those of others by their look.
+        scans: the views that share its servers; None: it has them for itself.
 
     Attributes:
         used: how often it was used: a number that rises.
@@ -62,6 +64,7 @@ class Hub:
         run: str,
         period_s: float | None = None,
         shows: Mapping[str, Show] = MappingProxyType({}),
+        scans: Scans | None = None,
     ) -> None:
         self._connect = connect
         self._new_transport = new_transport
@@ -69,6 +72,7 @@ class Hub:
         self._run = run
         self._period_s = period_s
         self._shows = shows
+        self._scans = scans or Scans()
         self._opened: Client | None = None
         self._opening = asyncio.Lock()
         self._channels: dict[View, Channel] = {}
@@ -118,7 +122,9 @@ class Hub:
             if self._period_s is not None:
                 look.period_s = self._period_s
             run = f"{self._run}-{self._made}"
-            channel = self._channels[view] = Channel(look, self, self._clock, run)
+            channel = self._channels[view] = Channel(
+                look, self, self._clock, run, scans=self._scans
+            )
             if isinstance(look, ClusterLook):
                 look.on_news = channel.look_soon
         return channel

@@ -14,6 +14,7 @@ from magnetar_console.channel import Channel
 from magnetar_console.hub import Hub
 from magnetar_console.looks.contents import Show
 from magnetar_console.looks.view import View
+from magnetar_console.pauses import Scans
 from magnetar_console.settings import HUBS_MAX, IDLE_S, VIEWERS_MAX
 from magnetar_core.clock import Clock
 from magnetar_core.transport.transport import Transport
@@ -55,6 +56,7 @@ class Viewers:
         self._viewers_max = viewers_max
         self._idle_s = idle_s
         self._shows = shows
+        self._scans = Scans()
         self._hubs: dict[str, Hub] = {}
         self._count = 0
         self._closings: set[asyncio.Task[None]] = set()
@@ -72,6 +74,7 @@ class Viewers:
                 self._clock,
                 f"{self._run}-{key[:8]}",
                 shows=self._shows,
+                scans=self._scans,
             )
             self._close_when_idle(key, hub)
         return hub

@@ -495,6 +495,27 @@ def test_limits_of_writers_and_open_transactions() -> None:
     run(scenario, txn_writers_max=2, open_txns_max=2)
 
 
+def test_a_question_says_how_many_transactions_it_takes() -> None:
+    async def scenario(world: World) -> None:
+        for txn_id in (T1, T2, T3):
+            await world.client.ask(send(b"1", in_txn=txn_id))
+        for most, named in ((0, 3), (2, 2), (9, 3)):
+            command = topic_wire.CommandDescribeTopic(topic="t", txns_max=most)
+            (partition,) = (await world.client.ask(command)).partitions[:1]
+            assert partition.open_txn_count == 3
+            expected = [T1, T2, T3][:named]
+            assert [TxnID.from_wire(one) for one in partition.open_txns] == expected
+            told = await world.client.ask(
+                wire.CommandDescribeProducers(
+                    partition=common.Partition(topic="t"), producers_max=most
+                )
+            )
+            assert [TxnID.from_wire(one.txn_id) for one in told.producers] == expected
+            assert told.truncated is (named < 3)
+
+    run(scenario)
+
+
 def test_what_makes_no_sense_is_refused_without_effect() -> None:
     async def scenario(world: World) -> None:
         wrong_count = send(b"a", b"b")

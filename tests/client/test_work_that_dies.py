@@ -493,7 +493,7 @@ def test_a_closed_client_tells_what_begins_late(killer: Killer) -> None:
         await client.close()
         told: list[MagnetarError] = []
         with pytest.raises(ClientClosed):
-            await runtime.spawn(turns(), "late", told.append)
+            await runtime.spawn(turns, "late", told.append)
         assert [type(one) for one in told] == [ClientClosed]
 
     killer.run(test)

@@ -18,6 +18,7 @@ from tests.console.running import running_console
 from tests.environment import without_settings
 from tests.waiting import wait_until
 
+from magnetar import blocking
 from magnetar_cli.program import cli
 from magnetar_cli.servers import console_options
 from magnetar_console import settings
@@ -84,6 +85,38 @@ def test_a_missing_package_is_named(
     assert "no module jinja2" in done.output
     assert "pip install 'magnetar[console]'" in done.output
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("command", [["standalone"], ["cluster", "up"]])
+def test_schemas_are_read_before_servers_start(
+    command: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for options, why in (
+        (["--schema", "t=t.avsc"], "add --console"),
+        (["--console", "--schema", "t"], "is not TOPIC=FILE"),
+        (["--console", "--schema", "t=t.avsc"], "cannot read the schema t.avsc"),
+    ):
+        done = CliRunner().invoke(cli, [*command, *options])
+        assert done.exit_code != 0
+        assert why in f"{done.output} {done.exception}"
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_console_of_standalone_shows_values_by_a_schema(tmp_path: Path) -> None:
+    schema = tmp_path / "payment.avsc"
+    fields = [{"name": "amount", "type": "long"}]
+    schema.write_text(json.dumps({"type": "record", "name": "Payment", "fields": fields}))
+    options = ("--console", "--schema", f"payments={schema}")
+    with running_standalone(tmp_path, *options) as standalone:
+        ready = standalone.ready()
+        with blocking.connect(standalone.environ["MAGNETAR_BROKER"]) as client:
+            client.admin.topics.create("payments")
+            client.create_producer("payments").send(b"\x2a")
+        view = f"{ready['console']['address']}events?view=messages&name=payments&partition=0"
+        with urllib.request.urlopen(view, timeout=30) as events:
+            rows = next(line for line in (one.decode() for one in events) if "amount" in line)
+    assert "21" in rows
 
 
 def test_the_help_names_the_port_that_it_has() -> None:

@@ -179,7 +179,7 @@ class FakePartition:
         place = SimpleNamespace(ledger_id=1, first_offset=0, end_offset=0)
         return SimpleNamespace(partitions=[place])
 
-    async def describe_producers(self, *_: object) -> list[SimpleNamespace]:
+    async def describe_producers(self, *_: object, **__: object) -> list[SimpleNamespace]:
         plain = SimpleNamespace(txn_id=None, subscription="")
         txn = SimpleNamespace(
             txn_id=TxnID.of(0, 1, 7),

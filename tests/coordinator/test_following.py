@@ -10,6 +10,7 @@ from tests.coordinator.fakes import P0, P1, FakeClient, World
 from tests.coordinator.test_several_brokers import ADDRESSES, on_shard
 from tests.virtual_time import run, time_passes
 
+from magnetar_coordinator.commands.following import DETAILED_MAX
 from magnetar_coordinator.transactions.transaction_changes import (
     FOLLOWED_MS,
     TransactionChanges,
@@ -223,3 +224,22 @@ def test_it_remembers_so_many_changes_and_no_more() -> None:
     changes.asked(FOLLOWED_MS + 2)
     assert not changes.knows_since(changes.version - 1)
     assert list(changes.since(changes.version)) == []
+
+
+def test_the_ends_that_came_last_are_told_with_participants() -> None:
+    """People look at those; a program that follows thousands gets the outcomes of the others."""
+
+    async def scenario() -> None:
+        world = await World().start()
+        follower = Follower(world)
+        await follower.check()
+        ended = [await world.client.new(P0) for _ in range(DETAILED_MAX + 2)]
+        for txn_id in ended:
+            await world.client.end(txn_id, wait_finished=True)
+        answer = await follower.ask()
+        assert [TxnID.from_wire(one.txn_id) for one in answer.ended] == ended
+        told = [len(one.partitions) for one in answer.ended]
+        assert told == [0, 0, *[1] * DETAILED_MAX]
+        await world.close()
+
+    run(scenario())

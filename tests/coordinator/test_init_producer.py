@@ -19,7 +19,13 @@ from magnetar_coordinator.metadata.transactional_id import (
     Pair,
     TransactionalIdMetadata,
 )
-from magnetar_core.errors import ConcurrentTransactions, InvalidArgument, ProducerFenced
+from magnetar_core.errors import (
+    ConcurrentTransactions,
+    InvalidArgument,
+    InvalidTxnState,
+    ProducerFenced,
+    TransactionalIdNotFound,
+)
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import record_pb2
 
@@ -296,3 +302,65 @@ def test_rows_of_earlier_versions_are_read() -> None:
         transactional_id="app", producer=Pair(4, 2), timeout_ms=1_000
     )
     assert encode_identity(found) == row.SerializeToString()
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_a_takeover_that_names_a_transaction_touches_no_other(keep: bool) -> None:
+    """A program that lives may have begun its next transaction since somebody looked."""
+
+    async def scenario() -> None:
+        world = await open_world()
+        app = Hand(world)
+        pair = await app.init()
+        seen = await app.begin(pair, P0)
+        named = {"open_txn_id": seen.to_wire()}
+        pair = await app.end(pair, COMMIT)
+        await world.settle()
+        before = world.coordinator.transactional_ids.get(app.id)
+        await refused(app.ask(app.init_command(keep, call_token=1, **named)), InvalidTxnState)
+        assert world.coordinator.transactional_ids.get(app.id) == before
+        later = await app.begin(pair, P0)
+        before = world.coordinator.transactional_ids.get(app.id)
+        await refused(app.ask(app.init_command(keep, call_token=2, **named)), InvalidTxnState)
+        assert world.coordinator.transactional_ids.get(app.id) == before
+        await app.add(pair, later)
+        await app.end(pair, COMMIT)
+        await world.close()
+
+    run(scenario())
+
+
+def test_copies_of_a_takeover_that_names_a_transaction() -> None:
+    """One comes while the abort goes on, one after it, and one when the program has gone on."""
+
+    async def scenario() -> None:
+        world = await open_world()
+        app = Hand(world)
+        seen = await app.begin(await app.init(), P0)
+        call = app.init_command(call_token=7, open_txn_id=seen.to_wire())
+        hold_ends(world, True)
+        first, copy = app.ask(call), app.ask(call)
+        hold_ends(world, False)
+        answers = [await first, await copy, await app.ask(call)]
+        assert len({one.SerializeToString() for one in answers}) == 1
+        pair = Pair(answers[0].producer_id, answers[0].producer_epoch)
+        await app.end(await app.init(), ABORT)
+        await nothing_changes(world, app, call)
+        await refused(app.ask(app.end_command(pair, COMMIT)), ProducerFenced)
+        await world.close()
+
+    run(scenario())
+
+
+def test_a_takeover_that_names_a_transaction_creates_no_id() -> None:
+    async def scenario() -> None:
+        world = await open_world()
+        app = Hand(world)
+        named = {"open_txn_id": TxnID.of(0, 1, 1).to_wire()}
+        await refused(app.ask(app.init_command(**named)), TransactionalIdNotFound)
+        assert world.coordinator.transactional_ids.find(app.id) is None
+        await app.init()
+        await refused(app.ask(app.init_command(**named)), InvalidTxnState)
+        await world.close()
+
+    run(scenario())

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
+import resource
 import subprocess
-import sys
 import threading
 import time
 import urllib.parse
@@ -20,9 +19,9 @@ from typing import Any
 import pytest
 from tests.core.ports import free_ports
 from tests.deploy.engine import HERE, Engine, engine
+from tests.deploy.services import COMPOSE
 
 ROOT = HERE.parents[1]
-COMPOSE = shutil.which("docker-compose", path=str(Path(sys.executable).parent))
 SETTINGS = ROOT / "deploy" / "compose" / ".env"
 # What is built stays here from run to run.
 DIRECTORY = Path(os.environ.get("MAGNETAR_COMPOSE_DIRECTORY", ROOT / ".compose"))
@@ -46,6 +45,12 @@ def default(name: str) -> str:
     """Return the default of a variable, from deploy/compose/.env."""
     (value,) = re.findall(rf"^{name}=(.*)$", SETTINGS.read_text(), re.MULTILINE)
     return str(value)
+
+
+def _open_files() -> int:
+    """What a server takes, or less where this machine gives less."""
+    wanted, hard = int(default("OPEN_FILES")), resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    return wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
 
 
 def ports() -> list[str]:
@@ -81,6 +86,7 @@ class Cluster:
             "GRPCURL_IMAGE": engine.grpcurl(default("GRPCURL_IMAGE"), base),
             "ETCD_IMAGE": engine.etcd(default("ETCD_IMAGE"), base),
             "OBJECT_SERVER_IMAGE": engine.object_server(default("OBJECT_SERVER_IMAGE"), base),
+            "OPEN_FILES": str(_open_files()),
             "COMPOSE_PROFILES": "grafana,console" if self.has_grafana else "console",
             "COMPOSE_PROJECT_NAME": "magnetar-test",
             "PIP_CONFIG_FILE": pip_config,

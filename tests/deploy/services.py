@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
-COMPOSE = shutil.which("docker-compose", path=str(Path(sys.executable).parent))
+
+
+def _compose() -> str | None:
+    """Return Compose's program. The script that the package installs loses its exit status."""
+    package = importlib.util.find_spec("compose")
+    if package is None or package.origin is None:
+        return None
+    return shutil.which("docker-compose", path=str(Path(package.origin).parent))
+
+
+COMPOSE = _compose()
 
 
 def services_of(file: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from tests.simulation.nodes import ClientNode
 from tests.simulation.sdk_unit import COMMIT_ATTEMPTS, with_client
 
 import magnetar
-from magnetar import PreparedTxnState
+from magnetar import PreparedTxnState, TransactionalState
 from magnetar_core.errors import (
     ConcurrentTransactions,
     DataLoss,
@@ -274,10 +274,14 @@ async def terminate_all(world: World, node: ClientNode) -> None:
     for name in world.victims:
 
         async def work(client: magnetar.Client, random: Random, name: str = name) -> None:
+            transactional_ids = client.admin.transactional_ids
             try:
-                await client.admin.transactional_ids.force_terminate(name, abort_prepared=True)
+                found = await transactional_ids.describe(name)
             except TransactionalIdNotFound:
                 pass
+            else:
+                if found.state is TransactionalState.ONGOING and found.txn_id is not None:
+                    await transactional_ids.force_terminate(name, found.txn_id, abort_prepared=True)
             node.stopping = True
 
         await with_client(world, node, work)

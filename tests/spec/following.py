@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 from tests.spec.runs.commit import COMMIT_INVARIANTS
 from tests.spec.tlc import STATES, VIOLATED, VIOLATED_PROPERTY, children_cpu_s, search
-from tests.spec.traces import Translated, written
+from tests.spec.traces import Translated
+from tests.spec.values import written
 
 MODULE = "Trace"
 DATA_MODULE = "Recorded"

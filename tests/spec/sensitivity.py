@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.spec.changes import CHANGES
+from tests.spec.doubtful_groups import doubtful_groups
 from tests.spec.following import follow_all
 from tests.spec.recording import Recorded
-from tests.spec.traces import doubtful_groups, translate
+from tests.spec.traces import translate
 
 from magnetar_cli.histories.follower import Follower, HistoryRefused
 

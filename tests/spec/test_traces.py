@@ -13,12 +13,12 @@ from tests.spec.tlc import SPEC
 from tests.spec.traces import (
     LEFT_OUT,
     NOT_IN_THE_MODEL,
-    OUTSIDE,
     RECORDS,
     RECOVERIES,
     translate,
-    written,
 )
+from tests.spec.txn_numbers import OUTSIDE
+from tests.spec.values import written
 
 from magnetar_core.history import events
 from magnetar_core.history.events import COORDINATOR, EVENTS, Life, Server

@@ -125,7 +125,7 @@ class ReadCommands:
     def _describe_producers(self, command: wire.CommandDescribeProducers, reply: Reply) -> None:
         """Handle DescribeProducers (KIP-664)."""
         partition = self._topics.named(command.partition)
-        self._replies.answer(reply, describe_producers(partition))
+        self._replies.answer(reply, describe_producers(partition, command.producers_max))
 
     def _list_stored_txns(self, command: wire.CommandListStoredTxns, reply: Reply) -> None:
         partition = self._topics.named(command.partition)

@@ -167,7 +167,8 @@ class BrokerServer:
 
     def _describe_topic(self, command: wire.CommandDescribeTopic, reply: Reply) -> None:
         topic = self._topics.get(command.topic)
-        self._replies.answer(reply, describe_topic(topic, self._environment.config.name))
+        name = self._environment.config.name
+        self._replies.answer(reply, describe_topic(topic, name, command.txns_max))
 
     def _lookup(self, command: wire.CommandLookup, reply: Reply) -> None:
         topic = self._topics.get(command.topic)

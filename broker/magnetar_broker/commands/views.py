@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, islice
 from typing import NamedTuple
 
 from magnetar_broker.groups.groups import Groups
@@ -29,9 +29,16 @@ PEEK_BYTES_MAX = 4 << 20
 PART_PROPERTY = "magnetar-part"
 
 
-def describe_topic(topic: Topic, broker_name: str) -> topic_wire.CommandDescribeTopicResponse:
-    """Describe a topic with the partitions that this broker keeps, and their subscriptions."""
+def describe_topic(
+    topic: Topic, broker_name: str, txns_max: int = 0
+) -> topic_wire.CommandDescribeTopicResponse:
+    """Describe a topic with the partitions that this broker keeps, and their subscriptions.
+
+    Args:
+        txns_max: how many transactions each of these names at most; 0: TXNS_SHOWN_MAX.
+    """
     record = topic.record
+    most = min(txns_max or TXNS_SHOWN_MAX, TXNS_SHOWN_MAX)
     return topic_wire.CommandDescribeTopicResponse(
         topic=record.topic,
         topic_id=record.topic_id,
@@ -47,7 +54,7 @@ def describe_topic(topic: Topic, broker_name: str) -> topic_wire.CommandDescribe
                 end_offset=partition.log.durable_end,
                 has_txnlog=partition.has_txnlog,
                 open_txn_count=len(partition.index.open),
-                open_txns=[one.to_wire() for one in list(partition.index.open)[:TXNS_SHOWN_MAX]],
+                open_txns=[one.to_wire() for one in islice(partition.index.open, most)],
                 subscriptions=[
                     topic_wire.SubscriptionDescription(
                         subscription=subscription.name.subscription,
@@ -56,7 +63,7 @@ def describe_topic(topic: Topic, broker_name: str) -> topic_wire.CommandDescribe
                         pending_txn_count=len(subscription.index.open),
                         pending_ack_count=len(subscription.cursor.pending),
                         pending_txns=[
-                            one.to_wire() for one in list(subscription.index.open)[:TXNS_SHOWN_MAX]
+                            one.to_wire() for one in islice(subscription.index.open, most)
                         ],
                         consumers=subscription.delivery.consumer_names,
                         unacked_count=subscription.dispatcher.held_count,
@@ -74,15 +81,21 @@ def describe_topic(topic: Topic, broker_name: str) -> topic_wire.CommandDescribe
     )
 
 
-def describe_producers(partition: Partition) -> wire.CommandDescribeProducersResponse:
+def describe_producers(
+    partition: Partition, producers_max: int = 0
+) -> wire.CommandDescribeProducersResponse:
     """Describe writers here, transactional and plain, and consumers with pending acks.
 
     A search for hanging transactions needs those with a TxnID, so they come first: an answer that
     is cut lacks plain producers before it lacks them.
+
+    Args:
+        producers_max: how many the answer has at most; 0: PRODUCERS_SHOWN_MAX.
     """
+    most = min(producers_max or PRODUCERS_SHOWN_MAX, PRODUCERS_SHOWN_MAX)
     response = wire.CommandDescribeProducersResponse()
     for described in chain(_open_writers(partition), _plain_producers(partition)):
-        if len(response.producers) == PRODUCERS_SHOWN_MAX:
+        if len(response.producers) == most:
             response.truncated = True
             break
         response.producers.append(described)

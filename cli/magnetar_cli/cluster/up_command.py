@@ -20,6 +20,8 @@ from magnetar_cli.servers.console_options import (
     console_option,
     console_port_option,
     require_console,
+    value_arguments,
+    value_options,
 )
 from magnetar_cli.servers.options import LOG_LEVELS, PORT
 from magnetar_cli.standard_streams import output_not_needed
@@ -72,6 +74,7 @@ if TYPE_CHECKING:
 )
 @console_option
 @console_port_option
+@value_options
 @click.option("--log-level", type=LOG_LEVELS, default="info", show_default=True)
 @click.option(
     "--ready-file",
@@ -83,6 +86,8 @@ def up(
     ready_file: Path | None,
     with_console: bool,
     console_port: int | None,
+    schemas: tuple[str, ...],
+    framing: str,
     **options: Any,
 ) -> None:
     """Start a cluster on this machine, for experiments.
@@ -100,9 +105,13 @@ def up(
         require_console()
         if console_port is None:
             console_port = DEFAULT_PORT if options["port"] else 0
+    values = value_arguments(schemas, framing, with_console=with_console)
     with _directory(data_dir) as directory:
         plan = Plan(
-            directory=directory, console_port=console_port if with_console else None, **options
+            directory=directory,
+            console_port=console_port if with_console else None,
+            console_values=tuple(values),
+            **options,
         )
         try:
             asyncio.run(_run(LocalCluster(plan, _tell_end), directory, ready_file))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from magnetar_cli.servers.console_options import DEFAULT_PORT, require_console
+from magnetar_cli.servers.console_options import DEFAULT_PORT, require_console, value_options
 from magnetar_cli.servers.options import PORT
 
 if TYPE_CHECKING:
@@ -53,21 +53,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Let viewers end transactions by hand and drain servers, as far as the servers let them.",
 )
-@click.option(
-    "--schema",
-    "schemas",
-    metavar="TOPIC=FILE",
-    multiple=True,
-    help="Show the values of a topic by a schema of Avro (.avsc); several topics are allowed.",
-)
-@click.option(
-    "--framing",
-    type=click.Choice(["none", "confluent"]),
-    default="none",
-    show_default=True,
-    help="These values begin with the number of their writer's schema, which is then NUMBER.avsc"
-    " beside the schema.",
-)
+@value_options
 @click.option(
     "--share-certificate",
     is_flag=True,

@@ -610,29 +610,34 @@ def complete(transactional_id: str, text: str, yes: bool) -> None:
 def force_terminate(transactional_id: str, abort_prepared: bool, yes: bool) -> None:
     """Abort the open transaction of a transactional id, and fence its program.
 
+    If the program lives and has gone on to its next transaction meanwhile, nothing is aborted.
+
     A transaction of two-phase commit may be prepared, and then the database decides: look into its
     table first. If the table names the transaction, use `complete`; if not, --abort-prepared.
     """
+    from magnetar import InvalidTxnState
     from magnetar_cli.with_client import with_client
 
     found = with_client(lambda client: client.admin.transactional_ids.describe(transactional_id))
     opened = _open_transactions(transactional_id, found.txn_id)
-    for one in opened:
-        _show(one)
-        print()
-    prepared = any(one.may_be_prepared for one in opened)
-    if abort_prepared or not prepared:  # Otherwise it is refused.
-        aborts = "".join(f", and abort {one.txn_id}" for one in opened)
+    if not opened:
+        raise InvalidTxnState(f"{transactional_id} has no open transaction: nothing was done")
+    (one,) = opened
+    _show(one)
+    print()
+    if abort_prepared or not one.may_be_prepared:  # Otherwise it is refused.
         loss = " If its database has committed, it keeps the rows, and the messages are lost."
         confirm(
-            f"Fence the program of {transactional_id}{aborts}?{loss if prepared else ''}", yes=yes
+            f"Fence the program of {transactional_id}, and abort {one.txn_id}?"
+            f"{loss if one.may_be_prepared else ''}",
+            yes=yes,
         )
     with_client(
         lambda client: client.admin.transactional_ids.force_terminate(
-            transactional_id, abort_prepared=abort_prepared
+            transactional_id, one.txn_id, abort_prepared=abort_prepared
         )
     )
-    print(f"{transactional_id} is terminated, and its producer fenced")
+    print(f"{one.txn_id} is aborted, and the program of {transactional_id} is fenced")
 
 
 def _open_transactions(transactional_id: str, txn_id: TxnID | None) -> list[TransactionDescription]:

@@ -16,6 +16,8 @@ from magnetar_cli.servers.console_options import (
     console_option,
     console_port_option,
     require_console,
+    value_arguments,
+    value_options,
 )
 from magnetar_cli.servers.coordinator import COORDINATOR_PORT
 from magnetar_cli.servers.options import PORT, server_options
@@ -85,6 +87,7 @@ from magnetar_cli.servers.standalone_ports import METRICS_PORT, choose_ports
 )
 @console_option
 @console_port_option
+@value_options
 @click.option("--no-restart", is_flag=True, help="When a server dies, end with an error.")
 @click.option("--supervised", is_flag=True, hidden=True)
 @server_options
@@ -105,6 +108,9 @@ def standalone(**options: Any) -> None:
 
     if options["with_console"]:
         require_console()
+    values = value_arguments(
+        options["schemas"], options["framing"], with_console=options["with_console"]
+    )
     host = options["host"] or "127.0.0.1"
     allow_remote = bool(options["allow_remote"])
     ListenConfig(host=host, allow_remote=allow_remote)
@@ -161,7 +167,9 @@ def standalone(**options: Any) -> None:
             arguments("coordinator", one.name, coordinator_directory(data_dir, one.tcid), port)
             for one, port in zip(members.coordinators, ports.coordinators, strict=True)
         ],
-        console_arguments=console_arguments([one.address for one in members.brokers], ports.console)
+        console_arguments=console_arguments(
+            [one.address for one in members.brokers], ports.console, values
+        )
         if options["with_console"]
         else None,
         restart=not options["no_restart"],

@@ -36,7 +36,7 @@ class AdminClient:
         self._client = client
         self.transactions = TransactionAdmin(cluster)
         self.transactional_ids = TransactionalIdAdmin(cluster)
-        forced = ForcedAborts(cluster, self.transactions, self.transactional_ids)
+        forced = ForcedAborts(cluster, self.transactions)
         self.topics = TopicAdmin(cluster, forced)
         self.subscriptions = SubscriptionAdmin(cluster, forced)
         self.groups = GroupAdmin(cluster)

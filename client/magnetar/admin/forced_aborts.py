@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
 from magnetar.admin.topic_descriptions import TopicDescription
-from magnetar.admin.transactional_ids import TransactionalIdAdmin
 from magnetar.admin.transactions import TransactionAdmin
 from magnetar.enums import TransactionAction
 from magnetar.link.cluster import Cluster
@@ -27,15 +26,9 @@ T = TypeVar("T")
 class ForcedAborts:
     """Ends the transactions that stand in the way of an administrator."""
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        transactions: TransactionAdmin,
-        transactional_ids: TransactionalIdAdmin,
-    ) -> None:
+    def __init__(self, cluster: Cluster, transactions: TransactionAdmin) -> None:
         self._cluster = cluster
         self._transactions = transactions
-        self._transactional_ids = transactional_ids
 
     async def unless_in_use(
         self,
@@ -60,7 +53,7 @@ class ForcedAborts:
             ResourceInUse: transactions are in the way, and force is not set or the operation's
                 time is up.
             InvalidTxnState: a transaction in the way is in two-phase commit and may be prepared:
-                complete it, or force-terminate it with abort_prepared. Others may be aborted.
+                complete it, or terminate it with abort_prepared. Others may be aborted.
         Source: docs/design/0001-protocol.md, Subscriptions (j).
         """
         runtime = self._cluster.runtime
@@ -75,15 +68,19 @@ class ForcedAborts:
             for txn_id in await self._in_the_way(topic, subscription, partitions):
                 try:
                     await self._transactions.end(txn_id, TransactionAction.ABORT)
-                except InvalidTxnState as error:
-                    # It is committing, and will be out of the way soon; or it never expires.
-                    if "transactional_id" in error.details:
-                        await self._transactional_ids.force_terminate(
-                            error.details["transactional_id"]
-                        )
+                except InvalidTxnState:
+                    if await self._may_be_prepared(txn_id):
+                        raise
+                    # It is committing, and will be out of the way soon.
                 except (TxnNotFound, TxnForgotten):
                     pass
             await asyncio.sleep(backoff.next_ms() / 1000)
+
+    async def _may_be_prepared(self, txn_id: TxnID) -> bool:
+        try:
+            return (await self._transactions.describe(txn_id)).may_be_prepared
+        except (TxnNotFound, TxnForgotten):
+            return False
 
     async def _in_the_way(
         self, topic: str, subscription: str | None, partitions: Iterable[int]
@@ -100,17 +97,21 @@ class ForcedAborts:
 
 
 async def describe_topic(
-    cluster: Cluster, topic: str, partitions: Iterable[int] = ()
+    cluster: Cluster, topic: str, partitions: Iterable[int] = (), *, txns_max: int = 0
 ) -> TopicDescription:
     """Describe a topic's partitions and subscriptions.
 
     Args:
         partitions: only these; empty: all.
+        txns_max: how many transactions each of these names at most; 0: 1,000.
     Raises:
         TopicNotFound: no topic has this name.
         LogUnavailable: a broker of a partition does not answer in time.
     """
     reply, answers = await ask_partitions(
-        cluster, topic, partitions, lambda numbers: topic_pb2.CommandDescribeTopic(topic=topic)
+        cluster,
+        topic,
+        partitions,
+        lambda numbers: topic_pb2.CommandDescribeTopic(topic=topic, txns_max=txns_max),
     )
     return TopicDescription.from_wire(reply, answers)

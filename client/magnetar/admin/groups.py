@@ -61,7 +61,7 @@ async def ask_all_brokers(
             raise LogUnavailable(f"{title} does not answer: {error}") from error
 
     await cluster.info()
-    answers = await all_of(cluster.runtime, [ask(one) for one in cluster.brokers])
+    answers = await all_of(cluster.runtime, ask, cluster.brokers)
     found = [answer for answer in answers if not isinstance(answer, GroupNotFound)]
     if not found:
         for one in answers:

@@ -77,7 +77,7 @@ class PartitionDescription:
         first_offset: the first stored offset.
         end_offset: the first offset that is not readable yet.
         has_txnlog: whether its sidecar has messages.
-        open_txns: the open transactions; the first 1,000.
+        open_txns: the open transactions; the first ones, as many as were asked for.
         open_txn_count: how many transactions are open.
     """
 

@@ -139,14 +139,18 @@ class TopicAdmin:
         return [TopicSummary(one.topic, one.topic_id, one.partitions) for one in reply.topics]
 
     @checked
-    async def describe(self, topic: str) -> TopicDescription:
+    async def describe(self, topic: str, *, txns_max: int = 1_000) -> TopicDescription:
         """Describe a topic's partitions and their subscriptions.
 
+        Args:
+            topic: the topic's name.
+            txns_max: how many transactions each partition and each subscription names at most, up
+                to 1,000.
         Raises:
             TopicNotFound: no topic has this name.
             LogUnavailable: a broker of a partition does not answer in time; the error names it.
         """
-        return await describe_topic(self._cluster, topic)
+        return await describe_topic(self._cluster, topic, txns_max=txns_max)
 
     @checked
     async def delete(self, topic: str, *, force: bool = False, topic_id: int = 0) -> None:

@@ -135,28 +135,35 @@ class TransactionalIdAdmin:
         return True
 
     @checked
-    async def force_terminate(self, transactional_id: str, *, abort_prepared: bool = False) -> None:
+    async def force_terminate(
+        self, transactional_id: str, txn_id: TxnID, *, abort_prepared: bool = False
+    ) -> None:
         """Abort the open transaction of a transactional id, and fence its producer.
 
         Args:
             transactional_id: the transactional id.
+            txn_id: its open transaction, which describe() has returned. If the producer has ended
+                it and gone on, the next one stays as it is.
             abort_prepared: abort a transaction of two-phase commit, too. If its database has
                 committed, the rows stay and the messages are discarded for ever: look into the
                 database first. If its table names the transaction, complete() is right.
         Raises:
             TransactionalIdNotFound: no producer has used this id.
-            InvalidTxnState: the transaction is in two-phase commit, so it may be prepared, and
-                abort_prepared is False. No effect.
-            ConcurrentTransactions: the transaction is still ending; the producer has been fenced.
+            TxnNotFound: no coordinator of this cluster has issued this TxnID. No effect.
+            InvalidTxnState: the transaction is no longer the open one of the id: look again. Or it
+                is in two-phase commit, so it may be prepared, and abort_prepared is False. No
+                effect.
+            ConcurrentTransactions: the transaction is aborted, and still ending; its producer has
+                not been fenced.
             ProducerFenced: with abort_prepared: another instance has taken over meanwhile.
-        Source: KIP-939, forceTerminateTransaction.
+        Source: KIP-939, forceTerminateTransaction, which names no transaction.
         """
-        coordinator = await self._cluster.coordinator_for(transactional_id)
-        # Otherwise InitProducer would create the id.
-        await self._describe(coordinator, transactional_id)
+        coordinator = await self._cluster.coordinator_of(txn_id)
         taken = await coordinator.request(
             transaction_pb2.CommandInitProducer(
-                transactional_id=transactional_id, keep_prepared=abort_prepared
+                transactional_id=transactional_id,
+                keep_prepared=abort_prepared,
+                open_txn_id=txn_id.to_wire(),
             )
         )
         if taken.HasField("ongoing_txn_id"):

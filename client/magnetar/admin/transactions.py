@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from typing import TypeAlias, TypeVar
 
 from google.protobuf.message import Message
@@ -293,22 +294,29 @@ class TransactionAdmin:
         await coordinator.request(transaction_pb2.CommandAcceptTxnLoss(txn_id=txn_id.to_wire()))
 
     @checked
-    async def describe_producers(self, topic: str, partition: int) -> Producers:
+    async def describe_producers(
+        self, topic: str, partition: int, *, limit: int = 10_000
+    ) -> Producers:
         """Describe the producers of a partition, and the transactions open there.
 
-        Transactions with pending acks on the partition's subscriptions are among them.
+        Transactions with pending acks on the partition's subscriptions are among them. Those with
+        open transactions come first.
 
+        Args:
+            topic: the topic's name.
+            partition: the partition's number.
+            limit: how many it returns at most, up to 10,000.
         Raises:
             TopicNotFound: the topic or the partition does not exist.
         Source: KIP-664, DescribeProducers.
         """
-        return await self._producers_of(await self._cluster.route(topic), partition)
+        return await self._producers_of(await self._cluster.route(topic), partition, limit)
 
-    async def _producers_of(self, route: TopicRoute, partition: int) -> Producers:
-        reply = await route.connection(partition).request(
-            broker_pb2.CommandDescribeProducers(partition=route.partition_name(partition).to_wire())
-        )
+    async def _producers_of(self, route: TopicRoute, partition: int, limit: int = 0) -> Producers:
         name = route.partition_name(partition)
+        reply = await route.connection(partition).request(
+            broker_pb2.CommandDescribeProducers(partition=name.to_wire(), producers_max=limit)
+        )
         return [ProducerDescription.from_wire(name, one) for one in reply.producers]
 
     @checked
@@ -339,7 +347,7 @@ class TransactionAdmin:
         for name in topics:
             route = await self._cluster.route(name)
             every = range(route.partition_count) if partition is None else (partition,)
-            for some in await all_of(runtime, [hanging_on(route, number) for number in every]):
+            for some in await all_of(runtime, partial(hanging_on, route), every):
                 found += some
         return found
 

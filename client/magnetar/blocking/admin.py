@@ -140,14 +140,18 @@ class TopicAdmin(Facade[AsyncTopicAdmin]):
         """List all topics, with their ids and their numbers of partitions."""
         return self._loop.wait(self.inner.list())
 
-    def describe(self, topic: str) -> TopicDescription:
+    def describe(self, topic: str, *, txns_max: int = 1_000) -> TopicDescription:
         """Describe a topic's partitions and their subscriptions.
 
+        Args:
+            topic: the topic's name.
+            txns_max: how many transactions each partition and each subscription names at most, up
+                to 1,000.
         Raises:
             TopicNotFound: no topic has this name.
             LogUnavailable: a broker of a partition does not answer in time; the error names it.
         """
-        return self._loop.wait(self.inner.describe(topic))
+        return self._loop.wait(self.inner.describe(topic, txns_max=txns_max))
 
     def delete(self, topic: str, *, force: bool = False, topic_id: int = 0) -> None:
         """Delete a topic with all its messages and subscriptions.
@@ -582,16 +586,21 @@ class TransactionAdmin(Facade[AsyncTransactionAdmin]):
         """
         self._loop.wait(self.inner.accept_loss(txn_id))
 
-    def describe_producers(self, topic: str, partition: int) -> Producers:
+    def describe_producers(self, topic: str, partition: int, *, limit: int = 10_000) -> Producers:
         """Describe the producers of a partition, and the transactions open there.
 
-        Transactions with pending acks on the partition's subscriptions are among them.
+        Transactions with pending acks on the partition's subscriptions are among them. Those with
+        open transactions come first.
 
+        Args:
+            topic: the topic's name.
+            partition: the partition's number.
+            limit: how many it returns at most, up to 10,000.
         Raises:
             TopicNotFound: the topic or the partition does not exist.
         Source: KIP-664, DescribeProducers.
         """
-        return self._loop.wait(self.inner.describe_producers(topic, partition))
+        return self._loop.wait(self.inner.describe_producers(topic, partition, limit=limit))
 
     def find_hanging(
         self, topic: str | None = None, partition: int | None = None, *, age_ms_min: int = 0
@@ -683,23 +692,32 @@ class TransactionalIdAdmin(Facade[AsyncTransactionalIdAdmin]):
         """
         return self._loop.wait(self.inner.complete(transactional_id, prepared))
 
-    def force_terminate(self, transactional_id: str, *, abort_prepared: bool = False) -> None:
+    def force_terminate(
+        self, transactional_id: str, txn_id: TxnID, *, abort_prepared: bool = False
+    ) -> None:
         """Abort the open transaction of a transactional id, and fence its producer.
 
         Args:
             transactional_id: the transactional id.
+            txn_id: its open transaction, which describe() has returned. If the producer has ended
+                it and gone on, the next one stays as it is.
             abort_prepared: abort a transaction of two-phase commit, too. If its database has
                 committed, the rows stay and the messages are discarded for ever: look into the
                 database first. If its table names the transaction, complete() is right.
         Raises:
             TransactionalIdNotFound: no producer has used this id.
-            InvalidTxnState: the transaction is in two-phase commit, so it may be prepared, and
-                abort_prepared is False. No effect.
-            ConcurrentTransactions: the transaction is still ending; the producer has been fenced.
+            TxnNotFound: no coordinator of this cluster has issued this TxnID. No effect.
+            InvalidTxnState: the transaction is no longer the open one of the id: look again. Or it
+                is in two-phase commit, so it may be prepared, and abort_prepared is False. No
+                effect.
+            ConcurrentTransactions: the transaction is aborted, and still ending; its producer has
+                not been fenced.
             ProducerFenced: with abort_prepared: another instance has taken over meanwhile.
-        Source: KIP-939, forceTerminateTransaction.
+        Source: KIP-939, forceTerminateTransaction, which names no transaction.
         """
-        self._loop.wait(self.inner.force_terminate(transactional_id, abort_prepared=abort_prepared))
+        self._loop.wait(
+            self.inner.force_terminate(transactional_id, txn_id, abort_prepared=abort_prepared)
+        )
 
 
 class NamedSequenceAdmin(Facade[AsyncNamedSequenceAdmin]):

@@ -113,7 +113,7 @@ class CutTaker:
     # Brokers.
 
     async def _offsets(self) -> Mapping[str, Offsets]:
-        found = await all_of(self._runtime, [self._offsets_of(one) for one in self._topics])
+        found = await all_of(self._runtime, self._offsets_of, self._topics)
         if sum(len(some) for _, some in found) > PARTITIONS_MAX:
             raise InvalidArgument(f"a cut takes {PARTITIONS_MAX} partitions at most")
         return dict(zip(self._topics, found, strict=True))
@@ -133,7 +133,7 @@ class CutTaker:
         """Ask all coordinators that are in the list now; return their answers by TCID."""
         await self._cluster.info()
         connections = await self._cluster.coordinators()
-        answers = await all_of(self._runtime, [ask(connection) for connection in connections])
+        answers = await all_of(self._runtime, ask, connections)
         return {answer.tcid: answer for answer in answers}
 
     async def _close(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, ItemsView, Mapping
+from functools import partial
 
 from magnetar.config import ConsumerConfig
 from magnetar.enums import SubscriptionType
@@ -161,7 +162,7 @@ class AssignedReceivers:
             return
         receiver.lose(IllegalGeneration(f"{name} was given away"))
         flushing = self._runtime.spawn(
-            self._flush_late(receiver), f"late acks of {name}", self._note
+            partial(self._flush_late, receiver), f"late acks of {name}", self._note
         )
         self._late_acks[flushing] = None
         self._runtime.when_done(self._note, flushing, lambda task: self._late_acks.pop(task, None))

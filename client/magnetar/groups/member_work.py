@@ -341,7 +341,7 @@ class MemberWork(ConsumerWork):
     async def _release(self, names: list[PartitionName]) -> None:
         await self._callbacks.revoked(names)
         for name in names:
-            self._runtime.spawn(self._finish_release(name), f"release {name}", self.fail)
+            self._runtime.spawn(partial(self._finish_release, name), f"release {name}", self.fail)
 
     async def _finish_release(self, name: PartitionName) -> None:
         since = self.memberships.since(name)

@@ -95,7 +95,7 @@ class GroupMembership:
         self._addressee = (join.group, join.member_id)
         connection.register(self._addressee, runtime.owned(self._fail, self._on_push))
         self._unwatch = connection.when_unreachable(runtime.owned(self._fail, self._on_unreachable))
-        self._task = runtime.spawn(self._run(), f"member of {join.group}", self._fail)
+        self._task = runtime.spawn(self._run, f"member of {join.group}", self._fail)
 
     def come_back(self) -> None:
         """Note that the application is there: a member that had to leave joins again."""

@@ -88,7 +88,7 @@ class Memberships:
         """
         await self._refresh()
         self._refreshing = self._runtime.spawn(
-            self._keep_refreshing(),
+            self._keep_refreshing,
             f"brokers of {self._settings.group}",
             partial(self.failed, None),
         )

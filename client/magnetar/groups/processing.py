@@ -235,7 +235,7 @@ class _Processing:
         except MagnetarError as error:
             await self._react(error)
         except BaseException:
-            self._runtime.spawn(self._abort(), "abort what was being processed", self._runtime.fail)
+            self._runtime.spawn(self._abort, "abort what was being processed", self._runtime.fail)
             raise
         else:
             self._backoff.reset()

@@ -72,7 +72,7 @@ class RebalanceCallbacks:
         self._work.append(work)
         if self._worker is None:
             self._worker = self._runtime.spawn(
-                self._do_work(), f"callbacks of {self._group}", self._owner
+                self._do_work, f"callbacks of {self._group}", self._owner
             )
 
     async def _do_work(self) -> None:

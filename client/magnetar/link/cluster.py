@@ -91,7 +91,7 @@ class Cluster:
             MagnetarError: the servers refuse this client.
         """
         runtime = self.runtime
-        asking = runtime.spawn(self.info(), "bootstrap", awaited)
+        asking = runtime.spawn(self.info, "bootstrap", awaited)
         timeout_ms = runtime.config.bootstrap_timeout_ms
         try:
             await asyncio.wait((asking,), timeout=timeout_ms / 1000)
@@ -178,7 +178,7 @@ class Cluster:
     def refresh_members_soon(self) -> None:
         """Ask for the members again in the background, since a broker does not answer."""
         if self._asking_count == 0:
-            self.runtime.spawn(self._refresh_members(), "ask for the members", self.runtime.fail)
+            self.runtime.spawn(self._refresh_members, "ask for the members", self.runtime.fail)
 
     async def _refresh_members(self) -> None:
         if self._asking_count > 0:

@@ -118,7 +118,7 @@ class Connection(ConnectionBase):
         self._waiters[number] = on_session
         if self._connecting is None:
             self._connecting = self._runtime.spawn(
-                self._connect(), f"connect {self.address}", self._tell_waiters
+                self._connect, f"connect {self.address}", self._tell_waiters
             )
         return number
 

@@ -67,7 +67,7 @@ class FirstAnswer(Generic[T]):
         """
         for place, connection in enumerate(order):
             others_are_left = place + 1 < len(order)
-            question = self._runtime.spawn(self._ask(connection), self._name, awaited)
+            question = self._runtime.spawn(partial(self._ask, connection), self._name, awaited)
             self.open[question] = connection
             while question in self.open or (self.open and not others_are_left):
                 done = await _first_of(

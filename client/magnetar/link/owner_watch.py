@@ -107,7 +107,7 @@ class OwnerWatch:
         self._timer = None
         self._due_ms = math.inf
         self._asking = True
-        self._runtime.spawn(self._question(), "ask who has the shards", self._runtime.fail)
+        self._runtime.spawn(self._question, "ask who has the shards", self._runtime.fail)
 
     async def _question(self) -> None:
         try:

@@ -195,20 +195,23 @@ class Runtime:
         self.is_forked = True
         self._thread_id = 0
 
-    def spawn(self, work: Coroutine[Any, Any, T], name: str, owner: WorkOwner) -> asyncio.Task[T]:
-        """Run a coroutine in the background; it is cancelled when the client closes.
+    def spawn(
+        self, work: Callable[[], Coroutine[Any, Any, T]], name: str, owner: WorkOwner
+    ) -> asyncio.Task[T]:
+        """Run work in the background; it is cancelled when the client closes.
 
-        If the client is closed already, the coroutine never runs, and the task ends with
+        If the client is closed already, the work never begins, and the task ends with
         ClientClosed.
 
         Args:
+            work: makes the coroutine, at the task's first step. So where the task is cancelled
+                before it, or its event loop ends, no coroutine is left that never ran.
             name: what it does, for people.
             owner: called with the error if the task fails; `awaited` if a caller awaits it.
         """
         if self._closing.is_set():
             # It would never be cancelled.
-            work.close()
-            work = _refuse()
+            work = _refuse
         task = self.loop.create_task(self._run(work, name, owner), name=name)
         self._task_count += 1
         number = self._task_count
@@ -216,15 +219,15 @@ class Runtime:
 
         def done(_: asyncio.Task[T]) -> None:
             self._tasks.pop(number, None)
-            # Where the task was cancelled before its first step.
-            work.close()
 
         task.add_done_callback(done)
         return unobserved(task)
 
-    async def _run(self, work: Coroutine[Any, Any, T], name: str, owner: WorkOwner) -> T:
+    async def _run(
+        self, work: Callable[[], Coroutine[Any, Any, T]], name: str, owner: WorkOwner
+    ) -> T:
         try:
-            return await work
+            return await work()
         except (asyncio.CancelledError, GeneratorExit):
             # GeneratorExit: the event loop has ended, and no caller waits.
             raise

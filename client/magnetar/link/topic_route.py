@@ -117,7 +117,7 @@ class TopicRoute:
         """Look the topic up again in the background, since a partition has moved."""
         if self._refreshing is None:
             runtime = self._brokers.runtime
-            self._refreshing = runtime.spawn(self._refresh(), f"look up {self.topic}", runtime.fail)
+            self._refreshing = runtime.spawn(self._refresh, f"look up {self.topic}", runtime.fail)
 
     def _on_unreachable(self, partition: int) -> None:
         # Without another broker, its own broker would be asked.

@@ -43,7 +43,7 @@ class TopicWatch:
         self._routes[route] = None
         if self._watching is None:
             runtime = self._runtime
-            self._watching = runtime.spawn(self._watch(), "look topics up again", runtime.fail)
+            self._watching = runtime.spawn(self._watch, "look topics up again", runtime.fail)
 
     def remove(self, route: Watching) -> None:
         """Let a route learn nothing further."""

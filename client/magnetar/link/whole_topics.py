@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from magnetar.link.cluster import Cluster
@@ -23,6 +24,7 @@ from magnetar_core.errors import (
 from magnetar_core.requests import Request
 
 T = TypeVar("T")
+PartT = TypeVar("PartT")
 # How many partitions an error names.
 NAMED_MAX = 20
 
@@ -101,7 +103,7 @@ async def _ask_once(
             ) from error.__cause__
 
     by_address = route.by_address(wanted)
-    replies = await all_of(cluster.runtime, [ask(*one) for one in by_address.items()])
+    replies = await all_of(cluster.runtime, lambda one: ask(*one), by_address.items())
     found: dict[int, Any] = {}
     for reply, (address, numbers) in zip(replies, by_address.items(), strict=True):
         if reply.topic_id != route.topic_id:
@@ -133,16 +135,19 @@ def _require_all(route: TopicRoute, replies: Iterable[Any]) -> None:
         )
 
 
-async def all_of(runtime: Runtime, work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-    """Do all of it at the same time; if a part fails, the rest is cancelled.
+async def all_of(
+    runtime: Runtime, ask: Callable[[PartT], Coroutine[Any, Any, T]], parts: Iterable[PartT]
+) -> list[T]:
+    """Ask about all parts at the same time; if one fails, the rest is cancelled.
 
     Raises:
         MagnetarError: that of a part that failed before the others.
         ClientClosed: the client was closed.
     """
-    if not work:
+    name = "a part of a question to several brokers"
+    tasks = [runtime.spawn(partial(ask, one), name, awaited) for one in parts]
+    if not tasks:
         return []
-    tasks = [runtime.spawn(one, "a part of a question to several brokers", awaited) for one in work]
     try:
         # Not gather(): when the client's close cancels a part, it would raise CancelledError.
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)

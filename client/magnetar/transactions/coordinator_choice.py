@@ -67,7 +67,7 @@ class CoordinatorChoice:
             answer, coordinator = asking.result()
             on_answer(coordinator, answer)
 
-        asking = self._runtime.spawn(self._ask(command), "choose a coordinator", awaited)
+        asking = self._runtime.spawn(partial(self._ask, command), "choose a coordinator", awaited)
         self._runtime.when_done(partial(on_answer, None), asking, on_asked)
         return asking.cancel
 
@@ -124,7 +124,9 @@ class CoordinatorChoice:
         if connection not in self._silent:
             log.info("coordinator %s does not answer: others are asked", connection.title)
             self._silent[connection] = self._runtime.spawn(
-                self._until_answer(connection), f"wait for {connection.title}", self._runtime.fail
+                partial(self._until_answer, connection),
+                f"wait for {connection.title}",
+                self._runtime.fail,
             )
 
     async def _until_answer(self, connection: ConnectionBase) -> None:

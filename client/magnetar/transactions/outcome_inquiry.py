@@ -83,7 +83,7 @@ class OutcomeInquiry:
         if not self._finding_out:
             self._finding_out = True
             self._runtime.spawn(
-                self._find_out(), f"find out about {self._txn_id}", self._runtime.fail
+                self._find_out, f"find out about {self._txn_id}", self._runtime.fail
             )
 
     async def _find_out(self) -> None:
@@ -105,7 +105,7 @@ class OutcomeInquiry:
         """
         if not self._is_over and not self._resolving:
             self._resolving = True
-            self._runtime.spawn(self._resolve(), f"resolve {self._txn_id}", self._runtime.fail)
+            self._runtime.spawn(self._resolve, f"resolve {self._txn_id}", self._runtime.fail)
 
     async def _resolve(self) -> None:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 
 from magnetar.arguments import text
 from magnetar.link.runtime import Runtime
@@ -47,7 +48,7 @@ class TopicProducers:
         producer = self._by_topic.pop(topic, None)
         if producer is not None:
             name = f"close a producer of {topic}"
-            self._runtime.spawn(_close_failed(producer), name, self._runtime.fail)
+            self._runtime.spawn(partial(_close_failed, producer), name, self._runtime.fail)
 
     async def close(self) -> None:
         """Close all producers.

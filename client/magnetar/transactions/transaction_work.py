@@ -419,9 +419,11 @@ class TransactionWork:
         if self._phase in COMMIT_WAS_ASKED:
             error.add_note(f"the commit of {self._name} was asked for; its outcome is not known")
         if self._phase is TransactionPhase.OPEN:
-            await self._abort_apart(self.abort(), error)
+            await self._abort_apart(self.abort, error)
 
-    async def _abort_apart(self, abort: Coroutine[Any, Any, None], error: BaseException) -> None:
+    async def _abort_apart(
+        self, abort: Callable[[], Coroutine[Any, Any, None]], error: BaseException
+    ) -> None:
         # In a task of its own: cancelling the caller must not leave the transaction open.
         aborting = self._runtime.spawn(abort, f"abort {self._name}", self._on_abort_died)
         try:
@@ -496,7 +498,7 @@ class TransactionWork:
         refused = self._refusal(f"{self._name} was aborted")
         # Now: if the client is closed, the abort does not begin.
         self._move(TransactionEvent.ABORT_REQUESTED)
-        await self._abort_apart(self._abort(), refused)
+        await self._abort_apart(self._abort, refused)
         if self._phase in DECIDED_COMMIT:
             raise InvalidTxnState(
                 f"{self._name} was committed by another client or an administrator,"

@@ -16,6 +16,9 @@ audit = logging.getLogger("magnetar_console.audit")
 # How many offsets before the end are read.
 OFFSETS_MAX: Final = 50
 SIDECAR_MAX: Final = 50
+# How many open transactions are compared with those of the look before, the oldest first; each has
+# a message at least.
+WRITERS_MAX: Final = 200
 READ_BYTES_MAX: Final = 1 << 20
 
 
@@ -67,7 +70,9 @@ class MessagesLook:
     async def _look_into_sidecar(self, client: Client) -> None:
         """Peek if transactions have written or ended since: servers audit each of these looks."""
         topic, partition = self._topic, self._partition
-        producers = await client.admin.transactions.describe_producers(topic, partition)
+        producers = await client.admin.transactions.describe_producers(
+            topic, partition, limit=WRITERS_MAX
+        )
         written = frozenset(
             (one.txn_id, one.producer_id, one.producer_epoch, one.last_sequence)
             for one in producers

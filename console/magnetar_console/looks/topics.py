@@ -21,6 +21,8 @@ AT_ONCE: Final = 4
 TOPICS_MAX: Final = 5_000
 PARTITIONS_MAX: Final = 2_000
 TXNS_MAX: Final = 1_000
+# How many transactions each partition and each subscription names, the oldest first.
+TXNS_OF_PARTITION_MAX: Final = 100
 NAMES_MAX: Final = 5
 
 
@@ -79,7 +81,9 @@ class TopicsLook:
         async def describe(name: str) -> None:
             async with questions:
                 try:
-                    self._note(await client.admin.topics.describe(name))
+                    self._note(
+                        await client.admin.topics.describe(name, txns_max=TXNS_OF_PARTITION_MAX)
+                    )
                 except TopicNotFound:
                     pass  # It was deleted meanwhile.
                 except MagnetarError as error:
@@ -96,7 +100,7 @@ class TopicsLook:
             "name": found.topic,
             "partitions": len(found.partitions),
             "messages": sum(one.end_offset - one.first_offset for one in found.partitions),
-            "open": len({txn for one in found.partitions for txn in one.open_txns}),
+            **open_count(found),
             "brokers": sorted({one.broker_name for one in found.partitions})[: NAMES_MAX + 1],
             "end": end,
             "per_s": _rate(before, end, now_ms),
@@ -107,6 +111,16 @@ class TopicsLook:
         if not unchanged or now_ms - before["seen_ms"] > 5_000:
             self._rows[found.topic] = row
         self._subscriptions[found.topic] = subscription_rows(found)
+
+
+def open_count(found: TopicDescription) -> Row:
+    """Return how many transactions are open at a topic, or a lower bound of it."""
+    named = len({txn for one in found.partitions for txn in one.open_txns})
+    most = max((one.open_txn_count for one in found.partitions), default=0)
+    return {
+        "open": max(named, most),
+        "open_more": any(one.open_txn_count > len(one.open_txns) for one in found.partitions),
+    }
 
 
 def _name(one: TopicSummary) -> str:
@@ -160,7 +174,7 @@ class TopicLook:
 
     async def look(self, client: Client) -> Seen:
         """Ask the brokers of the topic's partitions."""
-        found = await client.admin.topics.describe(self._topic)
+        found = await client.admin.topics.describe(self._topic, txns_max=TXNS_OF_PARTITION_MAX)
         txns = Counter(str(txn) for one in found.partitions for txn in one.open_txns)
         topic: Row = {
             "name": found.topic,
@@ -173,6 +187,10 @@ class TopicLook:
         if len(found.partitions) > PARTITIONS_MAX:
             problems.append(
                 f"The first {PARTITIONS_MAX:,} of {len(found.partitions):,} partitions are shown."
+            )
+        if any(one.open_txn_count > len(one.open_txns) for one in found.partitions):
+            problems.append(
+                f"Each partition names its {TXNS_OF_PARTITION_MAX} oldest open transactions."
             )
         return Seen(
             {

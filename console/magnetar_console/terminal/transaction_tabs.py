@@ -53,6 +53,11 @@ def _where(row: Row, _: int) -> Parts:
     return (Part(found),) if found else (Part("nothing yet", "soft"),)
 
 
+def _wrote(row: Row, _: int) -> Parts:
+    found = places(row)
+    return (Part(found),) if found else (Part("not known", "soft"),)
+
+
 def _transaction_facts(tables: Tables, now_ms: int) -> Parts:
     rows = tables.get("transactions", {}).values()
     ending = sum(one["status"] != "OPEN" for one in rows)
@@ -92,7 +97,7 @@ def _ended_facts(tables: Tables, _: int) -> Parts:
 def _about_ended(row: Row, _: int) -> Parts:
     name = Part(f"{row['id']}  ", "strong")
     if not row["participants"]:
-        return (name, *who(row), Part("  was not seen while it was open", "soft"))
+        return (name, *who(row), Part("  its coordinator no longer knows more", "soft"))
     return (name, *who(row), Part("  →  ", "soft"), Part(places(row)))
 
 
@@ -112,7 +117,7 @@ TRANSACTIONS_TAB: Final = Tab(
         Column("AGE", _age, lambda row: -row["since_ms"], 11, right=True),
         Column("EXPIRES IN", _left, _deadline, 11, right=True),
         Column("OF ITS TIME", _meter, _deadline, 12, from_width=110),
-        Column("WHERE", _where, lambda row: places(row).casefold(), share=2),
+        Column("WHERE", _where, lambda row: places(row).casefold()),
     ),
     (3, True),
     _transaction_facts,
@@ -132,7 +137,7 @@ ENDED_TAB: Final = Tab(
         Column("WHO", lambda row, _: who(row), lambda row: who(row)[0].text.casefold()),
         Column("ENDED AGO", _age, lambda row: -row["since_ms"], 12, right=True),
         Column("TOOK", _took, lambda row: row["ended_at_ms"] - row["opened_at_ms"], 12, right=True),
-        Column("WHERE", _where, lambda row: places(row).casefold(), share=2),
+        Column("WHERE", _wrote, lambda row: places(row).casefold()),
     ),
     (3, False),
     _ended_facts,

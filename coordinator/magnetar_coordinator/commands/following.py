@@ -6,13 +6,18 @@ Programs that show transactions would otherwise list all of them again and again
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
-from magnetar_coordinator.commands.descriptions import describe, describe_outcome
+from magnetar_coordinator.commands.descriptions import describe, describe_ended, describe_outcome
+from magnetar_coordinator.metadata.records import TxnEnded
 from magnetar_coordinator.runtime import Runtime
 from magnetar_core.ids import TxnID
 from magnetar_core.list_limits import rows_of
 from magnetar_core.server.commands import Handler, Reply, each_of
 from magnetar_core.wire import transaction_pb2 as pb
+
+# Of so many transactions that ended last, an answer has all that is kept; of others the outcome.
+DETAILED_MAX: Final = 10
 
 
 class TxnFollowing:
@@ -62,13 +67,16 @@ class TxnFollowing:
         """Add transactions that have changed after a version."""
         runtime = self._runtime
         response.place.version = version
+        ended: list[TxnEnded] = []
         for count, change in enumerate(runtime.changes.since(version)):
             if count == limit:
                 response.truncated = True
-                return
+                break
             response.place.version = change.version
             transaction = runtime.shard.live.get(change.txn_id)
             if transaction is not None:
                 response.transactions.append(describe(runtime, transaction))
             elif change.outcome is not None:
-                response.ended.append(describe_outcome(runtime, change.outcome))
+                ended.append(change.outcome)
+        response.ended.extend(describe_outcome(runtime, one) for one in ended[:-DETAILED_MAX])
+        response.ended.extend(describe_ended(runtime, one) for one in ended[-DETAILED_MAX:])

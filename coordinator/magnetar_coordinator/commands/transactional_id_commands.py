@@ -69,7 +69,9 @@ class TransactionalIdCommands:
 
         Raises:
             InvalidTxnState: the ongoing transaction is in two-phase commit, and the call neither
-                keeps it nor is in two-phase commit itself. No effect.
+                keeps it nor is in two-phase commit itself; or the call names another transaction.
+                No effect.
+            TransactionalIdNotFound: the call names a transaction, and the id is not known.
             TransactionalIdAuthorizationFailed: two-phase commit is off. No effect.
         """
         config = self._runtime.config
@@ -95,12 +97,16 @@ class TransactionalIdCommands:
         )
         identity = transactional_ids.find(request.transactional_id)
         call = init_call_of(request)
+        is_copy = identity is not None and rules.is_repeated_init(identity, call)
+        if request.HasField("open_txn_id") and not is_copy:
+            identity = transactional_ids.get(request.transactional_id)
+            rules.require_open(identity, TxnID.from_wire(request.open_txn_id))
         if identity is None:
             runtime.disk_reserve.check()
             identity = transactional_ids.create(
                 request.transactional_id, call, timeout_ms=timeout_ms, run_time_ms=run_time_ms
             )
-        elif rules.is_repeated_init(identity, call):
+        elif is_copy:
             pass
         elif identity.state is TransactionalIdState.ONGOING and request.keep_prepared:
             identity = transactional_ids.keep(

@@ -219,6 +219,24 @@ def is_repeated_init(identity: TransactionalIdMetadata, call: InitCall) -> bool:
     raise _fenced(identity, call.named)
 
 
+def require_open(identity: TransactionalIdMetadata, txn_id: TxnID) -> None:
+    """Check that a takeover which names a transaction would abort or keep no other transaction.
+
+    An aborted transaction passes, too: a copy of the takeover that aborts it may be in this place.
+
+    Raises:
+        InvalidTxnState: it was committed, or is not the latest of the id. No effect.
+    """
+    if identity.txn_id == txn_id and ACTION_OF_STATE.get(identity.state) is not TxnAction.COMMIT:
+        return
+    found = "no transaction" if identity.txn_id is None else str(identity.txn_id)
+    raise InvalidTxnState(
+        f"{identity.transactional_id!r} has {found} by now, which is {identity.state.name}, and not"
+        f" {txn_id} open: nothing was done. Look again, and name the transaction that you find",
+        state=identity.state.name,
+    )
+
+
 def initialised(identity: TransactionalIdMetadata, call: InitCall) -> TransactionalIdMetadata:
     """Note that a call has taken the id over, and is answered with the current pair."""
     past = identity.past_call_tokens

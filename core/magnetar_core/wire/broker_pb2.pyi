@@ -185,10 +185,12 @@ class DeliveredBatch(_message.Message):
     def __init__(self, entry_id: _Optional[int] = ..., first_index: _Optional[int] = ..., num_messages: _Optional[int] = ..., batch: _Optional[bytes] = ..., excluded: _Optional[_Iterable[_Union[_common_pb2.OffsetRange, _Mapping]]] = ..., redelivery_count: _Optional[int] = ..., append_time_ms: _Optional[int] = ..., txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., stamp: _Optional[int] = ...) -> None: ...
 
 class CommandDescribeProducers(_requests.Request[CommandDescribeProducersResponse]):
-    __slots__ = ("partition",)
+    __slots__ = ("partition", "producers_max")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
+    PRODUCERS_MAX_FIELD_NUMBER: _ClassVar[int]
     partition: _common_pb2.Partition
-    def __init__(self, partition: _Optional[_Union[_common_pb2.Partition, _Mapping]] = ...) -> None: ...
+    producers_max: int
+    def __init__(self, partition: _Optional[_Union[_common_pb2.Partition, _Mapping]] = ..., producers_max: _Optional[int] = ...) -> None: ...
 
 class CommandDescribeProducersResponse(_message.Message):
     __slots__ = ("producers", "truncated")

@@ -89,10 +89,12 @@ class TopicSummary(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., topic_id: _Optional[int] = ..., partitions: _Optional[int] = ...) -> None: ...
 
 class CommandDescribeTopic(_requests.Request[CommandDescribeTopicResponse]):
-    __slots__ = ("topic",)
+    __slots__ = ("topic", "txns_max")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
+    TXNS_MAX_FIELD_NUMBER: _ClassVar[int]
     topic: str
-    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+    txns_max: int
+    def __init__(self, topic: _Optional[str] = ..., txns_max: _Optional[int] = ...) -> None: ...
 
 class CommandDescribeTopicResponse(_message.Message):
     __slots__ = ("topic", "topic_id", "retention_ms", "retention_bytes", "retain_unconsumed", "partitions", "partition_count", "growing_to")

@@ -53,7 +53,7 @@ RESTORED_FROM_BACKUP: EndCause
 DECIDED_BEFORE_LOSS: EndCause
 
 class CommandInitProducer(_requests.Request[CommandInitProducerResponse]):
-    __slots__ = ("transactional_id", "txn_timeout_ms", "enable_2pc", "keep_prepared", "producer_id", "producer_epoch", "call_token")
+    __slots__ = ("transactional_id", "txn_timeout_ms", "enable_2pc", "keep_prepared", "producer_id", "producer_epoch", "call_token", "open_txn_id")
     TRANSACTIONAL_ID_FIELD_NUMBER: _ClassVar[int]
     TXN_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
     ENABLE_2PC_FIELD_NUMBER: _ClassVar[int]
@@ -61,6 +61,7 @@ class CommandInitProducer(_requests.Request[CommandInitProducerResponse]):
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     CALL_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    OPEN_TXN_ID_FIELD_NUMBER: _ClassVar[int]
     transactional_id: str
     txn_timeout_ms: int
     enable_2pc: bool
@@ -68,7 +69,8 @@ class CommandInitProducer(_requests.Request[CommandInitProducerResponse]):
     producer_id: int
     producer_epoch: int
     call_token: int
-    def __init__(self, transactional_id: _Optional[str] = ..., txn_timeout_ms: _Optional[int] = ..., enable_2pc: _Optional[bool] = ..., keep_prepared: _Optional[bool] = ..., producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., call_token: _Optional[int] = ...) -> None: ...
+    open_txn_id: _common_pb2.TxnId
+    def __init__(self, transactional_id: _Optional[str] = ..., txn_timeout_ms: _Optional[int] = ..., enable_2pc: _Optional[bool] = ..., keep_prepared: _Optional[bool] = ..., producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., call_token: _Optional[int] = ..., open_txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ...) -> None: ...
 
 class CommandInitProducerResponse(_message.Message):
     __slots__ = ("producer_id", "producer_epoch", "ongoing_producer_id", "ongoing_producer_epoch", "ongoing_txn_id")

@@ -28,7 +28,7 @@ def test_whoever_waits_for_a_task_hears_that_the_client_closed(has_begun: bool) 
 
     async def test() -> None:
         runtime = new_runtime()
-        task = runtime.spawn(for_ever(), "early", awaited)
+        task = runtime.spawn(for_ever, "early", awaited)
         waiting = asyncio.ensure_future(runtime.result_of(task))
         await turns(has_begun)
         await runtime.cancel_all()
@@ -43,7 +43,7 @@ def test_whoever_waits_for_a_task_hears_that_the_client_closed(has_begun: bool) 
 def test_whoever_is_cancelled_while_they_wait_for_a_task_is_cancelled_alone() -> None:
     async def test() -> None:
         runtime = new_runtime()
-        task = runtime.spawn(for_ever(), "early", awaited)
+        task = runtime.spawn(for_ever, "early", awaited)
         waiting = asyncio.ensure_future(runtime.result_of(task))
         await turns()
         waiting.cancel()
@@ -66,14 +66,14 @@ def test_a_closed_client_begins_nothing_more_in_the_background(
 
     async def test() -> None:
         runtime = new_runtime()
-        early = runtime.spawn(for_ever(), "early", awaited)
+        early = runtime.spawn(for_ever, "early", awaited)
         await turns()
         await runtime.cancel_all()
         assert early.cancelled()
         with pytest.raises(ClientClosed):
-            await runtime.spawn(for_ever(), "late", awaited)
+            await runtime.spawn(for_ever, "late", awaited)
         with pytest.raises(ClientClosed):
-            await runtime.spawn(for_ever(), "later", runtime.fail)
+            await runtime.spawn(for_ever, "later", runtime.fail)
         assert runtime.failure is None
         assert not caplog.messages
         assert asyncio.all_tasks() == {asyncio.current_task()}
@@ -85,9 +85,9 @@ STARTS: list[Callable[[Runtime, WorkOwner], object]] = [
     lambda runtime, owner: runtime.call_soon(owner, die),
     lambda runtime, owner: runtime.call_later(owner, 1, die),
     lambda runtime, owner: runtime.deadlines.call_later(owner, 1, die),
-    lambda runtime, owner: runtime.spawn(die_in_a_task(), "work", owner),
+    lambda runtime, owner: runtime.spawn(die_in_a_task, "work", owner),
     lambda runtime, owner: runtime.when_done(
-        owner, runtime.spawn(turns(), "work", awaited), lambda task: die()
+        owner, runtime.spawn(turns, "work", awaited), lambda task: die()
     ),
     lambda runtime, owner: runtime.loop.call_soon(runtime.owned(owner, die)),
 ]
@@ -165,7 +165,7 @@ def test_an_error_that_applications_know_is_told_as_it_is() -> None:
             raise error
 
         with pytest.raises(QuotaExceeded) as raised:
-            await runtime.spawn(refused(), "work", failures.append)
+            await runtime.spawn(refused, "work", failures.append)
         assert failures == [error]
         assert raised.value is error
         assert error.__cause__ is None

@@ -283,12 +283,13 @@ def test_only_abort_prepared_aborts_what_may_be_prepared() -> None:
     async def test(cluster: CoordinatedCluster, client: Client) -> None:
         producer, state = await prepared_by(client)
         terminate = client.admin.transactional_ids.force_terminate
+        assert state.txn_id is not None
         with pytest.raises(InvalidTxnState, match=r"complete.*--abort-prepared"):
-            await terminate("shop")
+            await terminate("shop", state.txn_id)
         with pytest.raises(InvalidTxnState, match="complete"):
             await client.transactional_producer("shop").init()
         assert await status_of(client, state) is TransactionStatus.OPEN
-        await terminate("shop", abort_prepared=True)
+        await terminate("shop", state.txn_id, abort_prepared=True)
         assert await status_of(client, state) is TransactionStatus.ABORTED
         with pytest.raises(ProducerFenced):
             await producer.commit()
@@ -300,21 +301,36 @@ def test_only_abort_prepared_aborts_what_may_be_prepared() -> None:
 def test_other_producers_are_terminated_as_ever(abort_prepared: bool) -> None:
     async def test(cluster: CoordinatedCluster, client: Client) -> None:
         terminate = client.admin.transactional_ids.force_terminate
-        with pytest.raises(TransactionalIdNotFound):
-            await terminate("shop", abort_prepared=abort_prepared)
         producer = client.transactional_producer("shop")
         await producer.init()
         await producer.begin()
         (found,) = await client.admin.transactions.list()
-        await terminate("shop", abort_prepared=abort_prepared)
+        with pytest.raises(TransactionalIdNotFound):
+            await terminate("bakery", found.txn_id, abort_prepared=abort_prepared)
+        await terminate("shop", found.txn_id, abort_prepared=abort_prepared)
         assert await status_of(client, found.prepared_state) is TransactionStatus.ABORTED
         with pytest.raises(ProducerFenced):
             await producer.commit()
-        idle, _ = await prepared_by(client, "idle")
-        await idle.commit()
-        await terminate("idle", abort_prepared=abort_prepared)
-        with pytest.raises(ProducerFenced):
-            await idle.begin()
+
+    run(test)
+
+
+@pytest.mark.parametrize("abort_prepared", [False, True])
+def test_a_termination_ends_no_later_transaction(abort_prepared: bool) -> None:
+    """The program lives, and has gone on since the administrator has looked."""
+
+    async def test(cluster: CoordinatedCluster, client: Client) -> None:
+        producer, seen = await prepared_by(client)
+        assert seen.txn_id is not None
+        await producer.commit()
+        terminate = client.admin.transactional_ids.force_terminate
+        with pytest.raises(InvalidTxnState, match="COMPLETE_COMMIT"):
+            await terminate("shop", seen.txn_id, abort_prepared=abort_prepared)
+        later = await next_unit(producer)
+        with pytest.raises(InvalidTxnState, match=f"{later.txn_id} by now"):
+            await terminate("shop", seen.txn_id, abort_prepared=abort_prepared)
+        assert await status_of(client, later) is TransactionStatus.OPEN
+        await producer.commit()
 
     run(test)
 

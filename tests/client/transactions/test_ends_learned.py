@@ -323,7 +323,9 @@ async def forgotten(scene: Scene) -> None:
 
 
 async def terminated_by_administrator(scene: Scene) -> None:
-    await scene.client.admin.transactional_ids.force_terminate(ID, abort_prepared=True)
+    terminated = (await scene.client.admin.transactional_ids.describe(ID)).txn_id
+    assert terminated is not None
+    await scene.client.admin.transactional_ids.force_terminate(ID, terminated, abort_prepared=True)
     with pytest.raises(ProducerFenced):
         await scene.producer.commit()
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from tests.client.fakes import FAST, FakeCluster, run
+from tests.client.fakes import FAST, TCID, FakeCluster, run
 from tests.playbook import BREAK, DROP, LOSE, Expect
 
 from magnetar import Client, InvalidTxnState, OutcomeUnknown
 from magnetar_core.errors import MagnetarError, ResourceInUse, TxnForgotten, TxnNotFound
+from magnetar_core.ids import TxnID
 
 
 def test_repeats_of_one_init_are_copies_and_the_next_one_is_none() -> None:
@@ -25,7 +26,7 @@ def test_repeats_of_one_init_are_copies_and_the_next_one_is_none() -> None:
         producer = client.transactional_producer("app")
         await producer.init()
         await producer.init()
-        await client.admin.transactional_ids.force_terminate("app")
+        await client.admin.transactional_ids.force_terminate("app", TxnID.of(TCID, 1, 1))
         first, again, second, third = (
             one.call_token for one in cluster.play.commands("init_producer")
         )

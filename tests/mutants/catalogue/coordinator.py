@@ -187,6 +187,12 @@ MUTANTS: tuple[Mutant, ...] = (
         "A late copy of InitProducer takes the id over from the instance that sent it (rule o).",
     ),
     Mutant(
+        "a-termination-ends-the-next",
+        "magnetar_coordinator.metadata.transactional_id:require_open",
+        ReturnEarly(),
+        "A forced termination ends the transaction that the program has begun since.",
+    ),
+    Mutant(
         "cut-awaits-nothing",
         "magnetar_coordinator.transactions.transaction_table:TransactionTable.unfinished_up_to",
         ReturnEarly("[]"),

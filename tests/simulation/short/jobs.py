@@ -112,7 +112,9 @@ async def terminated(actor: Actor, step: Step, *, units: list[str]) -> None:
         assert record is not None
         if end == "terminate":
             asked_at = world.loop.time()
-            await client.admin.transactional_ids.force_terminate(name, abort_prepared=True)
+            await client.admin.transactional_ids.force_terminate(
+                name, record.txn_id, abort_prepared=True
+            )
             world.history.ask_abort(record)
             world.history.told(record, common_pb2.ABORTING, asked_at=asked_at)
             world.provoked["o terminated"] += 1

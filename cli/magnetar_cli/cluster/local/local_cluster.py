@@ -45,6 +45,7 @@ class Plan:
         lease_ms: a member that is silent for this long loses its shards.
         log_level: of brokers and coordinators.
         console_port: the port of a console; 0: the system chooses; None: there is no console.
+        console_values: its options about values.
         settings: more variables for brokers and coordinators.
     """
 
@@ -59,6 +60,7 @@ class Plan:
     lease_ms: int = 3_000
     log_level: str = "info"
     console_port: int | None = None
+    console_values: tuple[str, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -136,7 +138,8 @@ class LocalCluster:
 
     async def _start_console(self, brokers: Sequence[str], port: int) -> None:
         log = self._plan.directory / f"{CONSOLE}.log"
-        child = Child(CONSOLE, PROGRAM, console_arguments(brokers, port), self.environ(), log)
+        arguments = console_arguments(brokers, port, self._plan.console_values)
+        child = Child(CONSOLE, PROGRAM, arguments, self.environ(), log)
         self._children[CONSOLE].append(child)
         await child.start()
         self._watch(CONSOLE, child.ready["pid"], child)

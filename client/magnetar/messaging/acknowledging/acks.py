@@ -140,7 +140,7 @@ class PlainAcks:
             self._linger.cancel()
             self._linger = None
         if self._task is None:
-            self._task = self._runtime.spawn(self._run(), f"acks of {self._name}", self._died)
+            self._task = self._runtime.spawn(self._run, f"acks of {self._name}", self._died)
             self._runtime.when_done(self._died, self._task, self._on_task_ended)
 
     def _on_task_ended(self, task: asyncio.Task[None]) -> None:

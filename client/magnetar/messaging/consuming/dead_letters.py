@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 
 from magnetar.arguments import check_fields
 from magnetar.config import require
@@ -93,7 +94,7 @@ class DeadLetters:
             give_back: asks for their redelivery; called when the move failed.
         """
         task = self._runtime.spawn(
-            self._move(columns, acknowledge, give_back),
+            partial(self._move, columns, acknowledge, give_back),
             f"dead letters of {columns.topic}",
             lambda error: give_back(),
         )

@@ -156,7 +156,7 @@ class PartitionReceiver:
         self._connection.register(
             (consumer_id, partition), runtime.owned(self._stop, self._on_push)
         )
-        self._task = runtime.spawn(self._run(), f"receive {self.name}", self._stop)
+        self._task = runtime.spawn(self._run, f"receive {self.name}", self._stop)
 
     @property
     def member(self) -> common_pb2.GroupMember | None:

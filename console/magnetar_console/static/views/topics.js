@@ -22,7 +22,7 @@ function render(view) {
     count(one.partitions),
     count(one.messages),
     count(one.per_s),
-    count(one.open),
+    one.open_more ? `${count(one.open)} or more` : count(one.open),
   ]);
   byId('topics-empty').hidden = all.length > 0;
   byId('shown').textContent = found.length > ROWS_MAX ? `The first ${ROWS_MAX} of ${count(found.length)} are shown.` : '';

@@ -51,7 +51,7 @@ function render(view) {
     who(one),
     [element('span', { title: timeText(one.ended_at_ms) }, age(one.since_ms, ' ago'))],
     one.opened_at_ms ? precise(one.ended_at_ms - one.opened_at_ms) : '–',
-    one.participants ? places(one.topics, one.subscriptions) : soft('was not seen while it was open'),
+    one.participants ? places(one.topics, one.subscriptions) : soft('not known'),
   ]);
 }
 
