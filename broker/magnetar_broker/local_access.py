@@ -18,6 +18,7 @@ from magnetar_broker.environment import Environment
 from magnetar_broker.topics.partition import Partition
 from magnetar_broker.topics.topics import Topic, Topics
 from magnetar_core import batch as columnar
+from magnetar_core.access.principal import ANONYMOUS, Principal
 from magnetar_core.errors import from_wire
 from magnetar_core.history.events import Event, PlainConfirmed
 from magnetar_core.server.commands import Gate, Reply, run_handler
@@ -40,6 +41,11 @@ class LocalAccess:
         self.batch_bytes_max = config.batch_bytes_max
         self.batch_body_bytes_max = config.batch_body_bytes_max
         self.batch_messages_max = config.constants.batch_messages_max
+
+    @property
+    def may_serve(self) -> bool:
+        """Whether its store is known to be the right one: see the module guards."""
+        return self._server.may_serve
 
     # Topics
 
@@ -70,12 +76,21 @@ class LocalAccess:
         """
         return self._topics.partition(name, number, 0)
 
-    async def ask(self, name: str, command: Any, *, origin: str, gate: Gate | None = None) -> Any:
+    async def ask(
+        self,
+        name: str,
+        command: Any,
+        *,
+        origin: str,
+        principal: Principal = ANONYMOUS,
+        gate: Gate | None = None,
+    ) -> Any:
         """Return the answer to a command, as a client gets it.
 
         Args:
             name: the command's field in the envelope.
             origin: the client's machine.
+            principal: who asks.
             gate: access control, which the command passes first.
         Raises:
             MagnetarError: the command is refused.
@@ -86,7 +101,7 @@ class LocalAccess:
             if not answer.done():
                 answer.set_result(body)
 
-        reply = Reply(respond, None, origin)
+        reply = Reply(respond, None, origin, principal=principal)
         run_handler(self._handlers, name, [(command, reply)], self._server.refuse, gate)
         body = await answer
         if isinstance(body, common_pb2.ServerError):

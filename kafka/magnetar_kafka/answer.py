@@ -49,6 +49,7 @@ class Answer:
         rests_on: shards without which none of it may leave.
         codes: the codes besides those of the parts, for the metrics.
         is_silent: the request asks for no answer, but an error ends the connection.
+        is_last: the connection ends with it.
         reserved: bytes of the budget that it holds until the client has taken it.
     """
 
@@ -60,6 +61,7 @@ class Answer:
     rests_on: Iterable[Shard] = ()
     codes: Iterable[int] = ()
     is_silent: bool = False
+    is_last: bool = False
     reserved: int = 0
 
     def settle(self, ready: Callable[[], None]) -> None:

@@ -31,7 +31,7 @@ class Shard:
 
     def may_speak(self) -> bool:
         """Return whether an answer in the shard's name may leave now."""
-        return not self._ended and self._may_speak()
+        return not self._ended and self._may_speak() and self.access.may_serve
 
     def settle(self, callback: Callable[[], None], *, late: bool) -> None:
         """Call back when everything applied so far may be told, or when the shard has ended.

@@ -22,6 +22,7 @@ from tests.waiting import until
 
 from magnetar_broker.broker import Broker
 from magnetar_broker.keys import FAMILIES
+from magnetar_broker.topic_directory.guards import FollowerGuard
 from magnetar_broker.topics.topic_directory import Taken
 from magnetar_core.membership.address_book import MemberAddress
 from magnetar_core.membership.placement import shard_of
@@ -57,6 +58,9 @@ class Second:
             self.world.fatal.append,
         )
         await self.broker.start()
+        guard = self.broker.topic_directory.guard
+        assert isinstance(guard, FollowerGuard)
+        guard.accepted()
         created = [topic.record for topic in self.world.broker.topics.all()]
         self.broker.topics.take(
             Taken(created=created), next_serial=len(created) + 1, may_have_rows=False

@@ -9,7 +9,7 @@ from tests.kafka_clients.harness import KafkaWorld, run
 
 from magnetar_core.wire import topic_pb2
 from magnetar_kafka.error_codes import ErrorCode
-from magnetar_kafka.requests.topic_requests import uuid_of
+from magnetar_kafka.requests.topic_ids import uuid_of
 from magnetar_kafka.wire import apis
 
 

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from magnetar_core.access.grants import Rights
+from magnetar_core.access.policy import permissive_policy
 from magnetar_core.access.principal import Principal
 from magnetar_core.errors import AuthorizationFailed
 from magnetar_core.ids import TxnID
@@ -24,6 +26,8 @@ from magnetar_core.wire import transaction_pb2
 WRITING = frozenset({"send", "publish", "ack"})
 # Of a conversation: transactions whose proof was checked. Another one costs a hash again.
 PROVEN_MAX = 1_000
+# Rights where all clients may do everything.
+_OPEN = permissive_policy()
 
 
 class ProofGate:
@@ -58,6 +62,20 @@ class ProofGate:
     def come(self, principal: Principal) -> Callable[[], None]:
         """Count a conversation, as the inner gate does."""
         return _nothing if self._inner is None else self._inner.come(principal)
+
+    def rights_of(self, principal: Principal) -> Rights:
+        """Return the rights that a principal has now."""
+        return (self._inner or _OPEN).rights_of(principal)
+
+    def delay_ms(self, principal: Principal) -> float:
+        """Count a request that is no command; return how long its sender has to wait after it."""
+        return 0.0 if self._inner is None else self._inner.delay_ms(principal)
+
+    @property
+    def uncounted(self) -> ProofGate:
+        """This gate for commands that are a part of a request which was counted."""
+        inner = None if self._inner is None else self._inner.uncounted
+        return ProofGate(inner, self._keys)
 
     def _proving(self, reply: Reply) -> Reply:
         """Return a reply to which the proof is added, for the principal that asked."""

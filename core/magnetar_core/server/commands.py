@@ -236,6 +236,19 @@ class Gate(Protocol):
         """
         ...
 
+    def rights_of(self, principal: Principal) -> Rights:
+        """Return the rights that a principal has now."""
+        ...
+
+    def delay_ms(self, principal: Principal) -> float:
+        """Count a request that is no command; return how long its sender has to wait after it."""
+        ...
+
+    @property
+    def uncounted(self) -> Gate:
+        """This gate for commands that are a part of a request which was counted."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversation:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from magnetar_broker.topics.partition import Partition
+from magnetar_core.access.needs import Kind, Operation
 from magnetar_core.errors import LogUnavailable, MagnetarError, OutOfRange
 from magnetar_kafka.answer import Answer, Part
 from magnetar_kafka.budget import Budget
@@ -23,6 +24,7 @@ from magnetar_kafka.metrics import KafkaMetrics
 from magnetar_kafka.request import Handle, Request
 from magnetar_kafka.requests.partitions import locate
 from magnetar_kafka.requests.stored_records import read_records
+from magnetar_kafka.security.caller import Caller
 from magnetar_kafka.shards import Shard, Shards
 from magnetar_kafka.wire import apis
 
@@ -108,7 +110,7 @@ class FetchRequests:
             gathered = 0
             try:
                 for one, part in zip(wanted, parts, strict=True):
-                    gathered += await self._read(one, part, bytes_max - gathered)
+                    gathered += await self._read(one, part, bytes_max - gathered, request.caller)
             except BaseException:
                 self._budget.give_back(bytes_max)
                 raise
@@ -153,12 +155,16 @@ class FetchRequests:
             wanted.shard, wanted.refused = found.shard, error
         return wanted
 
-    async def _read(self, one: _Wanted, part: Part, bytes_max: int) -> int:
+    async def _read(self, one: _Wanted, part: Part, bytes_max: int, caller: Caller) -> int:
         """Fill in a part of an answer; return the bytes of its messages."""
         part.fields.update(_WITHDRAWN)
         part.fields["partition_index"] = one.number
         part.fields["error_code"] = ErrorCode.NONE
         partition = one.partition
+        if not caller.may(Operation.READ, Kind.TOPIC, one.topic):
+            # The right may have been withdrawn while the fetch waited.
+            part.fields["error_code"] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            return 0
         if one.refused is not None or partition is None:
             assert one.refused is not None
             part.fields["error_code"] = code_of(one.refused)

@@ -1,0 +1,1 @@
+"""Who a client of Kafka is, and what it may do: as at the gRPC port."""
