@@ -130,11 +130,11 @@ def test_ports_follow_each_other() -> None:
         coordinators=[7003, 7004],
         metrics=[7005, 7006, 7007, 7008, 7009],
         console=8650,
-        kafka=[9092],
+        kafka=[9092, 9093, 9094],
     )
     chosen = ports(**several, port=0)
     everything = [*chosen.brokers, *chosen.coordinators, *chosen.metrics, *chosen.kafka]
-    assert len(set(everything)) == 11
+    assert len(set(everything)) == 13
     assert min(everything) > 1_024
     # Nobody has to know it beforehand.
     assert chosen.console == 0

@@ -79,6 +79,14 @@ TABLE: list[tuple[Api, dict[str, Any], Set[str]]] = [
         },
         CHANGING,
     ),
+    (
+        apis.DELETE_RECORDS,
+        {
+            "topics": [{"name": "topic-a", "partitions": [{"partition_index": 0, "offset": 0}]}],
+            "timeout": 1_000,
+        },
+        CHANGING,
+    ),
     (apis.DELETE_TOPICS, {"topics": [{"name": "topic-z", "topic_id": None}]}, CHANGING),
 ]
 # These are asked before anybody is known.

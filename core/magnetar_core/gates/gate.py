@@ -6,7 +6,7 @@ conversations go on: the next command is checked against the new ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -125,6 +125,17 @@ class AccessGate:
         """Count a request that is no command; return how long its sender has to wait after it."""
         limit = self._policy().quotas_of(principal).requests_per_second
         return self._rates.spend(principal, limit, self._now_ms()) if limit else 0.0
+
+    def note(
+        self,
+        principal: Principal,
+        origin: str,
+        action: str,
+        resources: Iterable[str],
+        outcome: str,
+    ) -> None:
+        """Write a line of the audit log about an action that is no command."""
+        self._audit.note(principal, origin, action, resources, outcome)
 
     @property
     def uncounted(self) -> AccessGate:

@@ -6,7 +6,7 @@ coordinator and a broker have the same gate, since each command needs one half o
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -70,6 +70,18 @@ class ProofGate:
     def delay_ms(self, principal: Principal) -> float:
         """Count a request that is no command; return how long its sender has to wait after it."""
         return 0.0 if self._inner is None else self._inner.delay_ms(principal)
+
+    def note(
+        self,
+        principal: Principal,
+        origin: str,
+        action: str,
+        resources: Iterable[str],
+        outcome: str,
+    ) -> None:
+        """Write a line of the audit log about an action that is no command."""
+        if self._inner is not None:
+            self._inner.note(principal, origin, action, resources, outcome)
 
     @property
     def uncounted(self) -> ProofGate:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import repeat
@@ -242,6 +242,17 @@ class Gate(Protocol):
 
     def delay_ms(self, principal: Principal) -> float:
         """Count a request that is no command; return how long its sender has to wait after it."""
+        ...
+
+    def note(
+        self,
+        principal: Principal,
+        origin: str,
+        action: str,
+        resources: Iterable[str],
+        outcome: str,
+    ) -> None:
+        """Write a line of the audit log about an action that is no command."""
         ...
 
     @property

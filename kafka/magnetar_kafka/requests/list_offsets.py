@@ -105,7 +105,9 @@ async def _found(shard: Shard, partition: Partition, timestamp_ms: int) -> tuple
         if not stored:
             break
         for one in stored:
-            found = _in_batch(one, timestamp_ms, shard.access.batch_body_bytes_max)
+            found = _in_batch(
+                one, timestamp_ms, shard.access.batch_body_bytes_max, log.first_offset
+            )
             if found is not None:
                 return found
             searched += len(one.batch)
@@ -117,18 +119,23 @@ async def _found(shard: Shard, partition: Partition, timestamp_ms: int) -> tuple
 
 
 def _in_batch(
-    stored: StoredBatch, timestamp_ms: int, body_bytes_max: int
+    stored: StoredBatch, timestamp_ms: int, body_bytes_max: int, first_offset: int
 ) -> tuple[int, int] | None:
-    """Return offset and timestamp of the first message at or after a time; None without one."""
+    """Return offset and timestamp of the first message at or after a time; None without one.
+
+    Args:
+        first_offset: where the log begins, which may be inside of the batch.
+    """
     if not columnar.is_of_kafka(stored.batch):
         if stored.append_time_ms < timestamp_ms:
             return None
-        return stored.first_offset, stored.append_time_ms
+        return max(stored.first_offset, first_offset), stored.append_time_ms
     records = columnar.stored_records(stored.batch)
     if read_head(records).max_timestamp_ms < timestamp_ms:
         return None
     opened = read_records(bytes(records), bytes_max=body_bytes_max)
     for place, found_ms in enumerate(opened.timestamps_ms):
-        if found_ms >= timestamp_ms:
-            return stored.first_offset + place, found_ms
+        offset = stored.first_offset + place
+        if found_ms >= timestamp_ms and offset >= first_offset:
+            return offset, found_ms
     return None

@@ -105,6 +105,11 @@ class Caller:
         if not any(map(self.has, needs)):
             raise Refused(code, f"{self.principal} lacks {' or '.join(map(str, needs))}")
 
+    def note(self, action: str, resource: str, outcome: str) -> None:
+        """Write a line of the audit log about an action that is no command of ours."""
+        if self.gate is not None:
+            self.gate.note(self.principal, self.origin, action, (resource,), outcome)
+
     def operations_on(self, kind: Kind, name: str) -> int:
         """Return the operations that the caller may do with a resource, as bits."""
         bits = 0

@@ -45,6 +45,7 @@ SASL_HANDSHAKE = Api(
 API_VERSIONS = Api(18, "ApiVersions", 0, 3, "this table", is_for_strangers=True, finishes=True)
 CREATE_TOPICS = Api(19, "CreateTopics", 2, 7, "creates topics")
 DELETE_TOPICS = Api(20, "DeleteTopics", 1, 6, "deletes topics")
+DELETE_RECORDS = Api(21, "DeleteRecords", 0, 2, "the first messages, up to an offset")
 INIT_PRODUCER_ID = Api(22, "InitProducerId", 0, 4, "ids of idempotent producers")
 DESCRIBE_CONFIGS = Api(32, "DescribeConfigs", 1, 4, "settings of topics and of this broker")
 ALTER_CONFIGS = Api(33, "AlterConfigs", 0, 2, "settings of topics; what is not named: default")
@@ -71,6 +72,7 @@ APIS = (
     API_VERSIONS,
     CREATE_TOPICS,
     DELETE_TOPICS,
+    DELETE_RECORDS,
     INIT_PRODUCER_ID,
     DESCRIBE_CONFIGS,
     ALTER_CONFIGS,
