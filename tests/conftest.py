@@ -47,6 +47,8 @@ LONG = frozenset(
         "console/test_top_command.py",
         "console/test_top_rights.py",
         "kafka_clients/test_clients.py",
+        "kafka_clients/test_clusters.py",
+        "kafka_clients/test_fuzz.py",
         "mutants/test_reach.py",
         "mutants/test_sample.py",
         "spec/test_changed_traces.py",

@@ -25,6 +25,7 @@ from magnetar_kafka.request import Handle, Request
 from magnetar_kafka.requests.client_requests import ClientRequests
 from magnetar_kafka.requests.config_requests import ConfigRequests
 from magnetar_kafka.requests.delete_records import DeleteRecordsRequests
+from magnetar_kafka.requests.description_requests import DescriptionRequests
 from magnetar_kafka.requests.fetch import FetchRequests
 from magnetar_kafka.requests.list_offsets import ListOffsetsRequests
 from magnetar_kafka.requests.metadata_requests import MetadataRequests
@@ -70,6 +71,7 @@ class Listener:
             **ConfigRequests(self.shards, nodes, config, random).handlers,
             **ProduceRequests(self.shards).handlers,
             **FetchRequests(self.shards, config, budget, metrics).handlers,
+            **DescriptionRequests(self.shards).handlers,
             **DeleteRecordsRequests(self.shards).handlers,
             **ListOffsetsRequests(self.shards).handlers,
         }

@@ -93,6 +93,11 @@ class Shards:
                 return self._shards[number]
         return None
 
+    def speaking(self) -> tuple[Shard, ...]:
+        """Return the shards that may speak now, in order."""
+        shards = (self._shards[number] for number in sorted(self._shards))
+        return tuple(shard for shard in shards if shard.may_speak())
+
     def of(self, topic: topic_pb2.TopicRecord, partition: int) -> Shard | None:
         """Return the shard that has a partition; None: it is not here, or may not speak."""
         shard = self._shards.get(shard_of(topic.topic_id, partition))

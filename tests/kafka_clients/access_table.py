@@ -63,6 +63,12 @@ TABLE: list[tuple[Api, dict[str, Any], Set[str]]] = [
     ),
     (apis.DESCRIBE_CONFIGS, {"resources": [resource(TOPIC, "topic-a")]}, DESCRIBING),
     (apis.DESCRIBE_CONFIGS, {"resources": [resource(BROKER, "1")]}, SEEING_THE_CLUSTER),
+    (
+        apis.DESCRIBE_ACLS,
+        {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1, "permission_type": 1},
+        SEEING_THE_CLUSTER,
+    ),
+    (apis.DESCRIBE_LOG_DIRS, {"topics": None}, SEEING_THE_CLUSTER),
     (apis.ALTER_CONFIGS, _configs(), CHANGING),
     (apis.INCREMENTAL_ALTER_CONFIGS, _configs(), CHANGING),
     (

@@ -186,6 +186,7 @@ def test_shards_that_move_and_a_broker_that_is_killed(tmp_path: Path) -> None:
     servers = MovingBrokers(tmp_path)
     with servers.running():
         create_topic(servers, "t")
+
         def moved(times: int) -> Callable[[], None]:
             def wait() -> None:
                 assert servers._mover is not None

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from random import Random
 from typing import Any
 
 import pytest
+from tests.broker.harness import end, flow, messages_of, send, subscribe, txn
 from tests.kafka_clients.harness import (
     KafkaClient,
     KafkaWorld,
@@ -21,6 +21,7 @@ from magnetar_core.wire import broker_pb2 as wire
 from magnetar_core.wire import common_pb2, topic_pb2
 from magnetar_kafka.error_codes import ErrorCode
 from magnetar_kafka.wire import apis
+from magnetar_storage.offline.findings import Findings
 
 
 def deletion(offset: int, *, number: int = 0, topic: str = "t", timeout: int = 5_000) -> Any:
@@ -54,10 +55,6 @@ async def filled(world: KafkaWorld) -> KafkaClient:
     return client
 
 
-async def test_values(world: KafkaWorld, offset: int) -> list[bytes]:
-    raise NotImplementedError
-
-
 def test_a_log_that_begins_inside_a_batch() -> None:
     async def scenario(world: KafkaWorld) -> None:
         client = await filled(world)
@@ -84,7 +81,7 @@ def test_a_log_that_begins_inside_a_batch() -> None:
         assert await deleted(client, -1) == (ErrorCode.NONE, 9)
         assert world.broker.topics.get("t").hosted[0].log.retained_bytes == 0
         assert await bounds(client) == [9, 9, -1]
-        await client.ask(apis.PRODUCE, produce(batch(b"more")))
+        await client.ask(apis.PRODUCE, produce(batch(b"more", timestamp_ms=5)))
         assert await bounds(client) == [9, 10, 9]
 
     run(scenario)
@@ -144,14 +141,58 @@ def test_retention_goes_on_from_inside_a_batch() -> None:
 
 
 @pytest.mark.parametrize("first", [1, 2, 3, 5])
-def test_native_readers_and_subscriptions_begin_there(first: int) -> None:
+def test_our_readers_and_subscriptions_begin_there(first: int) -> None:
+    async def scenario(world: KafkaWorld) -> None:
+        await world.client.ask(subscribe(consumer=1))
+        client = await filled(world)
+        await deleted(client, first)
+        expected = [(offset, b"%d" % offset) for offset in range(first, 9)]
+        name = common_pb2.Partition(topic="t", partition=0)
+        answer = await world.client.ask(wire.CommandRead(partition=name, start_offset=first))
+        assert [one for each in answer.batches for one in messages_of(each)] == expected
+        world.client.tell(flow())
+        await world.settle()
+        assert world.client.messages() == expected
+        offsets = await world.client.ask(wire.CommandListOffsets(topic="t"))
+        assert offsets.partitions[0].first_offset == first
+
+    run(scenario)
+
+
+def test_a_log_that_begins_inside_a_transaction() -> None:
+    async def scenario(world: KafkaWorld) -> None:
+        for number in range(3):
+            await world.client.ask(send(b"%d" % number, sequence=number, in_txn=txn(1)))
+        await world.client.ask(end(txn(1), counts={1: 3}))
+        client = await world.connect()
+        assert (await bounds(client))[:2] == [0, 3]
+        assert await deleted(client, 2) == (ErrorCode.NONE, 2)
+        name = common_pb2.Partition(topic="t", partition=0)
+        answer = await world.client.ask(wire.CommandRead(partition=name, start_offset=2))
+        assert [one for each in answer.batches for one in messages_of(each)] == [(2, b"2")]
+        await world.restart()
+        client = await world.connect()
+        assert (await bounds(client))[:2] == [2, 3]
+        await checked(world)
+        assert await deleted(client, -1) == (ErrorCode.NONE, 3)
+        await checked(world)
+
+    run(scenario)
+
+
+async def checked(world: KafkaWorld) -> None:
+    """Nothing is wrong with the store, as `magnetar storage check` sees it."""
+    findings = Findings()
+    await world.settle()
+    await check_broker(world.broker._store, findings, lambda *_: None)
+    assert findings.kept == []
+
+
+@pytest.mark.parametrize("first", range(10))
+def test_the_store_is_whole_with_any_beginning(first: int) -> None:
     async def scenario(world: KafkaWorld) -> None:
         client = await filled(world)
         await deleted(client, first)
-        partition = common_pb2.Partition(topic="t", partition=0)
-        answer = await world.client.ask(wire.CommandRead(partition=partition, offset=first))
-        assert answer.batches[0].first_offset <= first
-        offsets = await world.client.ask(wire.CommandListOffsets(topic="t"))
-        assert offsets.partitions[0].first_offset == first
+        await checked(world)
 
     run(scenario)

@@ -49,6 +49,8 @@ DELETE_RECORDS = Api(21, "DeleteRecords", 0, 2, "the first messages, up to an of
 INIT_PRODUCER_ID = Api(22, "InitProducerId", 0, 4, "ids of idempotent producers")
 DESCRIBE_CONFIGS = Api(32, "DescribeConfigs", 1, 4, "settings of topics and of this broker")
 ALTER_CONFIGS = Api(33, "AlterConfigs", 0, 2, "settings of topics; what is not named: default")
+DESCRIBE_ACLS = Api(29, "DescribeAcls", 1, 3, "says that rights are in the access file")
+DESCRIBE_LOG_DIRS = Api(35, "DescribeLogDirs", 1, 4, "bytes of the partitions of this broker")
 SASL_AUTHENTICATE = Api(
     36,
     "SaslAuthenticate",
@@ -74,8 +76,10 @@ APIS = (
     DELETE_TOPICS,
     DELETE_RECORDS,
     INIT_PRODUCER_ID,
+    DESCRIBE_ACLS,
     DESCRIBE_CONFIGS,
     ALTER_CONFIGS,
+    DESCRIBE_LOG_DIRS,
     SASL_AUTHENTICATE,
     CREATE_PARTITIONS,
     INCREMENTAL_ALTER_CONFIGS,
