@@ -50,7 +50,8 @@ class Answer:
         codes: the codes besides those of the parts, for the metrics.
         is_silent: the request asks for no answer, but an error ends the connection.
         is_last: the connection ends with it.
-        reserved: bytes of the budget that it holds until the client has taken it.
+        delay_ms: for how long the connection rests after it.
+        reserved: bytes of the budget of answers that it holds until the client has taken it.
     """
 
     body: Callable[[], dict[str, Any]]
@@ -62,6 +63,7 @@ class Answer:
     codes: Iterable[int] = ()
     is_silent: bool = False
     is_last: bool = False
+    delay_ms: int = 0
     reserved: int = 0
 
     def settle(self, ready: Callable[[], None]) -> None:

@@ -36,8 +36,10 @@ class KafkaConfig:
             is closed. Higher: more partitions in a request. Lower: each client can use less of the
             server's memory.
         kafka_memory_bytes_max: memory of requests and answers of all Kafka clients that are under
-            way. Beyond it, requests wait in the network. Higher: more clients are served at once.
-            Lower: less memory.
+            way, half for each. Beyond it, requests wait in the network. Fetches that wait for
+            messages have as much as requests, and half of that for each principal; one that finds
+            no place is answered at once. Higher: more clients are served at once. Lower: less
+            memory.
         kafka_fetch_bytes_max: limit on the messages in an answer to a fetch, whatever its client
             asks for. Higher: fewer requests of a client that is behind. Lower: less memory for each
             client.

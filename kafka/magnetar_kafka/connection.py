@@ -87,6 +87,8 @@ class Server:
 
     Attributes:
         handle: applies a request, and returns its answer.
+        budget: of requests, until they are answered. answer_budget: of answers, until clients have
+            taken them.
         keeper: decides who may enter.
         stranger_timeout_ms: how long a client may stay unknown.
         connections: those that are open.
@@ -98,6 +100,7 @@ class Server:
     handle: Handle
     metrics: KafkaMetrics
     budget: Budget
+    answer_budget: Budget
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     connections: set[Connection] = field(default_factory=set)
 
@@ -182,6 +185,7 @@ class Connection(asyncio.Protocol):
         if self._serving is not None:
             self._serving.cancel()
         server.budget.give_back(sum(one.reserved for one in self._leaving))
+        server.answer_budget.give_back(sum(one.answer.reserved for one in self._leaving))
         self._leaving.clear()
         self._give_back_untaken()
 
@@ -278,8 +282,8 @@ class Connection(asyncio.Protocol):
             version=answered_version,
             correlation_id=frame[4:HEAD_BYTES],
             answer=answer,
-            reserved=size + answer.reserved,
-            delay_ms=delay_ms,
+            reserved=size,
+            delay_ms=max(delay_ms, answer.delay_ms),
         )
         self._leaving.append(leaving)
 
@@ -291,8 +295,8 @@ class Connection(asyncio.Protocol):
         if answer.is_last:
             return False
         await self._room()
-        if delay_ms:
-            await self._muted(delay_ms)
+        if leaving.delay_ms:
+            await self._muted(leaving.delay_ms)
         # Many small requests may have come together: others have their turn.
         await asyncio.sleep(0)
         return True
@@ -391,27 +395,26 @@ class Connection(asyncio.Protocol):
             return
         while leaving and leaving[0].is_ready:
             one = leaving.popleft()
+            self._server.budget.give_back(one.reserved)
+            self._untaken += one.answer.reserved
             message = one.answer.leaving()
             if message is None:
-                self._server.budget.give_back(one.reserved)
                 self._close("moved", "a shard behind an answer has another owner")
                 return
             error = one.answer.first_error()
             self._server.metrics.requests.labels(one.api.name, error.name).inc()
             if one.answer.is_silent:
-                self._server.budget.give_back(one.reserved)
                 if error:
                     self._close("refused", f"{error.name} cannot be answered")
                     return
                 continue
             transport.write(_framed(one, message))
-            self._untaken += one.reserved
         if self._writable.is_set():
             self._give_back_untaken()
         self._left.set()
 
     def _give_back_untaken(self) -> None:
-        self._server.budget.give_back(self._untaken)
+        self._server.answer_budget.give_back(self._untaken)
         self._untaken = 0
 
 

@@ -20,6 +20,7 @@ from magnetar_kafka.config import KafkaConfig
 from magnetar_kafka.connection import Server
 from magnetar_kafka.metrics import KafkaMetrics
 from magnetar_kafka.nodes import Nodes
+from magnetar_kafka.parking import Parking
 from magnetar_kafka.port import Port
 from magnetar_kafka.request import Handle, Request
 from magnetar_kafka.requests.client_requests import ClientRequests
@@ -62,7 +63,10 @@ class Listener:
         gate: Gate | None = None,
     ) -> None:
         self.shards = Shards()
-        metrics, budget = KafkaMetrics(registry), Budget(config.kafka_memory_bytes_max)
+        metrics = KafkaMetrics(registry)
+        # Apart, since requests wait for room for their answers.
+        requests, answers = (Budget(config.kafka_memory_bytes_max // 2) for _ in range(2))
+        self.parking = Parking(config.kafka_memory_bytes_max // 2)
         handlers: dict[int, Handle] = {
             **ClientRequests(random).handlers,
             **SaslRequests().handlers,
@@ -70,7 +74,7 @@ class Listener:
             **TopicRequests(self.shards, config, random).handlers,
             **ConfigRequests(self.shards, nodes, config, random).handlers,
             **ProduceRequests(self.shards).handlers,
-            **FetchRequests(self.shards, config, budget, metrics).handlers,
+            **FetchRequests(self.shards, config, answers, self.parking, metrics).handlers,
             **DescriptionRequests(self.shards).handlers,
             **DeleteRecordsRequests(self.shards).handlers,
             **ListOffsetsRequests(self.shards).handlers,
@@ -85,7 +89,8 @@ class Listener:
             stranger_timeout_ms=listen.handshake_timeout_ms,
             handle=self._handle,
             metrics=metrics,
-            budget=budget,
+            budget=requests,
+            answer_budget=answers,
         )
         self._tls = None
         if listen.tls_certificate_file:
