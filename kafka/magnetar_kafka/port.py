@@ -51,7 +51,7 @@ class Port:
             self._listening.append(loop.create_task(self._listen(bound)))
 
     def close(self) -> None:
-        """Accept no further connections. Those that are open go on."""
+        """Accept no further connections. Open ones go on."""
         listening, self._listening = self._listening, []
         for task in (*listening, *self._greetings):
             task.cancel()

@@ -95,7 +95,7 @@ TABLE: list[tuple[Api, dict[str, Any], Set[str]]] = [
     ),
     (apis.DELETE_TOPICS, {"topics": [{"name": "topic-z", "topic_id": None}]}, CHANGING),
 ]
-# These are asked before anybody is known.
+# They come before a client is known.
 BEFORE = {apis.SASL_AUTHENTICATE}
 
 

@@ -24,7 +24,7 @@ from magnetar_kafka.wire import apis
 from magnetar_kafka.wire.apis import Api
 from magnetar_kafka.wire.codec import is_flexible, request_writer
 
-# So many requests come on a connection. One that cannot be read ends it.
+# So many requests come on a connection. A request that cannot be read ends it.
 ON_A_CONNECTION = 4
 GROWTH_BYTES_MAX = 256 << 20
 ANSWER_S = 60.0
@@ -46,9 +46,10 @@ def good_frame(api: Api, version: int, body: dict[str, object]) -> bytes:
 
 def corpus() -> list[bytes]:
     """A frame of each request and version of the table of rights."""
+    sasl = (apis.SASL_AUTHENTICATE, {"auth_bytes": b"n,,\x01auth=Bearer a.b.c\x01\x01"}, set())
     return [
         good_frame(api, version, body)
-        for api, body, _ in TABLE
+        for api, body, _ in (*TABLE, sasl)
         for version in range(api.first, api.last + 1)
     ]
 
@@ -119,7 +120,7 @@ def is_answered(servers: FuzzedServers) -> bool:
 
 
 def resident_bytes(pid: int) -> int:
-    """What a process has in memory."""
+    """Return the memory of a process."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) << 10

@@ -145,6 +145,13 @@ class KafkaWorld(World):
         self.clients.append(client)
         return client
 
+    async def connect_to(self, address: str) -> KafkaClient:
+        """Connect to a port of another listener."""
+        host, _, port = address.rpartition(":")
+        client = KafkaClient(*await asyncio.open_connection(host, int(port)))
+        self.clients.append(client)
+        return client
+
     async def restart(self, losing: Random | None = None) -> None:
         await self.listener.close(grace_ms=1)
         await super().restart(losing)

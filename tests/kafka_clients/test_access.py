@@ -1,4 +1,4 @@
-"""Who a client of Kafka is, what it may do, and how much it may use."""
+"""Identities, rights and quotas of Kafka's clients."""
 
 from __future__ import annotations
 
@@ -249,7 +249,7 @@ def test_a_connection_ends_with_its_token_unless_it_shows_another(tmp_path: Path
         await handshake(stays, "PLAIN")
         shown = b"\0a\0" + token(world, "alice", lasts_s=5 * LASTS_S).encode()
         assert (await authenticate(stays, shown))["error_code"] == ErrorCode.NONE
-        # A fetch that waits is no reason to stay.
+        # A fetch that waits does not keep it.
         goes.tell(apis.FETCH, fetch(max_wait=50_000, min_bytes=1))
         await until(lambda: world.metric("parked_fetches"))
         world.clock.advance(2 * LASTS_S * 1_000)

@@ -200,7 +200,7 @@ def test_requests_that_wait_for_answers_do_not_wait_for_each_other() -> None:
     async def scenario(world: KafkaWorld) -> None:
         clients = [await world.connect() for _ in range(6)]
         row = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
-        # Each is a third of what requests may use, and wants all that answers may.
+        # Each takes a third of the memory of requests, and asks for all of that of answers.
         body = {**fetch(), "topics": [{"topic": "t", "partitions": [row] * 600}]}
         for client in clients:
             client.tell(apis.FETCH, body)

@@ -263,7 +263,7 @@ class MemberPorts:
 
     @property
     def external_address(self) -> str:
-        """What clients outside are told; empty: there is no port for them."""
+        """The address that clients outside are told; empty: there is no port for them."""
         return self._config.kafka_external_address
 
     async def open(self) -> None:

@@ -130,7 +130,7 @@ def standalone(**options: Any) -> None:
     has_kafka = not options["no_kafka"]
     # Brokers tell each other's ports, so that each of them has to get its own.
     is_fixed = options["kafka_port"] is not None
-    # One that is alone tells clients where they have reached it.
+    # A broker that is alone tells clients where they have reached it.
     is_listed = options["brokers"] > 1 or bool(options["advertised_host"])
     kafka_option = "--kafka-port" if is_fixed else "--kafka-port-if-free"
     data_dir: Path = options["data_dir"]

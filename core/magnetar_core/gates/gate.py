@@ -122,7 +122,7 @@ class AccessGate:
         return self._policy().rights_of(principal)
 
     def delay_ms(self, principal: Principal) -> float:
-        """Count a request that is no command; return how long its sender has to wait after it."""
+        """Count a request of another protocol; return how long its sender has to wait after it."""
         limit = self._policy().quotas_of(principal).requests_per_second
         return self._rates.spend(principal, limit, self._now_ms()) if limit else 0.0
 
@@ -134,7 +134,7 @@ class AccessGate:
         resources: Iterable[str],
         outcome: str,
     ) -> None:
-        """Write a line of the audit log about an action that is no command."""
+        """Write a line of the audit log about an action of another protocol."""
         self._audit.note(principal, origin, action, resources, outcome)
 
     @property

@@ -68,7 +68,7 @@ class ProofGate:
         return (self._inner or _OPEN).rights_of(principal)
 
     def delay_ms(self, principal: Principal) -> float:
-        """Count a request that is no command; return how long its sender has to wait after it."""
+        """Count a request of another protocol; return how long its sender has to wait after it."""
         return 0.0 if self._inner is None else self._inner.delay_ms(principal)
 
     def note(
@@ -79,7 +79,7 @@ class ProofGate:
         resources: Iterable[str],
         outcome: str,
     ) -> None:
-        """Write a line of the audit log about an action that is no command."""
+        """Write a line of the audit log about an action of another protocol."""
         if self._inner is not None:
             self._inner.note(principal, origin, action, resources, outcome)
 

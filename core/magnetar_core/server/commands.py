@@ -241,7 +241,7 @@ class Gate(Protocol):
         ...
 
     def delay_ms(self, principal: Principal) -> float:
-        """Count a request that is no command; return how long its sender has to wait after it."""
+        """Count a request of another protocol; return how long its sender has to wait after it."""
         ...
 
     def note(
@@ -252,7 +252,7 @@ class Gate(Protocol):
         resources: Iterable[str],
         outcome: str,
     ) -> None:
-        """Write a line of the audit log about an action that is no command."""
+        """Write a line of the audit log about an action of another protocol."""
         ...
 
     @property

@@ -1,1 +1,1 @@
-"""Who a client of Kafka is, and what it may do: as at the gRPC port."""
+"""Identities and rights of Kafka's clients, by the settings that the gRPC port has."""

@@ -1,7 +1,7 @@
 """Caller: who sends a request, and what it may do now.
 
 Every handler asks its request's caller before it tells or changes anything. Rights are those of the
-access file at this moment. What a handler does by a command of ours passes the gate again.
+access file at this moment. A command of ours that a handler asks passes the gate again.
 Source: docs/design/0030-kafka-clusters.md, Rights.
 """
 
@@ -106,7 +106,7 @@ class Caller:
             raise Refused(code, f"{self.principal} lacks {' or '.join(map(str, needs))}")
 
     def note(self, action: str, resource: str, outcome: str) -> None:
-        """Write a line of the audit log about an action that is no command of ours."""
+        """Write a line of the audit log about an action that our commands do not have."""
         if self.gate is not None:
             self.gate.note(self.principal, self.origin, action, (resource,), outcome)
 

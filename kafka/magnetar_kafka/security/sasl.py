@@ -39,7 +39,7 @@ def _of_plain(text: str) -> str:
         raise AuthenticationFailed("a message of PLAIN has a name and a password")
     acting_as, user, password = parts
     if acting_as not in ("", user):
-        raise AuthenticationFailed("a client cannot act as somebody else")
+        raise AuthenticationFailed("a client cannot act as another principal")
     return password
 
 
@@ -50,7 +50,7 @@ def _of_bearer(text: str) -> str:
     if binding not in ("n", "y") or not comma or not second_comma or more:
         raise AuthenticationFailed("a message of OAUTHBEARER begins with n,,")
     if acting_as:
-        raise AuthenticationFailed("a client cannot act as somebody else")
+        raise AuthenticationFailed("a client cannot act as another principal")
     if pairs[-2:] != ["", ""]:
         raise AuthenticationFailed("a message of OAUTHBEARER is cut short")
     for pair in pairs[:-2]:

@@ -26,7 +26,7 @@ class Visited(Protocol):
 
 
 class Doorkeeper:
-    """What decides who may enter.
+    """Decides which clients may enter.
 
     Args:
         admission: authentication, by the settings of the server.

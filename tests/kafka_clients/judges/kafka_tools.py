@@ -93,7 +93,7 @@ def main() -> int:
 
 
 def told_by(library: Path, bootstrap: str, arguments: list[str]) -> str:
-    """Return what a tool prints."""
+    """Run a tool, and return its output."""
     tool, *rest = arguments
     done = subprocess.run(
         ["java", "-cp", f"{library}/*", tool, "--bootstrap-server", bootstrap, *rest]
