@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from tests.core.ports import free_ports
 from tests.kafka_clients.access_table import TABLE
@@ -34,7 +35,7 @@ THE_END = b"\xff\xff\xff\xff" + bytes(8)
 LENGTHS = (0, 1, 0x7F, 0x80, 0xFF, 0xFFFF, 0x7FFF_FFFF, 0x8000_0000, 0xFFFF_FFFF)
 
 
-def good_frame(api: Api, version: int, body: dict[str, object]) -> bytes:
+def good_frame(api: Api, version: int, body: dict[str, Any]) -> bytes:
     """A request without its length."""
     out = bytearray(api.key.to_bytes(2, "big") + version.to_bytes(2, "big"))
     out += b"\x00\x00\x00\x07\x00\x04fuzz"
@@ -46,7 +47,11 @@ def good_frame(api: Api, version: int, body: dict[str, object]) -> bytes:
 
 def corpus() -> list[bytes]:
     """A frame of each request and version of the table of rights."""
-    sasl = (apis.SASL_AUTHENTICATE, {"auth_bytes": b"n,,\x01auth=Bearer a.b.c\x01\x01"}, set())
+    sasl: tuple[Api, dict[str, Any], set[str]] = (
+        apis.SASL_AUTHENTICATE,
+        {"auth_bytes": b"n,,\x01auth=Bearer a.b.c\x01\x01"},
+        set(),
+    )
     return [
         good_frame(api, version, body)
         for api, body, _ in (*TABLE, sasl)
