@@ -1,7 +1,8 @@
 """DescribeAcls and DescribeLogDirs: what tools for administrators ask of every cluster.
 
-Rights are in the access file, in roles and principals that Kafka's ACLs do not have. `magnetar access`
-tells the rights of a principal; here clients are told that there are no ACLs, by the code for that.
+Rights are in the access file, in roles and principals that Kafka's ACLs do not have. `magnetar
+access` tells the rights of a principal; here clients are told that there are no ACLs, by the code
+for that.
 """
 
 from __future__ import annotations

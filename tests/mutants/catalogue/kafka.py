@@ -80,8 +80,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "kafka-connection-changes-its-principal",
         "magnetar_kafka.security.visitor:Visitor.show",
-        Never("self._has_shown_token"),
-        "A connection of a principal becomes another one's.",
+        Never("self.caller is not None and self.caller.principal != identity.principal"),
+        "A connection goes on as one principal after another has shown its token.",
         tests=("tests/kafka_clients/test_access.py",),
     ),
     Mutant(
