@@ -122,6 +122,38 @@ def test_a_list_hides_topics_that_may_not_be_described(tmp_path: Path) -> None:
     )
 
 
+def test_a_question_creates_a_topic_only_for_those_who_may(tmp_path: Path) -> None:
+    roles = """
+    [[roles.reader]]
+    topic = "*"
+    allow = ["READ"]
+    [[roles.maker]]
+    topic = "made-*"
+    allow = ["READ", "CREATE"]
+    """
+
+    async def scenario(world: KafkaWorld) -> None:
+        question = {"topics": [{"name": "made-1"}], "allow_auto_topic_creation": True}
+        reader, maker = await let_in(world, "reader"), await let_in(world, "maker")
+        (topic,) = (await reader.ask(apis.METADATA, question))["topics"]
+        assert topic["error_code"] == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        assert world.broker.topics.lookup("made-1") is None
+        (topic,) = (await maker.ask(apis.METADATA, question))["topics"]
+        assert topic["error_code"] == ErrorCode.NONE
+        assert len(topic["partitions"]) == 3
+        (topic,) = (await reader.ask(apis.METADATA, question))["topics"]
+        assert topic["error_code"] == ErrorCode.NONE
+
+    run(
+        scenario,
+        {"kafka_auto_create_topics": True, "kafka_topic_partitions": 3},
+        listen=asking_for_tokens(tmp_path),
+        access=write_access(
+            tmp_path / "access.toml", {"reader": ["reader"], "maker": ["maker"]}, roles
+        ),
+    )
+
+
 def test_nothing_is_answered_before_a_token_but_how_to_show_one(tmp_path: Path) -> None:
     async def scenario(world: KafkaWorld) -> None:
         for api, body, _ in TABLE:
