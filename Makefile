@@ -193,6 +193,14 @@ bench-peers: $(INSTALLED) ## Magnetar beside Kafka and Pulsar, which are fetched
 judges-kafka: $(INSTALLED) ## librdkafka's own tests against a broker, a selection; fetched and built once
 	$(BIN)/python -m tests.kafka_clients.judges.librdkafka $(ARGS)
 
+.PHONY: judges-kafka-tools
+judges-kafka-tools: $(INSTALLED) ## Kafka's own command-line tools, which Maven fetches, against three brokers
+	$(BIN)/python -m tests.kafka_clients.judges.kafka_tools $(ARGS)
+
+.PHONY: fuzz-kafka
+fuzz-kafka: $(INSTALLED) ## A million mutated requests of Kafka's clients at a real server; ARGS="1000000 SEED"
+	$(BIN)/python -m tests.kafka_clients.fuzz $(or $(ARGS),1000000)
+
 .PHONY: clean
 clean: ## Remove caches and builds
 	rm -rf build dist .docs .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -18,7 +18,7 @@ generated: `make docs`.
 SETTINGS = f"""
 ## Settings of topics
 
-CreateTopics accepts `retention.ms` and `retention.bytes` (-1: no limit), and `{RETAIN_UNCONSUMED}`: whether retention leaves the messages that
+CreateTopics, AlterConfigs and IncrementalAlterConfigs accept `retention.ms` and `retention.bytes` (-1: no limit), and `{RETAIN_UNCONSUMED}`: whether retention leaves the messages that
 a subscription still needs, `false` unless asked for. These have one value, and asking for another one gets INVALID_CONFIG, as do all other
 names; `max.message.bytes` is `batch_bytes_max` of the broker.
 

@@ -16,14 +16,17 @@ from prometheus_client import Counter
 
 from magnetar_broker.commands.service import BrokerServer
 from magnetar_broker.environment import Environment
+from magnetar_broker.topics.deletions import delete_before
 from magnetar_broker.topics.partition import Partition
 from magnetar_broker.topics.topics import Topic, Topics
 from magnetar_core import batch as columnar
-from magnetar_core.errors import from_wire
+from magnetar_core.access.principal import ANONYMOUS, Principal
+from magnetar_core.errors import DataLoss, OutOfRange, from_wire
 from magnetar_core.history.events import Event, PlainConfirmed
 from magnetar_core.server.commands import Gate, Reply, run_handler
 from magnetar_core.wire import common_pb2
 from magnetar_core.wire import topic_pb2 as topic_wire
+from magnetar_storage.store import RowsUnreadable
 
 
 class LocalAccess:
@@ -41,6 +44,11 @@ class LocalAccess:
         self.batch_bytes_max = config.batch_bytes_max
         self.batch_body_bytes_max = config.batch_body_bytes_max
         self.batch_messages_max = config.constants.batch_messages_max
+
+    @property
+    def may_serve(self) -> bool:
+        """Whether its store is known to be the right one: see the module guards."""
+        return self._server.may_serve
 
     # Topics
 
@@ -71,12 +79,21 @@ class LocalAccess:
         """
         return self._topics.partition(name, number, 0)
 
-    async def ask(self, name: str, command: Any, *, origin: str, gate: Gate | None = None) -> Any:
+    async def ask(
+        self,
+        name: str,
+        command: Any,
+        *,
+        origin: str,
+        principal: Principal = ANONYMOUS,
+        gate: Gate | None = None,
+    ) -> Any:
         """Return the answer to a command, as a client gets it.
 
         Args:
             name: the command's field in the envelope.
             origin: the client's machine.
+            principal: who asks.
             gate: access control, which the command passes first.
         Raises:
             MagnetarError: the command is refused.
@@ -87,7 +104,7 @@ class LocalAccess:
             if not answer.done():
                 answer.set_result(body)
 
-        reply = Reply(respond, None, origin)
+        reply = Reply(respond, None, origin, principal=principal)
         run_handler(self._handlers, name, [(command, reply)], self._server.refuse, gate)
         body = await answer
         if isinstance(body, common_pb2.ServerError):
@@ -160,6 +177,25 @@ class LocalAccess:
         counts, self._counts = self._counts, defaultdict(int)
         for counter, amount in counts.items():
             counter.inc(amount)
+
+    async def delete_before(self, partition: Partition, offset: int) -> None:
+        """Delete the messages of a partition before an offset.
+
+        Raises:
+            OutOfRange: the offset lies beyond the end.
+            DataLoss: they cannot be read.
+        """
+        log = partition.log
+        if offset > log.durable_end:
+            raise OutOfRange(
+                f"offset {offset} lies beyond the end of {partition.name}, {log.durable_end}",
+                first_offset=log.first_offset,
+                end_offset=log.durable_end,
+            )
+        try:
+            await delete_before(self._environment, partition, offset)
+        except RowsUnreadable as error:
+            raise DataLoss(f"messages of {partition.name} cannot be read: {error}") from error
 
     # Answers
 

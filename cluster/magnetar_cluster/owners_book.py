@@ -31,4 +31,6 @@ class OwnersBook:
             member,
             address=str(where.address),
             external_address=str(external) if external is not None else "",
+            kafka_address=where.kafka_address,
+            kafka_external_address=where.kafka_external_address,
         )

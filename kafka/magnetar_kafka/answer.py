@@ -49,7 +49,9 @@ class Answer:
         rests_on: shards without which none of it may leave.
         codes: the codes besides those of the parts, for the metrics.
         is_silent: the request asks for no answer, but an error ends the connection.
-        reserved: bytes of the budget that it holds until the client has taken it.
+        is_last: the connection ends with it.
+        delay_ms: for how long the connection rests after it.
+        reserved: bytes of the budget of answers that it holds until the client has taken it.
     """
 
     body: Callable[[], dict[str, Any]]
@@ -60,6 +62,8 @@ class Answer:
     rests_on: Iterable[Shard] = ()
     codes: Iterable[int] = ()
     is_silent: bool = False
+    is_last: bool = False
+    delay_ms: int = 0
     reserved: int = 0
 
     def settle(self, ready: Callable[[], None]) -> None:

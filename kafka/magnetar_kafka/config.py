@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from magnetar_core.config import InvalidConfig, check_numbers
+from magnetar_core.config import InvalidConfig, check_numbers, split_address
 
 # Below it the first requests of clients do not fit.
 REQUEST_BYTES_MIN = 64 << 10
@@ -17,8 +17,15 @@ class KafkaConfig:
     Attributes:
         kafka_port: port where the broker answers Kafka's clients, on the same host. 0: the
             operating system chooses. Unset: there is none; `magnetar standalone` opens 9092 if it
-            is free. Clients are not authenticated there, so the port needs a server without access
-            file, tokens and certificates of clients.
+            is free. Certificates, tokens and the access file count there as they do for other
+            clients. Unset, and the list of members has a kafka_address for the broker: its port.
+        kafka_advertised_address: address that Kafka's clients are told for this broker, HOST:PORT.
+            Empty: where they have reached it; with etcd, where it listens. With a list of several
+            members, the list says it.
+        kafka_external_address: address that Kafka's clients are told which came through
+            kafka_external_port, HOST:PORT. With a list of members, the list says it.
+        kafka_external_port: second port for Kafka's clients, for those outside of the servers'
+            network. Unset: there is none.
         kafka_auto_create_topics: whether a client that asks about a topic which does not exist
             creates it, as some clients expect.
         kafka_topic_partitions: partitions of a topic whose client names no number. Higher: more
@@ -29,8 +36,10 @@ class KafkaConfig:
             is closed. Higher: more partitions in a request. Lower: each client can use less of the
             server's memory.
         kafka_memory_bytes_max: memory of requests and answers of all Kafka clients that are under
-            way. Beyond it, requests wait in the network. Higher: more clients are served at once.
-            Lower: less memory.
+            way, half for each. Beyond it, requests wait in the network. Fetches that wait for
+            messages have as much as requests, and half of that for each principal; one that finds
+            no place is answered at once. Higher: more clients are served at once. Lower: less
+            memory.
         kafka_fetch_bytes_max: limit on the messages in an answer to a fetch, whatever its client
             asks for. Higher: fewer requests of a client that is behind. Lower: less memory for each
             client.
@@ -40,6 +49,9 @@ class KafkaConfig:
     """
 
     kafka_port: int | None = None
+    kafka_advertised_address: str = ""
+    kafka_external_address: str = ""
+    kafka_external_port: int | None = None
     kafka_auto_create_topics: bool = False
     kafka_topic_partitions: int = 1
     kafka_connections_max: int = 1_000
@@ -49,11 +61,21 @@ class KafkaConfig:
     kafka_request_timeout_ms: int = 30_000
 
     def __post_init__(self) -> None:
-        if self.kafka_port is not None and not 0 <= self.kafka_port <= 0xFFFF:
+        ports = ("kafka_port", "kafka_external_port")
+        for name in ports:
+            port = getattr(self, name)
+            if port is not None and not 0 <= port <= 0xFFFF:
+                raise InvalidConfig(f"{name} is {port}; choose one from 1 to 65535, or 0 for any")
+        for name in ("kafka_advertised_address", "kafka_external_address"):
+            address = getattr(self, name)
+            if address and split_address(address)[1] == 0:
+                raise InvalidConfig(f"{name} has port 0; name the port that clients reach")
+        if self.kafka_external_address and not self.kafka_advertised_address:
             raise InvalidConfig(
-                f"kafka_port is {self.kafka_port}; choose one from 1 to 65535, or 0 for any"
+                "kafka_external_address is set: set kafka_advertised_address, too, for clients"
+                " inside"
             )
-        check_numbers(self, may_be_zero=("kafka_port",))
+        check_numbers(self, may_be_zero=ports)
         if self.kafka_request_bytes_max < REQUEST_BYTES_MIN:
             raise InvalidConfig(f"kafka_request_bytes_max must be at least {REQUEST_BYTES_MIN}")
         needed = 2 * max(self.kafka_request_bytes_max, self.kafka_fetch_bytes_max)

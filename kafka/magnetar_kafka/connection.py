@@ -10,16 +10,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
+import ssl
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from magnetar_core.errors import MagnetarError, QuotaExceeded
 from magnetar_kafka.answer import Answer
 from magnetar_kafka.budget import Budget
 from magnetar_kafka.config import KafkaConfig
 from magnetar_kafka.error_codes import ErrorCode
 from magnetar_kafka.metrics import KafkaMetrics
 from magnetar_kafka.request import Handle, Request
+from magnetar_kafka.security.caller import Caller
+from magnetar_kafka.security.visitor import Doorkeeper, Visitor
 from magnetar_kafka.wire.apis import API_OF_KEY, API_VERSIONS, PRODUCE, Api
 from magnetar_kafka.wire.codec import (
     Input,
@@ -33,13 +38,19 @@ from magnetar_kafka.wire.codec import (
 
 log = logging.getLogger(__name__)
 
+# A client that has not shown who it is has no rights.
+STRANGER = Caller(is_known=False)
 # The length of a frame, and what every request begins with: kind, version, correlation id.
 LENGTH_BYTES = 4
 HEAD_BYTES = 8
 # No request but Produce needs more.
 SMALL_REQUEST_BYTES_MAX = 1 << 20
+# Of a client that is not known yet; a token has to fit.
+STRANGER_BYTES_MAX = 64 << 10
 # Requests that are applied, and whose answers wait.
 UNANSWERED_MAX = 64
+# A client that is over its quota waits for so long at once, and not longer.
+DELAY_MS_MAX = 60_000
 WRITE_BUFFER_BYTES = 256 << 10
 # So much is read before it is needed: a connection that does not read does not see its end either.
 READ_AHEAD_BYTES = 64 << 10
@@ -47,13 +58,18 @@ READ_AHEAD_BYTES = 64 << 10
 
 @dataclass(slots=True, kw_only=True)
 class _Leaving:
-    """An answer that has not left, and the bytes of its request."""
+    """An answer that has not left, and the bytes of its request.
+
+    Attributes:
+        delay_ms: for how long nothing more is read of the connection.
+    """
 
     api: Api
     version: int
     correlation_id: bytes
     answer: Answer
     reserved: int
+    delay_ms: int = 0
     is_ready: bool = False
 
 
@@ -71,22 +87,34 @@ class Server:
 
     Attributes:
         handle: applies a request, and returns its answer.
+        budget: of requests, until they are answered. answer_budget: of answers, until clients have
+            taken them.
+        keeper: decides who may enter.
+        stranger_timeout_ms: how long a client may stay unknown.
         connections: those that are open.
     """
 
     config: KafkaConfig
+    keeper: Doorkeeper
+    stranger_timeout_ms: int
     handle: Handle
     metrics: KafkaMetrics
     budget: Budget
+    answer_budget: Budget
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     connections: set[Connection] = field(default_factory=set)
 
 
 class Connection(asyncio.Protocol):
-    """A client's connection."""
+    """A client's connection.
 
-    def __init__(self, server: Server) -> None:
+    Args:
+        is_external: whether it came through the port for clients outside.
+    """
+
+    def __init__(self, server: Server, *, is_external: bool = False) -> None:
         self._server = server
+        self._is_external = is_external
         self._buffer = bytearray()
         # How many bytes the buffer may hold before the network has to wait.
         self._wanted = READ_AHEAD_BYTES
@@ -100,6 +128,8 @@ class Connection(asyncio.Protocol):
         self._serving: asyncio.Task[None] | None = None
         self._transport: asyncio.Transport | None = None
         self._peer = ""
+        self._visitor: Visitor | None = None
+        self._stranger_timer: asyncio.TimerHandle | None = None
 
     # The transport's calls
 
@@ -108,15 +138,22 @@ class Connection(asyncio.Protocol):
         # The class of uvloop is not derived from asyncio's.
         self._transport = stream = cast(asyncio.Transport, transport)
         server = self._server
-        if len(server.connections) >= server.config.kafka_connections_max:
-            server.metrics.closed.labels("too_many").inc()
-            stream.abort()
-            return
         stream.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         self._peer = str((stream.get_extra_info("peername") or ("",))[0])
         server.connections.add(self)
         server.metrics.connections.inc()
-        self._serving = asyncio.get_running_loop().create_task(self._serve())
+        self._visitor = visitor = Visitor(server.keeper, self, _certificate_of(stream), self._peer)
+        try:
+            visitor.enter()
+        except MagnetarError as error:
+            self.refuse(error)
+            return
+        loop = asyncio.get_running_loop()
+        if visitor.caller is None:
+            self._stranger_timer = loop.call_later(
+                server.stranger_timeout_ms / 1000, self._stranger_is_late
+            )
+        self._serving = loop.create_task(self._serve())
 
     def data_received(self, data: bytes) -> None:
         """Gather what was sent; let the network wait if it is not needed yet."""
@@ -141,9 +178,14 @@ class Connection(asyncio.Protocol):
             return
         server.connections.discard(self)
         server.metrics.connections.dec()
+        if self._stranger_timer is not None:
+            self._stranger_timer.cancel()
+        if self._visitor is not None:
+            self._visitor.leave()
         if self._serving is not None:
             self._serving.cancel()
         server.budget.give_back(sum(one.reserved for one in self._leaving))
+        server.answer_budget.give_back(sum(one.answer.reserved for one in self._leaving))
         self._leaving.clear()
         self._give_back_untaken()
 
@@ -159,6 +201,15 @@ class Connection(asyncio.Protocol):
         """Close at once."""
         if self._transport is not None:
             self._transport.abort()
+
+    def refuse(self, error: MagnetarError) -> None:
+        """Close at once: the client may not be here."""
+        reason = "too_many" if isinstance(error, QuotaExceeded) else "unauthenticated"
+        self._close(reason, str(error))
+
+    def _stranger_is_late(self) -> None:
+        if self._visitor is not None and self._visitor.caller is None:
+            self._close("unauthenticated", "it did not show who it is in time")
 
     def _close(self, reason: str, text: str) -> None:
         transport = self._transport
@@ -198,6 +249,14 @@ class Connection(asyncio.Protocol):
         limit = server.config.kafka_request_bytes_max
         if api is not PRODUCE:
             limit = min(limit, SMALL_REQUEST_BYTES_MAX)
+        visitor = self._visitor
+        assert visitor is not None
+        if visitor.caller is None:
+            limit = min(limit, STRANGER_BYTES_MAX)
+            if api is not None and not api.is_for_strangers:
+                raise _Closed(
+                    "unauthenticated", f"it sends {api.name} before it has shown who it is"
+                )
         if not HEAD_BYTES <= size <= limit:
             raise Malformed(f"a request of kind {key} has {size} bytes, and not {limit} at most")
         await server.budget.take(size)
@@ -213,6 +272,7 @@ class Connection(asyncio.Protocol):
                 frame = bytes(view[LENGTH_BYTES:end])
             del self._buffer[:end]
             self._want(READ_AHEAD_BYTES)
+            delay_ms = self._delay_ms(api)
             answer, known, answered_version = await self._apply(api, key, version, frame)
         except BaseException:
             server.budget.give_back(size)
@@ -222,7 +282,8 @@ class Connection(asyncio.Protocol):
             version=answered_version,
             correlation_id=frame[4:HEAD_BYTES],
             answer=answer,
-            reserved=size + answer.reserved,
+            reserved=size,
+            delay_ms=max(delay_ms, answer.delay_ms),
         )
         self._leaving.append(leaving)
 
@@ -231,10 +292,30 @@ class Connection(asyncio.Protocol):
             self._flush()
 
         answer.settle(ready)
+        if answer.is_last:
+            return False
         await self._room()
+        if leaving.delay_ms:
+            await self._muted(leaving.delay_ms)
         # Many small requests may have come together: others have their turn.
         await asyncio.sleep(0)
         return True
+
+    def _delay_ms(self, api: Api | None) -> int:
+        """Count a request; return how long the client has to wait after it."""
+        gate = self._server.keeper.gate
+        caller = self._visitor.caller if self._visitor is not None else None
+        if gate is None or caller is None or api is None or api.finishes:
+            return 0
+        return math.ceil(min(gate.delay_ms(caller.principal), DELAY_MS_MAX))
+
+    async def _muted(self, delay_ms: int) -> None:
+        """Read nothing for a time, unless the server stops."""
+        try:
+            async with asyncio.timeout(delay_ms / 1000):
+                await self._server.stopping.wait()
+        except TimeoutError:
+            return
 
     async def _has(self, byte_count: int) -> bool:
         """Wait until so many bytes are there; return False when the server stops."""
@@ -290,14 +371,17 @@ class Connection(asyncio.Protocol):
         if source.at != len(frame):
             raise Malformed(f"{len(frame) - source.at} bytes follow a request {api.name}")
         assert self._transport is not None
+        assert self._visitor is not None
         host, port = self._transport.get_extra_info("sockname")[:2]
         request = Request(
             api=api,
             version=version,
             body=body,
             client_id=client_id,
-            origin=self._peer,
+            caller=self._visitor.caller or STRANGER,
+            visitor=self._visitor,
             address=(host, port),
+            is_external=self._is_external,
             stopping=self._server.stopping,
         )
         return await self._server.handle(request), api, version
@@ -311,31 +395,39 @@ class Connection(asyncio.Protocol):
             return
         while leaving and leaving[0].is_ready:
             one = leaving.popleft()
+            self._server.budget.give_back(one.reserved)
+            self._untaken += one.answer.reserved
             message = one.answer.leaving()
             if message is None:
-                self._server.budget.give_back(one.reserved)
                 self._close("moved", "a shard behind an answer has another owner")
                 return
             error = one.answer.first_error()
             self._server.metrics.requests.labels(one.api.name, error.name).inc()
             if one.answer.is_silent:
-                self._server.budget.give_back(one.reserved)
                 if error:
                     self._close("refused", f"{error.name} cannot be answered")
                     return
                 continue
             transport.write(_framed(one, message))
-            self._untaken += one.reserved
         if self._writable.is_set():
             self._give_back_untaken()
         self._left.set()
 
     def _give_back_untaken(self) -> None:
-        self._server.budget.give_back(self._untaken)
+        self._server.answer_budget.give_back(self._untaken)
         self._untaken = 0
 
 
+def _certificate_of(transport: asyncio.Transport) -> bytes:
+    """Return the certificate that a client has shown, in PEM; empty: none."""
+    tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
+    shown = None if tls is None else tls.getpeercert(binary_form=True)
+    return ssl.DER_cert_to_PEM_cert(shown).encode() if shown else b""
+
+
 def _framed(one: _Leaving, message: dict[str, Any]) -> bytearray:
+    if one.delay_ms:
+        message = {**message, "throttle_time": one.delay_ms}
     out = bytearray(LENGTH_BYTES)
     out += one.correlation_id
     # Clients read the table of versions before they know which header to expect.

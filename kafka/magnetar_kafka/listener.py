@@ -10,19 +10,31 @@ from random import Random
 from prometheus_client import CollectorRegistry
 
 from magnetar_broker.local_access import LocalAccess
-from magnetar_core.config import join_address
+from magnetar_core.clock import Clock
+from magnetar_core.config import ListenConfig, join_address
+from magnetar_core.security.admission import Admission
 from magnetar_core.server.commands import Gate
 from magnetar_kafka.answer import Answer
 from magnetar_kafka.budget import Budget
 from magnetar_kafka.config import KafkaConfig
-from magnetar_kafka.connection import Connection, Server
+from magnetar_kafka.connection import Server
 from magnetar_kafka.metrics import KafkaMetrics
+from magnetar_kafka.nodes import Nodes
+from magnetar_kafka.parking import Parking
+from magnetar_kafka.port import Port
 from magnetar_kafka.request import Handle, Request
 from magnetar_kafka.requests.client_requests import ClientRequests
+from magnetar_kafka.requests.config_requests import ConfigRequests
+from magnetar_kafka.requests.delete_records import DeleteRecordsRequests
+from magnetar_kafka.requests.description_requests import DescriptionRequests
 from magnetar_kafka.requests.fetch import FetchRequests
 from magnetar_kafka.requests.list_offsets import ListOffsetsRequests
+from magnetar_kafka.requests.metadata_requests import MetadataRequests
 from magnetar_kafka.requests.produce import ProduceRequests
+from magnetar_kafka.requests.sasl_requests import SaslRequests
 from magnetar_kafka.requests.topic_requests import TopicRequests
+from magnetar_kafka.security.port_tls import PortTls
+from magnetar_kafka.security.visitor import Doorkeeper
 from magnetar_kafka.shards import Shard, Shards
 
 log = logging.getLogger(__name__)
@@ -32,32 +44,61 @@ class Listener:
     """A port for Kafka's clients.
 
     Args:
-        node_id: the number of this broker for clients.
-        gate: access control of commands that change topics; None: there is none.
+        listen: settings of the server that count for this port, too: TLS, and who clients are.
+        nodes: the brokers of the cluster.
+        gate: access control; None: there is none.
+    Raises:
+        InvalidConfig: a file of the settings cannot be read.
     """
 
     def __init__(
         self,
         config: KafkaConfig,
+        listen: ListenConfig,
+        clock: Clock,
         random: Random,
         registry: CollectorRegistry,
         *,
-        node_id: int,
+        nodes: Nodes,
         gate: Gate | None = None,
     ) -> None:
         self.shards = Shards()
-        metrics, budget = KafkaMetrics(registry), Budget(config.kafka_memory_bytes_max)
+        metrics = KafkaMetrics(registry)
+        # Apart, since requests wait for room for their answers.
+        requests, answers = (Budget(config.kafka_memory_bytes_max // 2) for _ in range(2))
+        self.parking = Parking(config.kafka_memory_bytes_max // 2)
         handlers: dict[int, Handle] = {
             **ClientRequests(random).handlers,
-            **TopicRequests(self.shards, config, random, node_id=node_id, gate=gate).handlers,
+            **SaslRequests().handlers,
+            **MetadataRequests(self.shards, nodes, config, random).handlers,
+            **TopicRequests(self.shards, config, random).handlers,
+            **ConfigRequests(self.shards, nodes, config, random).handlers,
             **ProduceRequests(self.shards).handlers,
-            **FetchRequests(self.shards, config, budget, metrics).handlers,
+            **FetchRequests(self.shards, config, answers, self.parking, metrics).handlers,
+            **DescriptionRequests(self.shards).handlers,
+            **DeleteRecordsRequests(self.shards).handlers,
             **ListOffsetsRequests(self.shards).handlers,
         }
         self._handlers = handlers
-        self._server = Server(config=config, handle=self._handle, metrics=metrics, budget=budget)
-        self._listening: asyncio.Server | None = None
-        self.address = ""
+        self._admission = Admission(listen, clock)
+        self._server = Server(
+            config=config,
+            keeper=Doorkeeper(
+                self._admission, clock, takes_tokens=bool(listen.token_keys_file), gate=gate
+            ),
+            stranger_timeout_ms=listen.handshake_timeout_ms,
+            handle=self._handle,
+            metrics=metrics,
+            budget=requests,
+            answer_budget=answers,
+        )
+        self._tls = None
+        if listen.tls_certificate_file:
+            self._tls = PortTls(
+                listen.tls_certificate_file, listen.tls_key_file, listen.tls_client_ca_file
+            )
+        self._ports: list[Port] = []
+        self._host = listen.host
 
     def add(self, access: LocalAccess, may_speak: Callable[[], bool] = lambda: True) -> Shard:
         """Answer in the name of a broker of this process, until remove().
@@ -73,20 +114,21 @@ class Listener:
         """Answer no longer in the name of a broker. Repeating it is harmless."""
         self.shards.remove(shard)
 
-    async def open(self, host: str, port: int) -> None:
-        """Open the port.
+    async def open(self, number: int, *, is_external: bool = False) -> str:
+        """Open a port; return its address.
 
         Args:
-            port: 0: the operating system chooses.
+            number: 0: the operating system chooses.
+            is_external: whether it is for clients outside, that are told other addresses.
         Raises:
             OSError: the port is taken, or the address is not one of this machine.
         """
-        loop = asyncio.get_running_loop()
-        self._listening = await loop.create_server(
-            lambda: Connection(self._server), host.strip("[]"), port
-        )
-        found: int = self._listening.sockets[0].getsockname()[1]
-        self.address = join_address(host, found)
+        port = Port(self._server, self._tls, is_external=is_external)
+        await port.open(self._host, number)
+        if not self._ports:
+            self._admission.start()
+        self._ports.append(port)
+        return join_address(self._host, port.number)
 
     async def close(self, grace_ms: int) -> None:
         """Let no client in; answer what was begun, within a time.
@@ -94,8 +136,8 @@ class Listener:
         Args:
             grace_ms: connections that are open after it are cut.
         """
-        if self._listening is not None:
-            self._listening.close()
+        for port in self._ports:
+            port.close()
         self._server.stopping.set()
         connections = list(self._server.connections)
         if connections:
@@ -103,6 +145,7 @@ class Listener:
             _, late = await asyncio.wait(finishing, timeout=grace_ms / 1000)
             for one in late:
                 one.cancel()
+        self._admission.close()
         for connection in list(self._server.connections):
             connection.abort()
 

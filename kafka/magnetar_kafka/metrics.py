@@ -18,8 +18,10 @@ class KafkaMetrics:
         self.closed = Counter(
             "magnetar_kafka_connections_closed",
             "Connections of Kafka's clients that the server closed. reason: malformed (not a"
-            " request of a known version), too_many, slow (kafka_request_timeout_ms), refused (an"
-            " error that cannot be answered), moved (a shard has another owner), failed (a bug).",
+            " request of a known version), too_many (also of a principal), slow"
+            " (kafka_request_timeout_ms), tls (no handshake), unauthenticated (it did not show who"
+            " it is, or what it showed no longer counts), refused (an error that cannot be"
+            " answered), moved (a shard has another owner), failed (a bug).",
             ["reason"],
             registry=registry,
         )

@@ -31,7 +31,7 @@ class Shard:
 
     def may_speak(self) -> bool:
         """Return whether an answer in the shard's name may leave now."""
-        return not self._ended and self._may_speak()
+        return not self._ended and self._may_speak() and self.access.may_serve
 
     def settle(self, callback: Callable[[], None], *, late: bool) -> None:
         """Call back when everything applied so far may be told, or when the shard has ended.
@@ -92,6 +92,11 @@ class Shards:
             if self._shards[number].may_speak():
                 return self._shards[number]
         return None
+
+    def speaking(self) -> tuple[Shard, ...]:
+        """Return the shards that may speak now, in order."""
+        shards = (self._shards[number] for number in sorted(self._shards))
+        return tuple(shard for shard in shards if shard.may_speak())
 
     def of(self, topic: topic_pb2.TopicRecord, partition: int) -> Shard | None:
         """Return the shard that has a partition; None: it is not here, or may not speak."""

@@ -105,14 +105,14 @@ def ports(**options: Any) -> Ports:
 
 def test_the_ports_of_one_of_each_are_as_they_always_were() -> None:
     assert ports() == Ports(
-        brokers=[6650], coordinators=[6651], metrics=[9650, 9651], console=8650, kafka=9092
+        brokers=[6650], coordinators=[6651], metrics=[9650, 9651], console=8650, kafka=[9092]
     )
     assert ports(port=7000) == Ports(
-        brokers=[7000], coordinators=[7001], metrics=[7002, 7003], console=8650, kafka=9092
+        brokers=[7000], coordinators=[7001], metrics=[7002, 7003], console=8650, kafka=[9092]
     )
     one = ports(broker_port=7000, metrics_port=8000)
     assert one == Ports(
-        brokers=[7000], coordinators=[6651], metrics=[8000, 8001], console=8650, kafka=9092
+        brokers=[7000], coordinators=[6651], metrics=[8000, 8001], console=8650, kafka=[9092]
     )
 
 
@@ -123,23 +123,23 @@ def test_ports_follow_each_other() -> None:
         coordinators=[6653, 6654],
         metrics=[9650, 9651, 9652, 9653, 9654],
         console=8650,
-        kafka=9092,
+        kafka=[9092, 9093, 9094],
     )
     assert ports(**several, port=7000) == Ports(
         brokers=[7000, 7001, 7002],
         coordinators=[7003, 7004],
         metrics=[7005, 7006, 7007, 7008, 7009],
         console=8650,
-        kafka=9092,
+        kafka=[9092, 9093, 9094],
     )
     chosen = ports(**several, port=0)
-    everything = [*chosen.brokers, *chosen.coordinators, *chosen.metrics, chosen.kafka]
-    assert len(set(everything)) == 11
+    everything = [*chosen.brokers, *chosen.coordinators, *chosen.metrics, *chosen.kafka]
+    assert len(set(everything)) == 13
     assert min(everything) > 1_024
     # Nobody has to know it beforehand.
     assert chosen.console == 0
     assert ports(port=0, console_port=8000).console == 8000
-    assert ports(port=0, kafka_port=8000).kafka == 8000
+    assert ports(port=0, kafka_port=8000).kafka == [8000]
 
 
 @pytest.mark.parametrize(

@@ -103,6 +103,8 @@ def test_rows_make_a_view() -> None:
         row("members/broker/b", member_with(address=1)),
         row("members/broker/b", member_with(version=1)),
         row("members/broker/b", member_with(external_address=None)),
+        row("members/broker/b", member_with(kafka_address=None)),
+        row("members/broker/b", member_with(kafka_external_address=7)),
         row("members/broker/b", member_with(leaving=1)),
         row("members/broker/b", member_with(refused=7)),
         row("members/broker/b", member_with(refused=["7"])),

@@ -76,6 +76,25 @@ def test_external_addresses_are_for_clients_alone(tmp_path: Path) -> None:
     assert membership.load(membership.to_environment(read)) == read
 
 
+def test_a_list_may_say_where_kafkas_clients_reach_brokers() -> None:
+    text = TEXT.replace(
+        'address = "10.0.0.2:6650"',
+        'address = "10.0.0.2:6650"\nkafka_address = "10.0.0.2:9092"\n'
+        'kafka_external_address = "kafka.example.org:9093"',
+    )
+    read = membership.from_toml(text)
+    assert [one.kafka_address for one in read.brokers] == ["", "10.0.0.2:9092"]
+    assert [one.kafka_external_address for one in read.brokers] == ["", "kafka.example.org:9093"]
+    assert read.hash == MEMBERSHIP.hash
+    variables = {
+        **membership.to_environment(MEMBERSHIP),
+        "MAGNETAR_KAFKA_ADDRESSES": "broker-1=10.0.0.2:9092",
+        "MAGNETAR_KAFKA_EXTERNAL_ADDRESSES": "broker-1=kafka.example.org:9093",
+    }
+    assert membership.load(variables) == read
+    assert membership.load(membership.to_environment(read)) == read
+
+
 def test_the_hash_follows_the_content_alone() -> None:
     reordered = TEXT.replace("tcid = 0", "").replace('name = "coordinator-0"', "")
     reordered += 'tcid = 0\nname = "coordinator-0"\n# and a comment\n'
@@ -127,6 +146,12 @@ def test_where_ports_change_with_each_start_the_hash_covers_names_only() -> None
             TEXT.replace("6650", '6650"\nexternal_address = "h:1'),
             "two members have the external address",
         ),
+        (
+            TEXT.replace("6650", '6650"\nkafka_address = "h:1'),
+            "two members have the kafka_address",
+        ),
+        (TEXT.replace("10.0.0.2:6650", '10.0.0.2:6650"\nkafka_address = "h:0'), "port 0"),
+        (TEXT.replace("tcid = 0", 'tcid = 0\nkafka_address = "h:1"'), "known are"),
         ("brokers = [1]\ncoordinators = []", "must be written as"),
         ("brokers = []\ncoordinators = []", "name at least one"),
     ],
@@ -156,6 +181,14 @@ def test_a_file_that_makes_no_sense_is_refused_with_advice(text: str, advice: st
                 "MAGNETAR_EXTERNAL_ADDRESSES": "b=h:3",
             },
             "'b'.*a, c",
+        ),
+        (
+            {
+                "MAGNETAR_BROKERS": "a=h:1",
+                "MAGNETAR_COORDINATORS": "c=h:2",
+                "MAGNETAR_KAFKA_ADDRESSES": "c=h:3",
+            },
+            "'c'.*members are a",
         ),
         ({"MAGNETAR_CLUSTER_FILE": "/nowhere/cluster.toml"}, "cannot be read"),
     ],

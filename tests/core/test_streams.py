@@ -25,9 +25,10 @@ from magnetar_core.link.stream_taking import LEFT_ALONE_S, StreamUnreachable, Un
 from magnetar_core.security.link_security import LinkSecurity, TlsFiles
 from magnetar_core.server.grpc_server import GrpcServer
 from magnetar_core.transport import stream_offers
+from magnetar_core.transport.bound_sockets import bind_all
 from magnetar_core.transport.frame_stream import LENGTH_BYTES, FrameStream
 from magnetar_core.transport.frames import COMMANDS_AT_ONCE
-from magnetar_core.transport.stream_offers import WELCOME, Offer, StreamOffers
+from magnetar_core.transport.stream_offers import WELCOME, Offer
 from magnetar_core.transport.transport import LinkClosed
 from magnetar_core.wire import common_pb2
 
@@ -279,22 +280,18 @@ def test_streams_are_where_grpc_is(host: str) -> None:
     plain_play(scenario, ListenConfig(host=host, allow_remote=True, stop_grace_ms=100))
 
 
-def offers(port: int) -> StreamOffers:
-    return StreamOffers("localhost", port, 100, streams_max=1, strangers_max=1)
-
-
 def test_addresses_of_a_host_have_one_port() -> None:
     """As localhost has, where the file of hosts says so."""
     both = [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"), (socket.AF_INET, "127.0.0.1")]
-    bound = list(offers(0)._bound(both))
+    bound = bind_all(both, 0)
     assert [one.family for one in bound] == [socket.AF_INET, socket.AF_INET6]
     assert len({one.getsockname()[1] for one in bound}) == 1
     taken = bound[0].getsockname()[1]
     with pytest.raises(OSError, match="in use"):
-        list(offers(taken)._bound(both))
+        bind_all(both, taken)
     bound[0].close()
     # One address is enough.
-    (rest,) = offers(taken)._bound(both)
+    (rest,) = bind_all(both, taken)
     for one in (rest, bound[1]):
         one.close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 from typing import Any, NamedTuple
@@ -12,11 +13,15 @@ import uvloop
 from prometheus_client import CollectorRegistry
 from tests.broker.harness import World
 
+from magnetar_core.config import ListenConfig
+from magnetar_core.gates.access_file import AccessConfig
+from magnetar_core.gates.gates import gates_of
 from magnetar_core.kafka_records.writing import write_records
 from magnetar_core.record_batch import NO_TIMESTAMP
 from magnetar_kafka.config import KafkaConfig
 from magnetar_kafka.error_codes import ErrorCode
 from magnetar_kafka.listener import Listener
+from magnetar_kafka.nodes import alone
 from magnetar_kafka.shards import Shard
 from magnetar_kafka.wire import apis
 from magnetar_kafka.wire.apis import Api
@@ -111,22 +116,39 @@ class KafkaWorld(World):
     def __init__(self, kafka: dict[str, Any] | None = None, **settings: Any) -> None:
         super().__init__(**settings)
         self.kafka = kafka or {}
+        self.listen = ListenConfig()
+        self.access = AccessConfig()
         self.registry = CollectorRegistry()
         self.clients: list[KafkaClient] = []
 
     async def _open(self) -> None:
         await super()._open()
         self.registry = CollectorRegistry()
-        self.listener = Listener(KafkaConfig(**self.kafka), Random(3), self.registry, node_id=1)
+        self.listener = Listener(
+            KafkaConfig(**self.kafka),
+            self.listen,
+            self.clock,
+            Random(3),
+            self.registry,
+            nodes=alone(max(1, len(self.broker.environment.config.brokers))),
+            gate=gates_of(self.access, self.listen, self.clock),
+        )
         self.shard: Shard = self.listener.add(self.broker.local_access)
-        await self.listener.open("127.0.0.1", 0)
+        self.address = await self.listener.open(0)
 
     @property
     def port(self) -> int:
-        return int(self.listener.address.rpartition(":")[2])
+        return int(self.address.rpartition(":")[2])
 
-    async def connect(self) -> KafkaClient:
-        client = KafkaClient(*await asyncio.open_connection("127.0.0.1", self.port))
+    async def connect(self, tls: ssl.SSLContext | None = None) -> KafkaClient:
+        client = KafkaClient(*await asyncio.open_connection("127.0.0.1", self.port, ssl=tls))
+        self.clients.append(client)
+        return client
+
+    async def connect_to(self, address: str) -> KafkaClient:
+        """Connect to a port of another listener."""
+        host, _, port = address.rpartition(":")
+        client = KafkaClient(*await asyncio.open_connection(host, int(port)))
         self.clients.append(client)
         return client
 
@@ -147,10 +169,13 @@ class KafkaWorld(World):
 def run(
     scenario: Callable[[KafkaWorld], Awaitable[None]],
     kafka: dict[str, Any] | None = None,
+    listen: ListenConfig | None = None,
+    access: AccessConfig | None = None,
     **settings: Any,
 ) -> None:
     async def within() -> None:
         world = KafkaWorld(kafka, **settings)
+        world.listen, world.access = listen or world.listen, access or world.access
         await world.start()
         await scenario(world)
         await world.stop()

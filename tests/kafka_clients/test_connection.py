@@ -6,13 +6,22 @@ import itertools
 from random import Random
 
 import pytest
-from tests.kafka_clients.harness import KafkaWorld, batch, fetch, produce, produced, run
+from tests.kafka_clients.harness import (
+    KafkaWorld,
+    batch,
+    fetch,
+    fetched,
+    produce,
+    produced,
+    run,
+)
 from tests.waiting import until
 
 from magnetar_kafka.error_codes import ErrorCode
 from magnetar_kafka.wire import apis
 from magnetar_kafka.wire.codec import Input, response_reader
 
+SMALL = {"kafka_request_bytes_max": 65_536, "kafka_fetch_bytes_max": 65_536}
 HEAD = b"\x00\x00\x00\x01\x00\x04test"
 
 
@@ -66,7 +75,7 @@ def test_frames_that_are_no_requests_end_the_connection(data: bytes) -> None:
         assert world.metric("connections_closed_total", reason="malformed") == 1
         assert (
             world.listener._server.budget._free
-            == world.listener._server.config.kafka_memory_bytes_max
+            == world.listener._server.config.kafka_memory_bytes_max // 2
         )
 
     run(scenario)
@@ -132,7 +141,7 @@ def test_damaged_requests_do_no_harm() -> None:
         await until(lambda: world.metric("connections") <= 1)
         assert (
             world.listener._server.budget._free
-            == world.listener._server.config.kafka_memory_bytes_max
+            == world.listener._server.config.kafka_memory_bytes_max // 2
         )
 
     run(scenario)
@@ -182,9 +191,48 @@ def test_large_requests_wait_for_memory() -> None:
         {
             "kafka_request_bytes_max": 65_536,
             "kafka_fetch_bytes_max": 65_536,
+            "kafka_memory_bytes_max": 262_144,
+        },
+    )
+
+
+def test_requests_that_wait_for_answers_do_not_wait_for_each_other() -> None:
+    async def scenario(world: KafkaWorld) -> None:
+        clients = [await world.connect() for _ in range(6)]
+        row = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
+        # Each takes a third of the memory of requests, and asks for all of that of answers.
+        body = {**fetch(), "topics": [{"topic": "t", "partitions": [row] * 600}]}
+        for client in clients:
+            client.tell(apis.FETCH, body)
+        for client in clients:
+            assert len(fetched(await client.answer())) == 600
+
+    run(
+        scenario,
+        {
+            "kafka_request_bytes_max": 65_536,
+            "kafka_fetch_bytes_max": 65_536,
             "kafka_memory_bytes_max": 131_072,
         },
     )
+
+
+def test_a_fetch_without_a_place_to_wait_is_answered_and_its_connection_rests() -> None:
+    async def scenario(world: KafkaWorld) -> None:
+        small, large = await world.connect(), await world.connect()
+        row = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
+        waits = {**fetch(max_wait=50_000, min_bytes=1)}
+        small.tell(apis.FETCH, waits)
+        await until(lambda: world.metric("parked_fetches") == 1)
+        many = {**waits, "topics": [{"topic": "t", "partitions": [row] * 600}]}
+        answer = await large.ask(apis.FETCH, many)
+        assert answer["throttle_time"] > 0
+        assert world.metric("parked_fetches") == 1
+        await large.ask(apis.PRODUCE, produce(batch(b"a")))
+        assert fetched(await small.answer())[0]["records"]
+        assert not world.listener.parking._of_principal
+
+    run(scenario, {"kafka_memory_bytes_max": 1 << 20, **SMALL})
 
 
 def test_a_client_that_goes_while_its_fetch_waits_leaves_nothing() -> None:

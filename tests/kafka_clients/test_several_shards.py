@@ -22,6 +22,7 @@ from tests.waiting import until
 
 from magnetar_broker.broker import Broker
 from magnetar_broker.keys import FAMILIES
+from magnetar_broker.topic_directory.guards import FollowerGuard
 from magnetar_broker.topics.topic_directory import Taken
 from magnetar_core.membership.address_book import MemberAddress
 from magnetar_core.membership.placement import shard_of
@@ -31,6 +32,7 @@ from magnetar_kafka.shards import Shard
 from magnetar_kafka.wire import apis
 from magnetar_storage.memory.engine import MemoryDisk, MemoryStore
 
+PAIR = (batch(b"c"), batch(b"d"))
 BROKERS = tuple(MemberAddress(name=f"broker-{n}", address=f"127.0.0.1:{n + 1}") for n in (0, 1))
 
 
@@ -57,11 +59,30 @@ class Second:
             self.world.fatal.append,
         )
         await self.broker.start()
+        guard = self.broker.topic_directory.guard
+        assert isinstance(guard, FollowerGuard)
+        guard.accepted()
         created = [topic.record for topic in self.world.broker.topics.all()]
         self.broker.topics.take(
             Taken(created=created), next_serial=len(created) + 1, may_have_rows=False
         )
         self.shard: Shard = self.world.listener.add(self.broker.local_access, lambda: self.leased)
+
+
+def test_a_broker_whose_store_is_not_accepted_answers_nothing_about_partitions() -> None:
+    async def scenario(world: KafkaWorld) -> None:
+        second, client, lost = await prepared(world)
+        guard = second.broker.topic_directory.guard
+        assert isinstance(guard, FollowerGuard)
+        guard.refused("it is another store")
+        codes = [code for code, _ in produced(await client.ask(apis.PRODUCE, of_both(*PAIR)))]
+        assert codes == expected(lost, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        guard.accepted()
+        codes = [code for code, _ in produced(await client.ask(apis.PRODUCE, of_both(*PAIR)))]
+        assert codes == [ErrorCode.NONE, ErrorCode.NONE]
+        second.broker.abandon()
+
+    run(scenario, brokers=BROKERS)
 
 
 def of_both(*rows: Any) -> dict[str, Any]:

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry
 from tests.kafka_clients.harness import KafkaWorld, run
 
+from magnetar_core.membership.address_book import MemberAddress
 from magnetar_core.wire import topic_pb2
+from magnetar_kafka.config import KafkaConfig
 from magnetar_kafka.error_codes import ErrorCode
-from magnetar_kafka.requests.topic_requests import uuid_of
+from magnetar_kafka.listener import Listener
+from magnetar_kafka.nodes import Nodes
+from magnetar_kafka.requests.topic_ids import uuid_of
 from magnetar_kafka.wire import apis
+
+SEVERAL = tuple(MemberAddress(name=f"broker-{n}", address=f"127.0.0.1:{n + 1}") for n in (0, 1))
 
 
 def asked(name: str, **more: Any) -> dict[str, Any]:
@@ -179,6 +187,48 @@ def test_topics_are_deleted_by_name_and_by_id() -> None:
         assert [topic.name for topic in world.broker.topics.all()] == ["t"]
 
     run(scenario)
+
+
+def test_metadata_tells_other_brokers_and_other_addresses_outside() -> None:
+    async def scenario(world: KafkaWorld) -> None:
+        await world.client.ask(topic_pb2.CommandCreateTopic(topic="both", partitions=2))
+        members = [
+            MemberAddress(
+                name=one.name,
+                address=one.address,
+                kafka_address=f"10.0.0.{number}:9092",
+                kafka_external_address=f"[fd00::{number}]:9093",
+            )
+            for number, one in enumerate(SEVERAL, 1)
+        ]
+        nodes = Nodes(lambda: members, "10.0.0.1:9092", have_fixed_shards=True)
+        listener = Listener(
+            KafkaConfig(), world.listen, world.clock, Random(3), CollectorRegistry(), nodes=nodes
+        )
+        listener.add(world.broker.local_access)
+        hosts = ([("10.0.0.1", 9092), ("10.0.0.2", 9092)], [("fd00::1", 9093), ("fd00::2", 9093)])
+        for is_external, expected in enumerate(hosts):
+            address = await listener.open(0, is_external=bool(is_external))
+            client = await world.connect_to(address)
+            answer = await client.ask(apis.METADATA, {"topics": [{"name": "both"}]})
+            found = [(one["node_id"], one["host"], one["port"]) for one in answer["brokers"]]
+            assert found == [(number, *one) for number, one in enumerate(expected, 1)]
+            assert answer["controller_id"] == 1
+            (topic,) = answer["topics"]
+            assert sorted(one["leader_id"] for one in topic["partitions"]) == [1, 2]
+            assert {one["error_code"] for one in topic["partitions"]} == {ErrorCode.NONE}
+            assert {one["leader_epoch"] for one in topic["partitions"]} == {-1}
+            told = {"include_cluster_authorized_operations": False}
+            answer = await client.ask(apis.DESCRIBE_CLUSTER, told)
+            assert [(one["host"], one["port"]) for one in answer["brokers"]] == expected
+        # Another broker without a port, and one that has no owner now.
+        members[1] = SEVERAL[1]
+        answer = await client.ask(apis.METADATA, {"topics": [{"name": "both"}]})
+        leaders = {one["leader_id"]: one["error_code"] for one in answer["topics"][0]["partitions"]}
+        assert leaders == {1: ErrorCode.NONE, -1: ErrorCode.LEADER_NOT_AVAILABLE}
+        await listener.close(grace_ms=100)
+
+    run(scenario, brokers=SEVERAL)
 
 
 def test_the_cluster_is_this_broker() -> None:

@@ -138,6 +138,15 @@ class BrokerServer:
         """The handler of each command field. Most refuse while the broker may not serve."""
         return self._guarded if self._guard.may_refuse else self._handlers
 
+    @property
+    def may_serve(self) -> bool:
+        """Whether the guard lets this broker serve now."""
+        try:
+            self._guard.check("", None)
+        except MagnetarError:
+            return False
+        return True
+
     def accept(self, conversation: Conversation) -> CommandSession:
         """Begin a conversation."""
         return CommandSession(self.handlers, conversation, self.refuse, self.answer_sizes)

@@ -463,6 +463,13 @@ class Partition:
             subscription.trimmed(first_offset)
         self._environment.defer_rows(self)
 
+    def begin_inside(self, first_offset: int) -> None:
+        """Let the log begin at an offset inside of its first entry."""
+        self.log.trim(first_offset, 0)
+        for subscription in self.subscriptions:
+            subscription.trimmed(first_offset)
+        self._environment.defer_rows(self)
+
     def skip_damaged(self, ranges: list[Range]) -> None:
         """Let readers and consumers continue after unreadable ranges."""
         self.log.skip(ranges)

@@ -41,7 +41,7 @@ async def _trim_portion(environment: Environment, topic: Topic, partition: Parti
     if not record.retention_ms and not record.retention_bytes:
         return 0
     try:
-        entries = await _oldest_entries(environment, partition)
+        entries = await oldest_entries(environment, partition)
     except (RowsUnreadable, DataLoss):
         skipped_to = log.readable_from(log.first_offset)[0]
         if skipped_to == log.first_offset:
@@ -60,7 +60,7 @@ async def _trim_portion(environment: Environment, topic: Topic, partition: Parti
             bool(record.retention_ms)
             and environment.ages.of(entry.append_time_ms) > record.retention_ms
         )
-        if entry.entry_id < log.first_offset:
+        if entry.end <= log.first_offset:
             continue
         if entry.end > limit or not (too_old or excess > 0):
             break
@@ -71,23 +71,31 @@ async def _trim_portion(environment: Environment, topic: Topic, partition: Parti
     return len(doomed)
 
 
-async def _oldest_entries(environment: Environment, partition: Partition) -> list[Entry]:
+async def oldest_entries(environment: Environment, partition: Partition) -> list[Entry]:
     """Return a portion from the front of the log, up to the first unreadable entry.
+
+    The log may begin inside the first one: see the module deletions.
 
     Raises:
         RowsUnreadable: the first entry cannot be read.
         DataLoss: the first entry is damaged.
     """
     place, log = (partition.name.topic_id, partition.name.partition), partition.log
+    begins_at = log.first_offset
     rows = await scan_readable(
         environment.store,
         keys.LOG,
-        keys.in_partition(*place, log.first_offset),
+        keys.in_partition(*place, begins_at),
         keys.in_partition(*place, log.durable_end),
         rows_max=ENTRIES_AT_ONCE,
         bytes_max=16 * 1024 * 1024,
     )
-    return parse_entries(rows)
+    entries = parse_entries(rows)
+    has_front = bool(entries) and entries[0].entry_id == begins_at
+    if has_front or begins_at == log.end_offset or log.readable_from(begins_at)[0] != begins_at:
+        return entries
+    held = await partition.reader.entry_at(begins_at)
+    return entries if held is None else [held, *entries]
 
 
 def _limit(topic: Topic, partition: Partition) -> int:

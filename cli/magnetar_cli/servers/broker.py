@@ -114,7 +114,13 @@ def _run_one(options: dict[str, Any], membership: Membership | None, sources: So
         given["address"] = member.address
         given["external_address"] = member.external_address or None
         given["brokers"] = tuple(
-            MemberAddress(name=one.name, address=one.address, external_address=one.external_address)
+            MemberAddress(
+                name=one.name,
+                address=one.address,
+                external_address=one.external_address,
+                kafka_address=one.kafka_address,
+                kafka_external_address=one.kafka_external_address,
+            )
             for one in membership.brokers
         )
         given["coordinators"] = tuple(
@@ -134,7 +140,7 @@ def _run_one(options: dict[str, Any], membership: Membership | None, sources: So
     _check_durability(resolved.settings, store)
 
     access = access_config(options, "broker", sources)
-    kafka = kafka_port_of(options, sources, resolved.settings, listen, access)
+    kafka = kafka_port_of(options, sources, resolved.settings, listen)
 
     def build(world: World) -> Component:
         config = resolved.settings
@@ -153,7 +159,7 @@ def _run_one(options: dict[str, Any], membership: Membership | None, sources: So
             traces=traces_config(options, "broker", sources),
             history=history_config(options, "broker", sources),
             build=build,
-            kafka=kafka.told if kafka is not None else dict,
+            kafka=kafka.ready if kafka is not None else dict,
             number=resolved.settings.shard,
             supervised=options["supervised"],
             ready_file=options["ready_file"],
@@ -164,12 +170,12 @@ def _run_one(options: dict[str, Any], membership: Membership | None, sources: So
 def _run_member(options: dict[str, Any], sources: Sources, owner: Owning) -> None:
     """Run a server that takes the shards of brokers which etcd has for it."""
     from magnetar_broker.config import BrokerConfig
-    from magnetar_cli.servers.kafka_port import refuse_kafka_port
+    from magnetar_cli.servers.kafka_port import kafka_settings, member_ports_of
     from magnetar_cli.servers.member_process import MemberProcess, run
     from magnetar_cli.servers.shard_servers import ShardKind
     from magnetar_core.process.settings import resolve
 
-    refuse_kafka_port(options, sources)
+    kafka = member_ports_of(kafka_settings(options, sources), owner.listen)
     config = resolve(
         BrokerConfig,
         "broker",
@@ -199,6 +205,7 @@ def _run_member(options: dict[str, Any], sources: Sources, owner: Owning) -> Non
             owning=owner,
             broker=config,
             kind_of=kind_of,
+            kafka=kafka,
             supervised=options["supervised"],
             ready_file=options["ready_file"],
         )

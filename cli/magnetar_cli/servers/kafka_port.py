@@ -1,76 +1,102 @@
-"""Port for Kafka's clients: whether a broker opens one, and its life beside the broker."""
+"""Ports for Kafka's clients: whether a broker opens them, and their life beside it."""
 
 from __future__ import annotations
 
 import errno
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
+from random import Random
 from typing import Any
+
+from prometheus_client import CollectorRegistry
 
 from magnetar_broker.broker import Broker
 from magnetar_broker.config import BrokerConfig
 from magnetar_cli.servers.options import resolve_shared
 from magnetar_cli.servers.server_process import Component, World
-from magnetar_core.config import InvalidConfig, ListenConfig
-from magnetar_core.gates.access_file import AccessConfig
+from magnetar_core.clock import SystemClock
+from magnetar_core.config import InvalidConfig, ListenConfig, split_address
+from magnetar_core.membership.address_book import AddressBook, MemberAddress, found
 from magnetar_core.process.settings import Sources
-from magnetar_core.server.commands import CommandServer
+from magnetar_core.server.commands import CommandServer, Gate
 from magnetar_kafka.config import KafkaConfig
 from magnetar_kafka.listener import Listener
+from magnetar_kafka.nodes import Nodes, alone
 
 log = logging.getLogger("magnetar_cli")
 
+_NOT_IN_LIST = (
+    "the list of members does not say where Kafka's clients reach this broker: give each broker a"
+    " kafka_address there"
+)
 
-def refuse_kafka_port(options: dict[str, Any], sources: Sources) -> None:
-    """Check that a server whose shards come and go has no port for Kafka's clients.
 
-    Raises:
-        InvalidConfig: it is to have one.
-    """
-    config = resolve_shared(KafkaConfig, "broker", sources, kafka_port=options["kafka_port"])
-    if config.settings.kafka_port is not None:
-        raise InvalidConfig(
-            "kafka_port is set, but clients of Kafka find no shards that move: run the broker"
-            " without --etcd, or leave kafka_port unset"
-        )
+def kafka_settings(options: dict[str, Any], sources: Sources) -> KafkaConfig:
+    """Return the settings of the ports for Kafka's clients."""
+    return resolve_shared(KafkaConfig, "broker", sources, kafka_port=options["kafka_port"]).settings
 
 
 def kafka_port_of(
-    options: dict[str, Any],
-    sources: Sources,
-    broker: BrokerConfig,
-    listen: ListenConfig,
-    access: AccessConfig,
+    options: dict[str, Any], sources: Sources, broker: BrokerConfig, listen: ListenConfig
 ) -> KafkaPort | None:
-    """Return the port that a broker opens; None: it opens none.
+    """Return the ports that a broker of a list of members opens; None: it opens none.
 
     Raises:
         InvalidConfig: a port is asked for that the broker cannot have.
     """
-    config = resolve_shared(
-        KafkaConfig, "broker", sources, kafka_port=options["kafka_port"]
-    ).settings
+    config = kafka_settings(options, sources)
+    own = next((one for one in broker.brokers if one.name == broker.name), None)
+    if own is not None and own.kafka_address and config.kafka_port is None:
+        config = replace(config, kafka_port=split_address(own.kafka_address)[1])
     if_free: int | None = options["kafka_port_if_free"]
     is_asked_for = config.kafka_port is not None
     if not is_asked_for and if_free is None:
         return None
     refusal = ""
-    if access.is_on or access.audit_file or listen.asks_who_clients_are:
-        refusal = "Kafka's clients cannot show who they are yet, and this server asks for that"
-    elif len(broker.brokers) > 1:
-        refusal = "Kafka's clients do not find the partitions of other brokers yet"
+    if len(broker.brokers) > 1:
+        if own is None or not own.kafka_address:
+            refusal = _NOT_IN_LIST
+        elif config.kafka_advertised_address:
+            raise InvalidConfig(
+                "kafka_advertised_address is set, and so is a list of several brokers: all of them"
+                " have to know it, so say it there, as kafka_address"
+            )
     if refusal and is_asked_for:
-        raise InvalidConfig(f"kafka_port is set, but {refusal}: leave it unset")
+        raise InvalidConfig(f"kafka_port is set, but {refusal}, or leave it unset")
     if not is_asked_for:
         config = replace(config, kafka_port=if_free)
-    return KafkaPort(config, listen, is_optional=not is_asked_for, refusal=refusal)
+    port = KafkaPort(
+        config, listen, _told_by(config, broker, own), is_optional=not is_asked_for, refusal=refusal
+    )
+    port.check_external()
+    return port
+
+
+def _told_by(
+    config: KafkaConfig, broker: BrokerConfig, own: MemberAddress | None
+) -> tuple[MemberAddress, ...]:
+    """Return the brokers with the addresses that Kafka's clients are told; empty: none is told."""
+    if own is not None and own.kafka_address:
+        return broker.brokers
+    if not config.kafka_advertised_address:
+        return ()
+    alone_here = MemberAddress(
+        name=broker.name,
+        address=broker.address,
+        kafka_address=config.kafka_advertised_address,
+        kafka_external_address=config.kafka_external_address,
+    )
+    return (alone_here,)
 
 
 @dataclass(slots=True)
 class KafkaPort:
-    """Port for Kafka's clients of a broker.
+    """Ports for Kafka's clients of a broker that keeps its shard.
 
     Attributes:
+        told: the brokers of the cluster; empty: it is alone, and tells where it was reached.
         is_optional: whether the broker goes on without it if it is taken.
         refusal: why it is not opened; empty: it is.
         address: where it is open; empty: nowhere.
@@ -78,39 +104,54 @@ class KafkaPort:
 
     config: KafkaConfig
     listen: ListenConfig
+    told: tuple[MemberAddress, ...]
     is_optional: bool
     refusal: str
     address: str = ""
 
-    def told(self) -> dict[str, str]:
+    def check_external(self) -> None:
+        """Check that the second port has an address to tell, and is not without use.
+
+        Raises:
+            InvalidConfig: it has none.
+        """
+        has_address = any(one.kafka_external_address for one in self.told)
+        check_external(self.config, has_address=has_address)
+
+    def ready(self) -> dict[str, str]:
         """Return the fields of Ready about it."""
         return {"kafka": self.address, "no_kafka": "" if self.address else self.refusal}
 
     def beside(self, broker: Broker, world: World) -> Component:
-        """Return a broker that has the port while it runs."""
+        """Return a broker that has the ports while it runs."""
         return broker if self.refusal else _BrokerWithKafka(self, broker, world)
 
+    def nodes(self, shard: int) -> Nodes:
+        """Return the brokers as clients are told them.
+
+        Args:
+            shard: of this broker.
+        """
+        if not self.told:
+            return alone()
+        own = self.told[shard if len(self.told) > 1 else 0].kafka_address
+        return Nodes(lambda: self.told, own, have_fixed_shards=True)
+
     async def open(self, listener: Listener) -> None:
-        """Open the port.
+        """Open the ports.
 
         Raises:
-            InvalidConfig: it cannot be opened, and was asked for.
+            InvalidConfig: one cannot be opened, and was asked for.
         """
-        port = self.config.kafka_port
-        assert port is not None
         try:
-            await listener.open(self.listen.host, port)
+            self.address = await open_ports(listener, self.config)
         except OSError as error:
             if not self.is_optional:
-                raise InvalidConfig(
-                    f"the port for Kafka's clients cannot be opened: {error}; choose another"
-                    " kafka_port"
-                ) from error
+                raise _not_opened(error) from error
             taken = error.errno == errno.EADDRINUSE
+            port = self.config.kafka_port
             self.refusal = f"port {port} is taken" if taken else str(error)
             log.warning("there is no port for Kafka's clients: %s", self.refusal)
-        else:
-            self.address = listener.address
 
 
 class _BrokerWithKafka:
@@ -121,9 +162,12 @@ class _BrokerWithKafka:
         self._broker = broker
         self._listener = Listener(
             port.config,
+            port.listen,
+            world.clock,
             world.random,
             world.registry,
-            node_id=broker.environment.config.shard + 1,
+            nodes=port.nodes(broker.environment.config.shard),
+            gate=world.gate,
         )
 
     @property
@@ -145,3 +189,107 @@ class _BrokerWithKafka:
     def abandon(self) -> None:
         """Stop at once, and write nothing."""
         self._broker.abandon()
+
+
+async def open_ports(listener: Listener, config: KafkaConfig) -> str:
+    """Open the ports that settings ask for; return the address of the first.
+
+    Raises:
+        OSError: a port is taken, or the address is not one of this machine.
+    """
+    assert config.kafka_port is not None
+    address = await listener.open(config.kafka_port)
+    if config.kafka_external_port is not None:
+        await listener.open(config.kafka_external_port, is_external=True)
+    return address
+
+
+def check_external(config: KafkaConfig, *, has_address: bool) -> None:
+    """Check that a second port and an address for clients outside come together.
+
+    Raises:
+        InvalidConfig: one of them is missing.
+    """
+    if has_address != (config.kafka_external_port is not None):
+        raise InvalidConfig(
+            "kafka_external_port and kafka_external_address need each other: set both"
+        )
+
+
+def member_ports_of(config: KafkaConfig, listen: ListenConfig) -> KafkaConfig | None:
+    """Return the settings of a member's ports in a cluster with etcd; None: it has none.
+
+    Raises:
+        InvalidConfig: others could not reach it.
+    """
+    if config.kafka_port is None:
+        return None
+    check_external(config, has_address=bool(config.kafka_external_address))
+    if not config.kafka_advertised_address and listen.host in ("0.0.0.0", "::", "[::]"):
+        raise InvalidConfig(
+            f"a listener on {listen.host} has no address that others could reach: set"
+            " kafka_advertised_address"
+        )
+    return config
+
+
+class MemberPorts:
+    """Ports for Kafka's clients of a server whose shards come and go.
+
+    Attributes:
+        address: what clients and other servers are told.
+
+    Args:
+        brokers: the shards of the cluster, by the names that the book knows.
+        book: knows where shards are now.
+    """
+
+    def __init__(
+        self,
+        config: KafkaConfig,
+        listen: ListenConfig,
+        brokers: tuple[MemberAddress, ...],
+        book: AddressBook,
+        registry: CollectorRegistry,
+        gate: Gate | None,
+    ) -> None:
+        self._config = config
+        self._listen = listen
+        self.address = config.kafka_advertised_address
+        self._nodes = Nodes(lambda: found(book, brokers), self.address, have_fixed_shards=False)
+        self._listener = Listener(
+            config, listen, SystemClock(), Random(), registry, nodes=self._nodes, gate=gate
+        )
+
+    @property
+    def external_address(self) -> str:
+        """The address that clients outside are told; empty: there is no port for them."""
+        return self._config.kafka_external_address
+
+    async def open(self) -> None:
+        """Open the ports. Until shards are added, there are no topics behind them.
+
+        Raises:
+            InvalidConfig: one cannot be opened.
+        """
+        try:
+            listens_at = await open_ports(self._listener, self._config)
+        except OSError as error:
+            raise _not_opened(error) from error
+        self.address = self._nodes.own = self.address or listens_at
+
+    def add(self, shard: Component, may_speak: Callable[[], bool]) -> Callable[[], None]:
+        """Answer in the name of a shard until the returned function is called."""
+        assert isinstance(shard, Broker)
+        added = self._listener.add(shard.local_access, may_speak)
+        return partial(self._listener.remove, added)
+
+    async def close(self) -> None:
+        """Answer what was begun, and close."""
+        await self._listener.close(self._listen.stop_grace_ms)
+
+
+def _not_opened(error: OSError) -> InvalidConfig:
+    return InvalidConfig(
+        f"a port for Kafka's clients cannot be opened: {error}; choose another kafka_port"
+    )

@@ -23,6 +23,7 @@ from magnetar_broker.commands.cluster_responses import ClusterResponses
 from magnetar_broker.config import BrokerConfig
 from magnetar_cli.servers.host_metrics import HostMetrics
 from magnetar_cli.servers.interruption import unless_stopped
+from magnetar_cli.servers.kafka_port import MemberPorts
 from magnetar_cli.servers.member_commands import MemberCommands
 from magnetar_cli.servers.member_config import MemberConfig
 from magnetar_cli.servers.membership import Membership
@@ -61,6 +62,7 @@ from magnetar_core.server.doors import Doors
 from magnetar_core.server.grpc_server import GrpcServer
 from magnetar_core.traces.opening import open_traces
 from magnetar_core.version import VERSION
+from magnetar_kafka.config import KafkaConfig
 from magnetar_storage.object_store.cluster_stamp import AddressTaken, ClusterStamp, take_address
 from magnetar_storage.object_store.url import ObjectStoreUrl
 
@@ -96,6 +98,7 @@ class MemberProcess:
         name: empty: made of the machine's name and the port.
         broker: settings of brokers, without what etcd has to tell of the cluster.
         kind_of: says how shards are made, when it is known where the member is.
+        kafka: settings of its ports for Kafka's clients; None: it has none.
         supervised: as of ServerProcess.
     """
 
@@ -106,6 +109,7 @@ class MemberProcess:
     owning: Owning
     broker: BrokerConfig
     kind_of: Callable[[Place], ShardKind]
+    kafka: KafkaConfig | None = None
     supervised: bool = False
     ready_file: Path | None = None
 
@@ -169,7 +173,19 @@ async def _serve(process: MemberProcess) -> None:
         shard_metrics = ShardMetrics()
         registry.register(shard_metrics)
         views = [View()]
-        place = place_of(process, cluster_format, member, OwnersBook(lambda: views[0]))
+        book = OwnersBook(lambda: views[0])
+        kafka: MemberPorts | None = None
+        if process.kafka is not None:
+            shard_names = servers_of(cluster_format)[0]
+            kafka = MemberPorts(process.kafka, listen, shard_names, book, registry, gate)
+            await kafka.open()
+            closing.push_async_callback(kafka.close)
+            member = replace(
+                member,
+                kafka_address=kafka.address,
+                kafka_external_address=kafka.external_address,
+            )
+        place = place_of(process, cluster_format, member, book)
         kind, links = process.kind_of(place), process.owning.links
         shards = ShardServers(
             kind,
@@ -180,6 +196,7 @@ async def _serve(process: MemberProcess) -> None:
             surroundings=ObjectStores(kind.rows, links, cluster, directory),
             traces=server_traces,
             history=process.owning.history,
+            on_open=None if kafka is None else kafka.add,
         )
         host = Host(
             directory,
@@ -233,6 +250,7 @@ async def _serve(process: MemberProcess) -> None:
                 pid=os.getpid(),
                 address=member.address,
                 metrics=metrics,
+                kafka=member.kafka_address,
             )
             announce(ready, process.ready_file, supervised=process.supervised)
             await stop.wait()

@@ -38,7 +38,7 @@ from magnetar_core.recording.history_file import HistoryFile, open_history
 from magnetar_core.recording.metrics import HistoryMetrics
 from magnetar_core.security.certificate_metrics import tell_expiry
 from magnetar_core.security.link_security import LinkSecurity
-from magnetar_core.server.commands import CommandServer, Handler
+from magnetar_core.server.commands import CommandServer, Gate, Handler
 from magnetar_core.server.connection_metrics import tell_connections
 from magnetar_core.server.grpc_server import GrpcServer
 from magnetar_core.server.membership_refusals import MEMBERSHIP_REFUSALS
@@ -92,6 +92,7 @@ class World:
     traces: ServerTraces | None = None
     history: History | None = None
     membership: Mapping[str, Handler] = field(default_factory=lambda: MEMBERSHIP_REFUSALS)
+    gate: Gate | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,6 +194,7 @@ async def _serve(process: ServerProcess) -> None:
             on_fatal=_die,
             traces=server_traces,
             history=None if history_file is None else history_file.history,
+            gate=gate,
         )
         component = process.build(world)
         closing.append(component.close)

@@ -68,6 +68,9 @@ class ShardStore(Store, Protocol):
         ...
 
 
+OnOpen = Callable[[Component, Callable[[], bool]], Callable[[], None]]
+
+
 class Surroundings(Protocol):
     """Surroundings that all shards of a process share."""
 
@@ -153,6 +156,8 @@ class ShardServers:
         surroundings: other ones than an object store, of which nothing is known, and gRPC.
         traces: makes spans; None: there are none.
         history: where shards write the history of the protocol; None: nowhere.
+        on_open: is told of a shard that is open, and whether it may speak; the returned function
+            is called when it no longer serves.
     """
 
     def __init__(
@@ -167,7 +172,9 @@ class ShardServers:
         surroundings: Surroundings | None = None,
         traces: ServerTraces | None = None,
         history: HistoryConfig | None = None,
+        on_open: OnOpen | None = None,
     ) -> None:
+        self.on_open = on_open
         self.traces = traces
         self.history = history or HistoryConfig()
         self.kind = kind
@@ -219,6 +226,7 @@ class _ShardServer:
         self._component: Component | None = None
         self._history_file: HistoryFile | None = None
         self._is_open = self._closing = False
+        self._no_longer_serve: Callable[[], None] = _nothing
         self._failure: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         links = servers.surroundings.transport(ownership)
         self.transport = ClusterTransport(
@@ -267,6 +275,8 @@ class _ShardServer:
             raise self._failure.result()
         servers.metrics.add(shard.number, self._registry)
         servers.doors.open(self._place, LeasedCommands(component.server, self._may_speak))
+        if servers.on_open is not None:
+            self._no_longer_serve = servers.on_open(component, self._may_speak)
         self._is_open = True
         log.info(
             "%s is open in epoch %d: its store after %.0f ms, recovered after %.0f ms",
@@ -292,6 +302,7 @@ class _ShardServer:
         self._closing = True
         assert self._component is not None
         assert self._store is not None
+        self._no_longer_serve()
         await self._servers.doors.shut(self._place, gracefully=True)
         try:
             await self._component.close()
@@ -311,6 +322,7 @@ class _ShardServer:
         self._closing = True
         if not self._failure.done():
             self._failure.cancel()
+        self._no_longer_serve()
         # In this order: stop answering, then stop asking, then stop writing.
         await self._servers.doors.shut(self._place, gracefully=False)
         await self.transport.close()
@@ -331,6 +343,7 @@ class _ShardServer:
             return
         self._failure.set_result(error)
         self._servers.doors.mute(self._place)
+        self._no_longer_serve()
         if self._is_open and not self._closing:
             self._ownership.on_end(error)
 
@@ -353,3 +366,7 @@ class _ShardServer:
     def _forget(self) -> None:
         self._servers.metrics.remove(self._ownership.shard.number, self._registry)
         self._servers.closed(self)
+
+
+def _nothing() -> None:
+    return

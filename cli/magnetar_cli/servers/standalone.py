@@ -76,7 +76,8 @@ from magnetar_cli.servers.standalone_ports import METRICS_PORT, choose_ports
 @click.option(
     "--kafka-port",
     type=PORT,
-    help="Answer Kafka's clients on this port.  [default: 9092, if it is free]",
+    help="Answer Kafka's clients on this port; with several brokers, it is the first one's, and the"
+    " others follow.  [default: with one broker 9092, if it is free]",
 )
 @click.option("--no-kafka", is_flag=True, help="Open no port for Kafka's clients.")
 @click.option(
@@ -132,10 +133,12 @@ def standalone(**options: Any) -> None:
         StoreConfig(store=store)
         common += ["--store", store]
     durability = ["--durability", options["durability"]] if options["durability"] else []
-    kafka: list[str] = []
-    if not options["no_kafka"]:
-        name = "--kafka-port-if-free" if options["kafka_port"] is None else "--kafka-port"
-        kafka = [name, str(ports.kafka)]
+    has_kafka = not options["no_kafka"]
+    # Brokers tell each other's ports, so that each of them has to get its own.
+    is_fixed = options["kafka_port"] is not None
+    # A broker that is alone tells clients where they have reached it.
+    is_listed = options["brokers"] > 1 or bool(options["advertised_host"])
+    kafka_option = "--kafka-port" if is_fixed else "--kafka-port-if-free"
     data_dir: Path = options["data_dir"]
     members = standalone_members(
         data_dir,
@@ -143,6 +146,7 @@ def standalone(**options: Any) -> None:
         ports.brokers,
         ports.coordinators,
         store=store,
+        kafka_ports=ports.kafka if has_kafka and is_fixed and is_listed else (),
     )
     metrics = iter(ports.metrics)
 
@@ -159,7 +163,7 @@ def standalone(**options: Any) -> None:
             [
                 *arguments("broker", one.name, broker_directory(data_dir, number), port),
                 *durability,
-                *kafka,
+                *([kafka_option, str(ports.kafka[number])] if has_kafka else []),
             ]
             for number, (one, port) in enumerate(zip(members.brokers, ports.brokers, strict=True))
         ],

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import zip_longest
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -33,12 +35,14 @@ def standalone_members(
     coordinator_ports: list[int],
     *,
     store: str | None = None,
+    kafka_ports: Sequence[int] = (),
 ) -> Membership:
     """Return the list of members, and note in the data directory how many there are.
 
     Args:
         store: the address of an object store that has the rows; then the cluster's id follows from
             it, so that the data directory may be lost.
+        kafka_ports: of brokers, for Kafka's clients; empty: the list does not name them.
     Raises:
         InvalidConfig: the directory cannot be used, or it has more servers than are started.
     """
@@ -57,8 +61,14 @@ def standalone_members(
         cluster_id=cluster_id,
         version=counts.version,
         brokers=tuple(
-            Member(name=f"broker-{number}", address=_reached_at(host, port))
-            for number, port in enumerate(broker_ports)
+            Member(
+                name=f"broker-{number}",
+                address=_reached_at(host, port),
+                kafka_address=_reached_at(host, kafka_port) if kafka_port else "",
+            )
+            for number, (port, kafka_port) in enumerate(
+                zip_longest(broker_ports, kafka_ports, fillvalue=0)
+            )
         ),
         coordinators=tuple(
             CoordinatorMember(

@@ -34,14 +34,14 @@ class Ports:
 
     Attributes:
         console: the port of the console, if there is one; 0: the system chooses.
-        kafka: the port for Kafka's clients.
+        kafka: the ports for Kafka's clients, one for each broker.
     """
 
     brokers: list[int]
     coordinators: list[int]
     metrics: list[int]
     console: int
-    kafka: int
+    kafka: list[int]
 
 
 def choose_ports(options: dict[str, Any], host: str) -> Ports:
@@ -79,10 +79,13 @@ def choose_ports(options: dict[str, Any], host: str) -> Ports:
             f"two servers would have port {twice}; choose ports that lie farther apart"
         )
     is_chosen_by_system = 0 in (base, options["broker_port"])
-    kafka: int | None = options["kafka_port"]
-    if kafka is None:
-        kafka = 0 if is_chosen_by_system else KAFKA_PORT
-    free = free_ports(host, sum(one.count(0) for one in ranges) + 1)
+    kafka_port: int | None = options["kafka_port"]
+    if kafka_port is None:
+        kafka_port = 0 if is_chosen_by_system else KAFKA_PORT
+    kafka = _range(kafka_port, brokers)
+    if kafka[-1] > 0xFFFF:
+        raise click.UsageError("the ports for Kafka's clients would exceed 65535")
+    free = free_ports(host, sum(one.count(0) for one in (*ranges, kafka)))
     broker_ports, coordinator_ports, metrics_ports = (
         [port or next(free) for port in one] for one in ranges
     )
@@ -91,7 +94,7 @@ def choose_ports(options: dict[str, Any], host: str) -> Ports:
         coordinators=coordinator_ports,
         metrics=metrics_ports,
         console=console_port,
-        kafka=kafka or next(free),
+        kafka=[port or next(free) for port in kafka],
     )
 
 

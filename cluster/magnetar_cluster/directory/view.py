@@ -38,6 +38,8 @@ class Member:
     Attributes:
         address: where servers and clients reach it, "host:port".
         external_address: where clients outside of the servers' network reach it; may be empty.
+        kafka_address, kafka_external_address: where Kafka's clients reach it, inside and outside
+            of that network; empty: they do not.
         version: of its program.
         leaving: it is about to stop, and gives up its shards.
         refused: the numbers of shards that it could not open, and leaves to others; in order.
@@ -45,6 +47,8 @@ class Member:
 
     address: str
     external_address: str = ""
+    kafka_address: str = ""
+    kafka_external_address: str = ""
     version: str = ""
     leaving: bool = False
     refused: tuple[int, ...] = ()

@@ -13,10 +13,16 @@ _NAME = re.compile(rf"({'|'.join(KINDS)})-(0|[1-9]\d{{0,3}})", re.ASCII)
 
 
 class Whereabouts(NamedTuple):
-    """Addresses of a shard; one that names no server means that the shard has no owner."""
+    """Addresses of a shard; one that names no server means that the shard has no owner.
+
+    Attributes:
+        kafka_address, kafka_external_address: of its owner's port for Kafka's clients.
+    """
 
     address: ShardAddress
     external_address: ShardAddress | None
+    kafka_address: str = ""
+    kafka_external_address: str = ""
 
     @property
     def is_known(self) -> bool:
@@ -41,5 +47,8 @@ def where_is(view: View, shard: ShardName) -> Whereabouts:
     place = ShardPlace(shard.number, owner.epoch)
     external = member.external_address
     return Whereabouts(
-        ShardAddress(member.address, place), ShardAddress(external, place) if external else None
+        ShardAddress(member.address, place),
+        ShardAddress(external, place) if external else None,
+        member.kafka_address,
+        member.kafka_external_address,
     )

@@ -152,6 +152,8 @@ def write_member(member: Member) -> bytes:
         {
             "address": member.address,
             "external_address": member.external_address,
+            "kafka_address": member.kafka_address,
+            "kafka_external_address": member.kafka_external_address,
             "version": member.version,
             "leaving": member.leaving,
             "refused": member.refused,
@@ -167,18 +169,23 @@ def read_member(content: bytes) -> Member:
     """
     found = _object(content)
     address, leaving, refused = (found.get(name) for name in ("address", "leaving", "refused"))
-    external_address, version = found.get("external_address"), found.get("version")
+    names = ("external_address", "kafka_address", "kafka_external_address", "version")
+    external_address, kafka_address, kafka_external_address, version = map(found.get, names)
     if not isinstance(address, str) or not address:
         raise DamagedRow("a member has no address")
     if not isinstance(leaving, bool):
         raise DamagedRow('a member\'s field "leaving" is not true or false')
     if not isinstance(external_address, str) or not isinstance(version, str):
         raise DamagedRow("a member's external address or version is not text")
+    if not isinstance(kafka_address, str) or not isinstance(kafka_external_address, str):
+        raise DamagedRow("a member's address for Kafka's clients is not text")
     if not isinstance(refused, list) or not all(type(one) is int for one in refused):
         raise DamagedRow('a member\'s field "refused" is not a list of numbers')
     return Member(
         address=address,
         external_address=external_address,
+        kafka_address=kafka_address,
+        kafka_external_address=kafka_external_address,
         version=version,
         leaving=leaving,
         refused=tuple(refused),

@@ -36,13 +36,24 @@ class Rates:
 
     def take(self, key: Hashable, per_second: int, now_ms: float) -> bool:
         """Take one from a bucket; return whether there was one."""
+        left, at_ms = self._filled(key, per_second, now_ms)
+        is_taken = left >= 1
+        self._left[key] = (left - 1 if is_taken else left, at_ms)
+        return is_taken
+
+    def spend(self, key: Hashable, per_second: int, now_ms: float) -> float:
+        """Take one from a bucket, on credit if it is empty; return the ms until that is repaid."""
+        left, at_ms = self._filled(key, per_second, now_ms)
+        self._left[key] = (left - 1, at_ms)
+        return max(0.0, 1 - left) * 1_000 / per_second
+
+    def _filled(self, key: Hashable, per_second: int, now_ms: float) -> tuple[float, float]:
+        """Take a bucket out, with what has come into it; return that, and when it was so."""
         left, at_ms = self._left.pop(key, (float(per_second), now_ms))
         left = min(float(per_second), left + max(0.0, now_ms - at_ms) * per_second / 1_000)
-        is_taken = left >= 1
         if len(self._left) >= RATES_MAX:
             del self._left[next(iter(self._left))]
-        self._left[key] = (left - 1 if is_taken else left, max(at_ms, now_ms))
-        return is_taken
+        return left, max(at_ms, now_ms)
 
     def __len__(self) -> int:
         return len(self._left)

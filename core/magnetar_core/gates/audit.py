@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from logging.handlers import WatchedFileHandler
 from typing import Any
 
+from magnetar_core.access.principal import Principal
 from magnetar_core.config import InvalidConfig
 from magnetar_core.errors import code_name
 from magnetar_core.server.commands import Reply
@@ -21,6 +22,7 @@ from magnetar_core.wire import common_pb2
 # A line shortens long names and lists this many at most: a client chooses both.
 NAME_CHARACTERS_MAX = 300
 NAMES_MAX = 20
+DONE = "DONE"
 
 Write = Callable[[str], object]
 
@@ -60,23 +62,37 @@ class AuditLog:
 
     def audited(self, reply: Reply, action: str, resources: Iterable[str]) -> Reply:
         """Return a reply whose answer is noted."""
-        names = [one[:NAME_CHARACTERS_MAX] for one in list(resources)[:NAMES_MAX]]
+        names = list(resources)
 
         def respond(answer: Any) -> None:
-            self._note(reply, action, names, answer)
+            is_error = isinstance(answer, common_pb2.ServerError)
+            outcome = code_name(answer.code) if is_error else DONE
+            self.note(reply.principal, reply.origin, action, names, outcome)
             reply.repeat(answer)
 
         return reply.through(respond)
 
-    def _note(self, reply: Reply, action: str, names: list[str], answer: Any) -> None:
-        is_error = isinstance(answer, common_pb2.ServerError)
+    def note(
+        self,
+        principal: Principal,
+        origin: str,
+        action: str,
+        resources: Iterable[str],
+        outcome: str,
+    ) -> None:
+        """Write a line.
+
+        Args:
+            outcome: DONE, or the name of an error's code.
+        """
+        names = [one[:NAME_CHARACTERS_MAX] for one in list(resources)[:NAMES_MAX]]
         time = datetime.fromtimestamp(self._wall_ms() / 1_000, UTC)
         line = {
             "time": time.isoformat(timespec="milliseconds"),
-            "principal": reply.principal.name[:NAME_CHARACTERS_MAX],
-            "origin": reply.origin,
+            "principal": principal.name[:NAME_CHARACTERS_MAX],
+            "origin": origin,
             "action": action,
             "resources": names,
-            "outcome": code_name(answer.code) if is_error else "DONE",
+            "outcome": outcome,
         }
         self._write(json.dumps(line))

@@ -6,7 +6,7 @@ conversations go on: the next command is checked against the new ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -56,14 +56,21 @@ class AccessGate:
     Args:
         policy: returns the policy as it is now.
         now_ms: of a monotonic clock.
+        counts: whether commands count against requests_per_second.
     """
 
     def __init__(
-        self, policy: Callable[[], Policy], audit: AuditLog, now_ms: Callable[[], float]
+        self,
+        policy: Callable[[], Policy],
+        audit: AuditLog,
+        now_ms: Callable[[], float],
+        *,
+        counts: bool = True,
     ) -> None:
         self._policy = policy
         self._audit = audit
         self._now_ms = now_ms
+        self._counts = counts
         self._rates = Rates()
         self._conversations = Counts()
         self._begun: WeakKeyDictionary[CommandSession, set[Need]] = WeakKeyDictionary()
@@ -110,6 +117,31 @@ class AccessGate:
             )
         return self._conversations.begin(principal)
 
+    def rights_of(self, principal: Principal) -> Rights:
+        """Return the rights that a principal has now."""
+        return self._policy().rights_of(principal)
+
+    def delay_ms(self, principal: Principal) -> float:
+        """Count a request of another protocol; return how long its sender has to wait after it."""
+        limit = self._policy().quotas_of(principal).requests_per_second
+        return self._rates.spend(principal, limit, self._now_ms()) if limit else 0.0
+
+    def note(
+        self,
+        principal: Principal,
+        origin: str,
+        action: str,
+        resources: Iterable[str],
+        outcome: str,
+    ) -> None:
+        """Write a line of the audit log about an action of another protocol."""
+        self._audit.note(principal, origin, action, resources, outcome)
+
+    @property
+    def uncounted(self) -> AccessGate:
+        """This gate for commands that are a part of a request which was counted."""
+        return AccessGate(self._policy, self._audit, self._now_ms, counts=False)
+
     def _check_rate(self, rule: Rule, rights: Rights) -> None:
         """Count a command.
 
@@ -117,7 +149,7 @@ class AccessGate:
             QuotaExceeded: there are too many.
         """
         limit = rights.quotas.requests_per_second
-        if not limit or rule.finishing:
+        if not limit or rule.finishing or not self._counts:
             return
         if not self._rates.take(rights.principal, limit, self._now_ms()):
             raise QuotaExceeded(

@@ -6,10 +6,12 @@ coordinator and a broker have the same gate, since each command needs one half o
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from magnetar_core.access.grants import Rights
+from magnetar_core.access.policy import permissive_policy
 from magnetar_core.access.principal import Principal
 from magnetar_core.errors import AuthorizationFailed
 from magnetar_core.ids import TxnID
@@ -24,6 +26,8 @@ from magnetar_core.transport.columns.transactions import Opened
 WRITING = frozenset({"send", "publish", "ack"})
 # Of a conversation: transactions whose proof was checked. Another one costs a hash again.
 PROVEN_MAX = 1_000
+# Rights where all clients may do everything.
+_OPEN = permissive_policy()
 
 
 class ProofGate:
@@ -58,6 +62,32 @@ class ProofGate:
     def come(self, principal: Principal) -> Callable[[], None]:
         """Count a conversation, as the inner gate does."""
         return _nothing if self._inner is None else self._inner.come(principal)
+
+    def rights_of(self, principal: Principal) -> Rights:
+        """Return the rights that a principal has now."""
+        return (self._inner or _OPEN).rights_of(principal)
+
+    def delay_ms(self, principal: Principal) -> float:
+        """Count a request of another protocol; return how long its sender has to wait after it."""
+        return 0.0 if self._inner is None else self._inner.delay_ms(principal)
+
+    def note(
+        self,
+        principal: Principal,
+        origin: str,
+        action: str,
+        resources: Iterable[str],
+        outcome: str,
+    ) -> None:
+        """Write a line of the audit log about an action of another protocol."""
+        if self._inner is not None:
+            self._inner.note(principal, origin, action, resources, outcome)
+
+    @property
+    def uncounted(self) -> ProofGate:
+        """This gate for commands that are a part of a request which was counted."""
+        inner = None if self._inner is None else self._inner.uncounted
+        return ProofGate(inner, self._keys)
 
     def _proving(self, reply: Reply) -> Reply:
         """Return a reply to which the proof is added, for the principal that asked."""

@@ -9,12 +9,19 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberAddress:
-    """Addresses of a server; clients outside of the members' network use its external address."""
+    """Addresses of a server; clients outside of the members' network use its external address.
+
+    Attributes:
+        kafka_address, kafka_external_address: the same of its port for Kafka's clients; empty: it
+            has none.
+    """
 
     name: str
     address: str
     external_address: str = ""
     tcid: int = 0
+    kafka_address: str = ""
+    kafka_external_address: str = ""
 
 
 class AddressBook(Protocol):

@@ -29,6 +29,8 @@ VERSION_VARIABLE = f"{PREFIX}CLUSTER_VERSION"
 ID_VARIABLE = f"{PREFIX}CLUSTER_ID"
 STABLE_VARIABLE = f"{PREFIX}STABLE_ADDRESSES"
 EXTERNAL_VARIABLE = f"{PREFIX}EXTERNAL_ADDRESSES"
+KAFKA_VARIABLE = f"{PREFIX}KAFKA_ADDRESSES"
+KAFKA_EXTERNAL_VARIABLE = f"{PREFIX}KAFKA_EXTERNAL_ADDRESSES"
 
 AnyMember = TypeVar("AnyMember", bound="Member")
 
@@ -42,11 +44,15 @@ class Member:
     Attributes:
         external_address: where clients outside of the members' network reach it, through a
             published port or a gateway; empty: at `address` too.
+        kafka_address, kafka_external_address: the same of a broker's port for Kafka's clients;
+            empty: they do not reach it.
     """
 
     name: str
     address: str
     external_address: str = ""
+    kafka_address: str = ""
+    kafka_external_address: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +97,12 @@ class Membership:
         _require_unique("tcid", (one.tcid for one in self.coordinators))
         external = (one.external_address for one in (*self.brokers, *self.coordinators))
         _require_unique("external address", (one for one in external if one))
+        for kind in ("kafka_address", "kafka_external_address"):
+            told = [getattr(one, kind) for one in self.brokers if getattr(one, kind)]
+            _require_unique(kind, told)
+            for address in told:
+                if split_address(address)[1] == 0:
+                    raise InvalidConfig(f"{kind} {address} has port 0; clients need the real one")
         for one in (*self.brokers, *self.coordinators):
             if not one.name:
                 raise InvalidConfig(f"the member at {one.address} has no name; give it one")
@@ -193,6 +205,7 @@ def from_toml(text: str) -> Membership:
         name = "broker-0"
         address = "10.0.0.1:6650"
         external_address = "broker.example.org:6650"  # for clients elsewhere; may be left out
+        kafka_address = "10.0.0.1:9092"  # for Kafka's clients; may be left out
 
         [[coordinators]]
         name = "coordinator-0"
@@ -221,7 +234,8 @@ def from_environment(environ: Mapping[str, str]) -> Membership:
     """Read MAGNETAR_BROKERS and MAGNETAR_COORDINATORS, as NAME=HOST:PORT,NAME=HOST:PORT.
 
     A coordinator's TCID is its position in the list, from 0: add new coordinators at the end.
-    MAGNETAR_EXTERNAL_ADDRESSES has the same form, for any of these members.
+    MAGNETAR_EXTERNAL_ADDRESSES has the same form, for any of these members, and
+    MAGNETAR_KAFKA_ADDRESSES and MAGNETAR_KAFKA_EXTERNAL_ADDRESSES for brokers.
 
     Raises:
         InvalidConfig: MAGNETAR_BROKERS or MAGNETAR_COORDINATORS is missing, or a variable is
@@ -232,19 +246,22 @@ def from_environment(environ: Mapping[str, str]) -> Membership:
         raise InvalidConfig(f"{VERSION_VARIABLE} is {version!r}; make it a whole number from 1")
     brokers = _pairs(environ, BROKERS_VARIABLE)
     coordinators = _pairs(environ, COORDINATORS_VARIABLE)
-    external = dict(_pairs(environ, EXTERNAL_VARIABLE)) if EXTERNAL_VARIABLE in environ else {}
     known = [name for name, _ in (*brokers, *coordinators)]
-    for name in external:
-        if name not in known:
-            raise InvalidConfig(
-                f"{EXTERNAL_VARIABLE} has {name!r}, which is not a member; the members are "
-                f"{_listed(known)}"
-            )
+    external = _addresses_of(environ, EXTERNAL_VARIABLE, known)
+    broker_names = [name for name, _ in brokers]
+    kafka = _addresses_of(environ, KAFKA_VARIABLE, broker_names)
+    kafka_external = _addresses_of(environ, KAFKA_EXTERNAL_VARIABLE, broker_names)
     return Membership(
         cluster_id=environ.get(ID_VARIABLE, "magnetar"),
         version=int(version),
         brokers=tuple(
-            Member(name=name, address=address, external_address=external.get(name, ""))
+            Member(
+                name=name,
+                address=address,
+                external_address=external.get(name, ""),
+                kafka_address=kafka.get(name, ""),
+                kafka_external_address=kafka_external.get(name, ""),
+            )
             for name, address in brokers
         ),
         coordinators=tuple(
@@ -261,13 +278,14 @@ def to_environment(membership: Membership) -> dict[str, str]:
     """Return the variables from which `from_environment` reads the same list, with TCIDs from 0."""
     if [one.tcid for one in membership.coordinators] != list(range(len(membership.coordinators))):
         raise BrokenInvariant("TCIDs count from 0 in the environment")
-    external = ",".join(
-        f"{one.name}={one.external_address}"
-        for one in (*membership.brokers, *membership.coordinators)
-        if one.external_address
-    )
+    members = (*membership.brokers, *membership.coordinators)
+    addresses = {
+        EXTERNAL_VARIABLE: _told(members, "external_address"),
+        KAFKA_VARIABLE: _told(members, "kafka_address"),
+        KAFKA_EXTERNAL_VARIABLE: _told(members, "kafka_external_address"),
+    }
     return {
-        **({EXTERNAL_VARIABLE: external} if external else {}),
+        **{variable: text for variable, text in addresses.items() if text},
         ID_VARIABLE: membership.cluster_id,
         VERSION_VARIABLE: str(membership.version),
         BROKERS_VARIABLE: ",".join(
@@ -280,16 +298,42 @@ def to_environment(membership: Membership) -> dict[str, str]:
     }
 
 
+def _told(members: Iterable[Member], field: str) -> str:
+    return ",".join(f"{one.name}={getattr(one, field)}" for one in members if getattr(one, field))
+
+
+def _addresses_of(
+    environ: Mapping[str, str], variable: str, known: Iterable[str]
+) -> dict[str, str]:
+    """Return the addresses in a variable, by names of members; none if it is not set."""
+    if variable not in environ:
+        return {}
+    found = dict(_pairs(environ, variable))
+    for name in found:
+        if name not in known:
+            raise InvalidConfig(
+                f"{variable} has {name!r}, which is not a member; the members are {_listed(known)}"
+            )
+    return found
+
+
 _OPTIONAL: dict[str, type] = {"cluster_id": str, "version": int}
 _OPTIONAL_OF_MEMBER: dict[str, type] = {"external_address": str}
+_OPTIONAL_OF_BROKER: dict[str, type] = {
+    **_OPTIONAL_OF_MEMBER,
+    "kafka_address": str,
+    "kafka_external_address": str,
+}
 
 
 def _member(table: Any, place: str) -> Member:
-    _check_table(table, {"name": str, "address": str}, _OPTIONAL_OF_MEMBER, place)
+    _check_table(table, {"name": str, "address": str}, _OPTIONAL_OF_BROKER, place)
     return Member(
         name=table["name"],
         address=table["address"],
         external_address=table.get("external_address", ""),
+        kafka_address=table.get("kafka_address", ""),
+        kafka_external_address=table.get("kafka_external_address", ""),
     )
 
 

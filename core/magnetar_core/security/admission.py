@@ -15,7 +15,8 @@ from magnetar_core.clock import Clock
 from magnetar_core.config import ListenConfig
 from magnetar_core.errors import AuthenticationFailed, MagnetarError
 from magnetar_core.security.conversation_watch import ConversationWatch
-from magnetar_core.security.identity import NOBODY, Identity
+from magnetar_core.security.identity import CERTIFICATE_KEY, NOBODY, Identity
+from magnetar_core.security.link_security import TOKEN_KEY, TOKEN_SCHEME
 
 
 class Conversation(Protocol):
@@ -54,6 +55,21 @@ class Admission:
             return NOBODY
         shown: Any = context.auth_context()
         metadata: Any = context.invocation_metadata() or ()
+        return self._authenticator.identify(shown, metadata)
+
+    def identify_shown(self, certificate: bytes, token: str) -> Identity:
+        """Return who a client is that does not come by gRPC.
+
+        Args:
+            certificate: in PEM, whose signature was checked; empty: it has shown none.
+            token: empty: it has shown none.
+        Raises:
+            AuthenticationFailed: as identify().
+        """
+        if self._authenticator is None:
+            return NOBODY
+        shown = {CERTIFICATE_KEY: [certificate]} if certificate else {}
+        metadata = [(TOKEN_KEY, TOKEN_SCHEME + token)] if token else []
         return self._authenticator.identify(shown, metadata)
 
     def come(self, conversation: Conversation, identity: Identity) -> None:

@@ -11,14 +11,13 @@ from dataclasses import replace
 from magnetar_core.clock import Clock
 from magnetar_core.config import ListenConfig
 from magnetar_core.errors import AuthenticationFailed
-from magnetar_core.security.identity import NOBODY, Identity
+from magnetar_core.security.identity import CERTIFICATE_KEY, NOBODY, Identity
 from magnetar_core.security.link_security import TOKEN_KEY, TOKEN_SCHEME
 from magnetar_core.security.revocations import Revocations
 from magnetar_core.security.token_keys import parse_keys
 from magnetar_core.security.tokens import TokenVerifier, algorithms_of
 from magnetar_core.security.watched_file import WatchedFile
 
-_CERTIFICATE_KEY = "x509_pem_cert"
 _HOW_TO_SHOW = (
     "give one with --token-file, MAGNETAR_TOKEN_FILE or connect(token=...); without our clients, in"
     " the metadata as 'authorization: Bearer TOKEN'"
@@ -97,7 +96,7 @@ class Authenticator:
     def _by_certificate(self, shown: Mapping[str, Iterable[bytes]]) -> Identity | None:
         if not self._asks_for_certificates:
             return None
-        certificates = list(shown.get(_CERTIFICATE_KEY, ()))
+        certificates = list(shown.get(CERTIFICATE_KEY, ()))
         if len(certificates) != 1:
             raise AuthenticationFailed("this server asks for a certificate, and none was shown")
         # Servers without clients' certificates need no package that reads them.

@@ -8,6 +8,8 @@ from magnetar_core.access.principal import ANONYMOUS, Principal
 from magnetar_core.errors import AuthenticationFailed
 
 NAME_CHARACTERS_MAX = 256
+# Where the transport tells the certificate that a client has shown, in PEM: gRPC's name for it.
+CERTIFICATE_KEY = "x509_pem_cert"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -378,6 +378,30 @@ class Gate(Protocol):
         """
         ...
 
+    def rights_of(self, principal: Principal) -> Rights:
+        """Return the rights that a principal has now."""
+        ...
+
+    def delay_ms(self, principal: Principal) -> float:
+        """Count a request of another protocol; return how long its sender has to wait after it."""
+        ...
+
+    def note(
+        self,
+        principal: Principal,
+        origin: str,
+        action: str,
+        resources: Iterable[str],
+        outcome: str,
+    ) -> None:
+        """Write a line of the audit log about an action of another protocol."""
+        ...
+
+    @property
+    def uncounted(self) -> Gate:
+        """This gate for commands that are a part of a request which was counted."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversation:

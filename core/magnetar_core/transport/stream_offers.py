@@ -11,11 +11,11 @@ import asyncio
 import logging
 import secrets
 import socket
-from collections.abc import Iterable, Iterator
 from typing import Final
 
 from magnetar_core.config import InvalidConfig, join_address
 from magnetar_core.security.stream_tls import StreamCertificate
+from magnetar_core.transport.bound_sockets import bound_sockets
 from magnetar_core.transport.frame_stream import FrameStream
 
 log = logging.getLogger(__name__)
@@ -127,10 +127,8 @@ class StreamOffers:
         """
         loop = asyncio.get_running_loop()
         try:
-            addresses = await loop.getaddrinfo(
-                self._host.strip("[]"), self._port, type=socket.SOCK_STREAM
-            )
-            for bound in self._bound([(address[0], address[4][0]) for address in addresses]):
+            for bound in await bound_sockets(self._host, self._port):
+                self._port = bound.getsockname()[1]
                 self._listening.append(loop.create_task(self._listen(bound)))
         except OSError as error:
             asked = join_address(self._host, self._port)
@@ -138,25 +136,6 @@ class StreamOffers:
                 f"cannot listen for streams at {asked}: {error.strerror}; choose another"
                 " stream_port, or 0 for any"
             ) from error
-
-    def _bound(self, addresses: Iterable[tuple[int, str | int]]) -> Iterator[socket.socket]:
-        """Yield sockets for all addresses of the host, with one port.
-
-        asyncio would give each address a port of its own, and "::" no IPv4, unlike gRPC.
-        """
-        for place, (family, host) in enumerate(dict.fromkeys(addresses)):
-            is_dual = family == socket.AF_INET6 and host == "::" and socket.has_dualstack_ipv6()
-            try:
-                bound = socket.create_server(
-                    (str(host), self._port), family=family, dualstack_ipv6=is_dual
-                )
-            except OSError:
-                if place == 0:
-                    raise
-                # A client with such an address stays in gRPC.
-                continue
-            self._port = bound.getsockname()[1]
-            yield bound
 
     def offer(self) -> Offer | None:
         """Make an offer to a conversation, which ends with withdraw().

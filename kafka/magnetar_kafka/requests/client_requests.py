@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any
 
+from magnetar_core.access.needs import ANYWHERE_WRITE
 from magnetar_kafka.answer import Answer
-from magnetar_kafka.error_codes import ErrorCode
+from magnetar_kafka.error_codes import ErrorCode, Refused
 from magnetar_kafka.request import Handle, Request
 from magnetar_kafka.requests.produce import PRODUCER_ID_BITS
 from magnetar_kafka.wire import apis
@@ -40,6 +41,11 @@ class ClientRequests:
 
     async def _init_producer_id(self, request: Request) -> Answer:
         """Give out an id: random, so that nothing needs to be stored before it is used."""
+        try:
+            request.caller.check_any((ANYWHERE_WRITE,), ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        except Refused as refusal:
+            refused = {"error_code": refusal.code, "producer_id": _NONE, "producer_epoch": _NONE}
+            return Answer(body=lambda: refused, codes=(refusal.code,))
         message: dict[str, Any] = {
             "error_code": ErrorCode.NONE,
             "producer_id": self._random.getrandbits(PRODUCER_ID_BITS),

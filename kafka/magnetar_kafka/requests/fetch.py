@@ -14,15 +14,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from magnetar_broker.topics.partition import Partition
+from magnetar_core.access.needs import Kind, Operation
 from magnetar_core.errors import LogUnavailable, MagnetarError, OutOfRange
 from magnetar_kafka.answer import Answer, Part
 from magnetar_kafka.budget import Budget
 from magnetar_kafka.config import KafkaConfig
 from magnetar_kafka.error_codes import ErrorCode, Refused, code_of
 from magnetar_kafka.metrics import KafkaMetrics
+from magnetar_kafka.parking import Parking
 from magnetar_kafka.request import Handle, Request
 from magnetar_kafka.requests.partitions import locate
 from magnetar_kafka.requests.stored_records import read_records
+from magnetar_kafka.security.caller import Caller
 from magnetar_kafka.shards import Shard, Shards
 from magnetar_kafka.wire import apis
 
@@ -31,6 +34,8 @@ log = logging.getLogger(__name__)
 NO_OFFSET = -1
 # However long a client would wait.
 WAIT_MS_MAX = 60_000
+# How long a connection rests whose fetch finds no place to wait.
+UNPARKED_DELAY_MS = 500
 # Of what came since a partition was read.
 ENTRIES_COUNTED_MAX = 512
 _WITHDRAWN = {
@@ -76,8 +81,14 @@ class FetchRequests:
     """Handler of Fetch."""
 
     def __init__(
-        self, shards: Shards, config: KafkaConfig, budget: Budget, metrics: KafkaMetrics
+        self,
+        shards: Shards,
+        config: KafkaConfig,
+        budget: Budget,
+        parking: Parking,
+        metrics: KafkaMetrics,
     ) -> None:
+        self._parking = parking
         self._shards = shards
         self._config = config
         self._budget = budget
@@ -102,13 +113,14 @@ class FetchRequests:
         loop = asyncio.get_running_loop()
         ends_s = loop.time() + min(max(0, body["max_wait"]), WAIT_MS_MAX) / 1000
         bytes_min = min(body["min_bytes"], bytes_max)
+        delay_ms = 0
         while True:
             await self._budget.take(bytes_max)
             parts = [Part(shard=one.shard, fields={}) for one in wanted]
             gathered = 0
             try:
                 for one, part in zip(wanted, parts, strict=True):
-                    gathered += await self._read(one, part, bytes_max - gathered)
+                    gathered += await self._read(one, part, bytes_max - gathered, request.caller)
             except BaseException:
                 self._budget.give_back(bytes_max)
                 raise
@@ -118,12 +130,20 @@ class FetchRequests:
             # What was read so far takes no memory while the client waits.
             parts.clear()
             self._budget.give_back(bytes_max)
-            if not await self._grown(wanted, bytes_min - gathered, ends_s, request):
-                bytes_min = 0
+            principal = request.caller.principal
+            place = self._parking.take(principal, len(wanted))
+            if place is None:
+                bytes_min, delay_ms = 0, UNPARKED_DELAY_MS
+                continue
+            try:
+                if not await self._grown(wanted, bytes_min - gathered, ends_s, request):
+                    bytes_min = 0
+            finally:
+                self._parking.give_back(principal, place)
         self._budget.give_back(bytes_max - min(gathered, bytes_max))
-        return self._answer(body["topics"], parts, min(gathered, bytes_max))
+        return self._answer(body["topics"], parts, min(gathered, bytes_max), delay_ms)
 
-    def _answer(self, topics: Any, parts: list[Part], reserved: int) -> Answer:
+    def _answer(self, topics: Any, parts: list[Part], reserved: int, delay_ms: int) -> Answer:
         rest = iter(parts)
         responses = [
             {
@@ -137,6 +157,7 @@ class FetchRequests:
             parts=parts,
             withdrawn=_WITHDRAWN,
             reserved=reserved,
+            delay_ms=delay_ms,
         )
 
     def _wanted(self, topic: str, one: Mapping[str, Any]) -> _Wanted:
@@ -153,12 +174,16 @@ class FetchRequests:
             wanted.shard, wanted.refused = found.shard, error
         return wanted
 
-    async def _read(self, one: _Wanted, part: Part, bytes_max: int) -> int:
+    async def _read(self, one: _Wanted, part: Part, bytes_max: int, caller: Caller) -> int:
         """Fill in a part of an answer; return the bytes of its messages."""
         part.fields.update(_WITHDRAWN)
         part.fields["partition_index"] = one.number
         part.fields["error_code"] = ErrorCode.NONE
         partition = one.partition
+        if not caller.may(Operation.READ, Kind.TOPIC, one.topic):
+            # The right may have been withdrawn while the fetch waited.
+            part.fields["error_code"] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            return 0
         if one.refused is not None or partition is None:
             assert one.refused is not None
             part.fields["error_code"] = code_of(one.refused)

@@ -15,6 +15,7 @@ from typing import Any
 from magnetar_broker.log.stored_batch import StoredBatch
 from magnetar_broker.topics.partition import Partition
 from magnetar_core import batch as columnar
+from magnetar_core.access.needs import Kind, Operation
 from magnetar_core.errors import MagnetarError
 from magnetar_core.kafka_records.reading import read_records
 from magnetar_core.record_batch import read_head
@@ -22,6 +23,7 @@ from magnetar_kafka.answer import Answer, Part
 from magnetar_kafka.error_codes import ErrorCode, Refused, code_of
 from magnetar_kafka.request import Handle, Request
 from magnetar_kafka.requests.partitions import locate
+from magnetar_kafka.security.caller import Caller
 from magnetar_kafka.shards import Shard, Shards
 from magnetar_kafka.wire import apis
 
@@ -48,7 +50,9 @@ class ListOffsetsRequests:
         parts: list[Part] = []
         topics: list[dict[str, Any]] = []
         for topic in request.body["topics"]:
-            of_topic = [await self._part(topic["name"], one) for one in topic["partitions"]]
+            of_topic = [
+                await self._part(request.caller, topic["name"], one) for one in topic["partitions"]
+            ]
             parts += of_topic
             topics.append({"name": topic["name"], "partitions": [part.fields for part in of_topic]})
         return Answer(
@@ -61,7 +65,7 @@ class ListOffsetsRequests:
             },
         )
 
-    async def _part(self, topic: str, one: Mapping[str, Any]) -> Part:
+    async def _part(self, caller: Caller, topic: str, one: Mapping[str, Any]) -> Part:
         fields: dict[str, Any] = {
             "partition_index": one["partition_index"],
             "error_code": ErrorCode.NONE,
@@ -70,6 +74,7 @@ class ListOffsetsRequests:
         }
         part = Part(shard=None, fields=fields)
         try:
+            caller.check(Operation.DESCRIBE, Kind.TOPIC, topic)
             shard, partition = locate(self._shards, topic, one["partition_index"], part)
             fields["offset"], fields["timestamp"] = await _found(shard, partition, one["timestamp"])
         except (Refused, MagnetarError) as error:
@@ -100,7 +105,9 @@ async def _found(shard: Shard, partition: Partition, timestamp_ms: int) -> tuple
         if not stored:
             break
         for one in stored:
-            found = _in_batch(one, timestamp_ms, shard.access.batch_body_bytes_max)
+            found = _in_batch(
+                one, timestamp_ms, shard.access.batch_body_bytes_max, log.first_offset
+            )
             if found is not None:
                 return found
             searched += len(one.batch)
@@ -112,18 +119,23 @@ async def _found(shard: Shard, partition: Partition, timestamp_ms: int) -> tuple
 
 
 def _in_batch(
-    stored: StoredBatch, timestamp_ms: int, body_bytes_max: int
+    stored: StoredBatch, timestamp_ms: int, body_bytes_max: int, first_offset: int
 ) -> tuple[int, int] | None:
-    """Return offset and timestamp of the first message at or after a time; None without one."""
+    """Return offset and timestamp of the first message at or after a time; None without one.
+
+    Args:
+        first_offset: where the log begins, which may be inside of the batch.
+    """
     if not columnar.is_of_kafka(stored.batch):
         if stored.append_time_ms < timestamp_ms:
             return None
-        return stored.first_offset, stored.append_time_ms
+        return max(stored.first_offset, first_offset), stored.append_time_ms
     records = columnar.stored_records(stored.batch)
     if read_head(records).max_timestamp_ms < timestamp_ms:
         return None
     opened = read_records(bytes(records), bytes_max=body_bytes_max)
     for place, found_ms in enumerate(opened.timestamps_ms):
-        if found_ms >= timestamp_ms:
-            return stored.first_offset + place, found_ms
+        offset = stored.first_offset + place
+        if found_ms >= timestamp_ms and offset >= first_offset:
+            return offset, found_ms
     return None

@@ -13,6 +13,7 @@ from typing import Any
 
 from magnetar_broker.local_access import LocalAccess
 from magnetar_broker.topics.partition import Partition
+from magnetar_core.access.needs import Kind, Operation
 from magnetar_core.errors import ChecksumMismatch, InvalidArgument, MagnetarError, SequenceGap
 from magnetar_core.history.events import Event
 from magnetar_core.record_batch import (
@@ -30,6 +31,7 @@ from magnetar_kafka.answer import Answer, Part
 from magnetar_kafka.error_codes import ErrorCode, Refused, code_of
 from magnetar_kafka.request import Handle, Request
 from magnetar_kafka.requests.partitions import locate
+from magnetar_kafka.security.caller import Caller
 from magnetar_kafka.shards import Shard, Shards
 from magnetar_kafka.wire import apis
 
@@ -65,7 +67,8 @@ class ProduceRequests:
         parts: list[Part] = []
         topics: list[dict[str, Any]] = []
         for topic in body["topic_data"]:
-            of_topic = [self._part(topic["name"], one, refusal) for one in topic["partition_data"]]
+            refused = refusal or _refusal_of(request.caller, topic["name"])
+            of_topic = [self._part(topic["name"], one, refused) for one in topic["partition_data"]]
             parts += of_topic
             topics.append(
                 {
@@ -103,6 +106,14 @@ class ProduceRequests:
         except (Refused, MagnetarError) as error:
             fields["error_code"], fields["error_message"] = code_of(error), str(error)
         return part
+
+
+def _refusal_of(caller: Caller, topic: str) -> Refused | None:
+    try:
+        caller.check(Operation.WRITE, Kind.TOPIC, topic)
+    except Refused as refusal:
+        return refusal
+    return None
 
 
 def _append(shard: Shard, partition: Partition, records: bytes | None) -> tuple[int, Event | None]:

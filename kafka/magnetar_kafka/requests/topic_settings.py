@@ -15,6 +15,7 @@ from magnetar_kafka.error_codes import ErrorCode, Refused
 UNLIMITED = -1
 # Whether retention leaves messages that a subscription needs. Kafka has no such setting.
 RETAIN_UNCONSUMED = "magnetar.retain.unconsumed"
+CHANGEABLE = ("retention.ms", "retention.bytes", RETAIN_UNCONSUMED)
 # What is true of every topic. Keys are Kafka's names.
 FIXED: Mapping[str, str] = {
     "cleanup.policy": "delete",
@@ -68,16 +69,87 @@ def command_of(
         call_token=call_token,
     )
     for config in configs:
-        name, value = config["name"], config["value"] or ""
-        if name == "retention.ms":
-            command.retention_ms = _limit(name, value)
-        elif name == "retention.bytes":
-            command.retention_bytes = _limit(name, value)
-        elif name == RETAIN_UNCONSUMED and value in ("true", "false"):
-            command.retain_unconsumed = topic_pb2.YES if value == "true" else topic_pb2.NO
-        else:
-            _check_fixed(name, value, batch_bytes_max)
+        _set(command, config["name"], config["value"] or "", batch_bytes_max)
     return command
+
+
+# Operations of IncrementalAlterConfigs.
+SET, DELETE = 0, 1
+
+
+def alter_some(
+    command: topic_pb2.CommandAlterTopic, resource: Mapping[str, Any], batch_bytes_max: int
+) -> None:
+    """Let a command change the settings that IncrementalAlterConfigs names; others stay.
+
+    Raises:
+        Refused: a setting is not known, named twice, cannot be had, or has an impossible value.
+    """
+    _check_once(resource["configs"])
+    for config in resource["configs"]:
+        name, operation = config["name"], config["config_operation"]
+        if operation == SET:
+            _set(command, name, config["value"] or "", batch_bytes_max)
+        elif operation == DELETE:
+            _set_default(command, name)
+        else:
+            raise Refused(
+                ErrorCode.INVALID_CONFIG, f"{name} is not a list to which values could be added"
+            )
+
+
+def alter_all(
+    command: topic_pb2.CommandAlterTopic, resource: Mapping[str, Any], batch_bytes_max: int
+) -> None:
+    """Let a command set what AlterConfigs names, and everything else to its default.
+
+    Raises:
+        Refused: as alter_some.
+    """
+    _check_once(resource["configs"])
+    for name in CHANGEABLE:
+        _set_default(command, name)
+    for config in resource["configs"]:
+        _set(command, config["name"], config["value"] or "", batch_bytes_max)
+
+
+def _check_once(configs: Iterable[Mapping[str, Any]]) -> None:
+    names = [config["name"] for config in configs]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"{twice} is named twice")
+
+
+def _set_default(command: topic_pb2.CommandAlterTopic, name: str) -> None:
+    """Let a topic have a setting as one has it that was created without."""
+    if name == "retention.ms":
+        command.retention_ms = 0
+    elif name == "retention.bytes":
+        command.retention_bytes = 0
+    elif name == RETAIN_UNCONSUMED:
+        command.retain_unconsumed = topic_pb2.NO
+    elif name not in FIXED and name != "max.message.bytes":
+        raise _unknown(name)
+
+
+def _set(
+    command: topic_pb2.CommandAlterTopic | topic_pb2.CommandCreateTopic,
+    name: str,
+    value: str,
+    batch_bytes_max: int,
+) -> None:
+    if name == "retention.ms":
+        command.retention_ms = _limit(name, value)
+    elif name == "retention.bytes":
+        command.retention_bytes = _limit(name, value)
+    elif name == RETAIN_UNCONSUMED and value in ("true", "false"):
+        command.retain_unconsumed = topic_pb2.YES if value == "true" else topic_pb2.NO
+    else:
+        _check_fixed(name, value, batch_bytes_max)
+
+
+def _unknown(name: str) -> Refused:
+    return Refused(ErrorCode.INVALID_CONFIG, f"topics do not have the setting {name[:100]}")
 
 
 def _limit(name: str, value: str) -> int:
@@ -113,7 +185,7 @@ def _check_fixed(name: str, value: str, batch_bytes_max: int) -> None:
             )
         return
     if name not in FIXED:
-        raise Refused(ErrorCode.INVALID_CONFIG, f"topics do not have the setting {name}")
+        raise _unknown(name)
     if value != FIXED[name]:
         text = f"{name} is {FIXED[name]} for all topics, and cannot be {value}"
         if name == "cleanup.policy":
@@ -142,7 +214,7 @@ def described(setting: Setting) -> dict[str, Any]:
     return {
         "name": setting.name,
         "value": setting.value,
-        "read_only": True,
+        "read_only": setting.name not in CHANGEABLE,
         "config_source": DYNAMIC_TOPIC_CONFIG if setting.is_given else DEFAULT_CONFIG,
         "is_sensitive": False,
         "synonyms": [],

@@ -15,6 +15,8 @@ class Api(NamedTuple):
         first: the lowest version that is answered.
         last: the highest one.
         text: what is answered, for people.
+        is_for_strangers: it is answered before it is known who the client is.
+        finishes: it ends what was begun, and never waits for a quota.
     """
 
     key: int
@@ -22,19 +24,45 @@ class Api(NamedTuple):
     first: int
     last: int
     text: str
+    is_for_strangers: bool = False
+    finishes: bool = False
 
 
 PRODUCE = Api(0, "Produce", 3, 12, "appends batches outside of transactions")
 FETCH = Api(1, "Fetch", 4, 12, "committed messages; waits for new ones; no fetch sessions")
 LIST_OFFSETS = Api(2, "ListOffsets", 1, 7, "first, end, and by time")
-METADATA = Api(3, "Metadata", 0, 12, "topics, their partitions, and this broker")
+METADATA = Api(3, "Metadata", 0, 12, "topics, the owners of their partitions, the brokers")
 FIND_COORDINATOR = Api(10, "FindCoordinator", 0, 4, "refused: there are no coordinators yet")
-API_VERSIONS = Api(18, "ApiVersions", 0, 3, "this table")
+SASL_HANDSHAKE = Api(
+    17,
+    "SaslHandshake",
+    1,
+    1,
+    "chooses OAUTHBEARER or PLAIN",
+    is_for_strangers=True,
+    finishes=True,
+)
+API_VERSIONS = Api(18, "ApiVersions", 0, 3, "this table", is_for_strangers=True, finishes=True)
 CREATE_TOPICS = Api(19, "CreateTopics", 2, 7, "creates topics")
 DELETE_TOPICS = Api(20, "DeleteTopics", 1, 6, "deletes topics")
+DELETE_RECORDS = Api(21, "DeleteRecords", 0, 2, "the first messages, up to an offset")
 INIT_PRODUCER_ID = Api(22, "InitProducerId", 0, 4, "ids of idempotent producers")
-DESCRIBE_CONFIGS = Api(32, "DescribeConfigs", 1, 4, "settings of topics")
-DESCRIBE_CLUSTER = Api(60, "DescribeCluster", 0, 1, "this broker")
+DESCRIBE_CONFIGS = Api(32, "DescribeConfigs", 1, 4, "settings of topics and of this broker")
+ALTER_CONFIGS = Api(33, "AlterConfigs", 0, 2, "settings of topics; what is not named: default")
+DESCRIBE_ACLS = Api(29, "DescribeAcls", 1, 3, "says that rights are in the access file")
+DESCRIBE_LOG_DIRS = Api(35, "DescribeLogDirs", 1, 4, "bytes of the partitions of this broker")
+SASL_AUTHENTICATE = Api(
+    36,
+    "SaslAuthenticate",
+    0,
+    2,
+    "takes a token; again before it expires",
+    is_for_strangers=True,
+    finishes=True,
+)
+CREATE_PARTITIONS = Api(37, "CreatePartitions", 0, 3, "more partitions; their keys move")
+INCREMENTAL_ALTER_CONFIGS = Api(44, "IncrementalAlterConfigs", 0, 1, "settings of topics")
+DESCRIBE_CLUSTER = Api(60, "DescribeCluster", 0, 1, "the brokers")
 
 APIS = (
     PRODUCE,
@@ -42,11 +70,19 @@ APIS = (
     LIST_OFFSETS,
     METADATA,
     FIND_COORDINATOR,
+    SASL_HANDSHAKE,
     API_VERSIONS,
     CREATE_TOPICS,
     DELETE_TOPICS,
+    DELETE_RECORDS,
     INIT_PRODUCER_ID,
+    DESCRIBE_ACLS,
     DESCRIBE_CONFIGS,
+    ALTER_CONFIGS,
+    DESCRIBE_LOG_DIRS,
+    SASL_AUTHENTICATE,
+    CREATE_PARTITIONS,
+    INCREMENTAL_ALTER_CONFIGS,
     DESCRIBE_CLUSTER,
 )
 API_OF_KEY = {api.key: api for api in APIS}
