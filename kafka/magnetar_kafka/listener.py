@@ -16,11 +16,16 @@ from magnetar_kafka.answer import Answer
 from magnetar_kafka.budget import Budget
 from magnetar_kafka.config import KafkaConfig
 from magnetar_kafka.connection import Connection, Server
+from magnetar_kafka.group_coordinator import GroupCoordinators
 from magnetar_kafka.metrics import KafkaMetrics
 from magnetar_kafka.request import Handle, Request
 from magnetar_kafka.requests.client_requests import ClientRequests
+from magnetar_kafka.requests.coordinator_requests import CoordinatorRequests
 from magnetar_kafka.requests.fetch import FetchRequests
+from magnetar_kafka.requests.group_requests import GroupRequests
+from magnetar_kafka.requests.group_views import GroupViewRequests
 from magnetar_kafka.requests.list_offsets import ListOffsetsRequests
+from magnetar_kafka.requests.offset_requests import OffsetRequests
 from magnetar_kafka.requests.produce import ProduceRequests
 from magnetar_kafka.requests.topic_requests import TopicRequests
 from magnetar_kafka.shards import Shard, Shards
@@ -47,12 +52,17 @@ class Listener:
     ) -> None:
         self.shards = Shards()
         metrics, budget = KafkaMetrics(registry), Budget(config.kafka_memory_bytes_max)
+        self._groups = groups = GroupCoordinators(self.shards, config, random)
         handlers: dict[int, Handle] = {
             **ClientRequests(random).handlers,
             **TopicRequests(self.shards, config, random, node_id=node_id, gate=gate).handlers,
             **ProduceRequests(self.shards).handlers,
             **FetchRequests(self.shards, config, budget, metrics).handlers,
             **ListOffsetsRequests(self.shards).handlers,
+            **CoordinatorRequests(groups, node_id=node_id).handlers,
+            **GroupRequests(self.shards, groups).handlers,
+            **GroupViewRequests(groups).handlers,
+            **OffsetRequests(self.shards, groups, config).handlers,
         }
         self._handlers = handlers
         self._server = Server(config=config, handle=self._handle, metrics=metrics, budget=budget)
@@ -72,6 +82,7 @@ class Listener:
     def remove(self, shard: Shard) -> None:
         """Answer no longer in the name of a broker. Repeating it is harmless."""
         self.shards.remove(shard)
+        self._groups.ended(shard)
 
     async def open(self, host: str, port: int) -> None:
         """Open the port.
@@ -105,6 +116,7 @@ class Listener:
                 one.cancel()
         for connection in list(self._server.connections):
             connection.abort()
+        self._groups.close()
 
     async def _handle(self, request: Request) -> Answer:
         return await self._handlers[request.api.key](request)

@@ -28,12 +28,22 @@ PRODUCE = Api(0, "Produce", 3, 12, "appends batches outside of transactions")
 FETCH = Api(1, "Fetch", 4, 12, "committed messages; waits for new ones; no fetch sessions")
 LIST_OFFSETS = Api(2, "ListOffsets", 1, 7, "first, end, and by time")
 METADATA = Api(3, "Metadata", 0, 12, "topics, their partitions, and this broker")
-FIND_COORDINATOR = Api(10, "FindCoordinator", 0, 4, "refused: there are no coordinators yet")
+OFFSET_COMMIT = Api(8, "OffsetCommit", 2, 8, "committed offsets of groups")
+OFFSET_FETCH = Api(9, "OffsetFetch", 1, 8, "committed offsets of groups")
+FIND_COORDINATOR = Api(10, "FindCoordinator", 0, 4, "coordinators of groups")
+JOIN_GROUP = Api(11, "JoinGroup", 0, 9, "classic groups, also with static members")
+HEARTBEAT = Api(12, "Heartbeat", 0, 4, "of a member of a group")
+LEAVE_GROUP = Api(13, "LeaveGroup", 0, 5, "members leave, or are removed")
+SYNC_GROUP = Api(14, "SyncGroup", 0, 5, "assignments, as the leader of a group made them")
+DESCRIBE_GROUPS = Api(15, "DescribeGroups", 0, 5, "groups and their members")
+LIST_GROUPS = Api(16, "ListGroups", 0, 4, "groups of this server")
 API_VERSIONS = Api(18, "ApiVersions", 0, 3, "this table")
 CREATE_TOPICS = Api(19, "CreateTopics", 2, 7, "creates topics")
 DELETE_TOPICS = Api(20, "DeleteTopics", 1, 6, "deletes topics")
 INIT_PRODUCER_ID = Api(22, "InitProducerId", 0, 4, "ids of idempotent producers")
 DESCRIBE_CONFIGS = Api(32, "DescribeConfigs", 1, 4, "settings of topics")
+DELETE_GROUPS = Api(42, "DeleteGroups", 0, 2, "groups without members, and their offsets")
+OFFSET_DELETE = Api(47, "OffsetDelete", 0, 0, "offsets that no member uses")
 DESCRIBE_CLUSTER = Api(60, "DescribeCluster", 0, 1, "this broker")
 
 APIS = (
@@ -41,12 +51,22 @@ APIS = (
     FETCH,
     LIST_OFFSETS,
     METADATA,
+    OFFSET_COMMIT,
+    OFFSET_FETCH,
     FIND_COORDINATOR,
+    JOIN_GROUP,
+    HEARTBEAT,
+    LEAVE_GROUP,
+    SYNC_GROUP,
+    DESCRIBE_GROUPS,
+    LIST_GROUPS,
     API_VERSIONS,
     CREATE_TOPICS,
     DELETE_TOPICS,
     INIT_PRODUCER_ID,
     DESCRIBE_CONFIGS,
+    DELETE_GROUPS,
+    OFFSET_DELETE,
     DESCRIBE_CLUSTER,
 )
 API_OF_KEY = {api.key: api for api in APIS}

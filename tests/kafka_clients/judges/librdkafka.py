@@ -31,15 +31,11 @@ PASSING = (
     *("0074", "0075", "0078", "0079", "0082", "0086", "0088", "0095", "0107", "0110", "0111"),
     "0137",
 )
-GROUPS = "it consumes as a member of a group, or commits offsets: not built yet"
 # Tests that are not run, with the reason.
 FAILING = {
-    **dict.fromkeys(
-        ("0014", "0040", "0042", "0049", "0067", "0076", "0085", "0090", "0094", "0125"), GROUPS
-    ),
     **dict.fromkeys(("0044", "0112"), "it needs CreatePartitions, which is not built yet"),
     "0052": "it needs the scripts of a Kafka installation",
-    "0081": "it sets configurations of topics that have no effect here, and needs groups",
+    "0081": "it sets configurations of topics that have no effect here",
 }
 
 
