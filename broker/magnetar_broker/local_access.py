@@ -288,7 +288,7 @@ class LocalAccess:
 
     @property
     def run_time_ms(self) -> int:
-        """How long the broker has been running, in all its lives."""
+        """The time that the broker has been running, in all its lives, in milliseconds."""
         return self._environment.run_time.now_ms()
 
     # Answers

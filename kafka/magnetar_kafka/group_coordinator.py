@@ -423,7 +423,7 @@ class GroupCoordinators:
             raise Refused(ErrorCode.INVALID_GROUP_ID, f"{group!r} is not a name of a group")
         directory = self._shards.directory()
         if directory is None:
-            raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "this server has no shard")
+            raise Refused(ErrorCode.NOT_COORDINATOR, "this server has no shard: ask again")
         shard = self._shards.numbered(shard_of_group(group, directory.access.shards))
         if shard is None:
             raise Refused(ErrorCode.NOT_COORDINATOR, f"another server coordinates {group!r}")
@@ -440,7 +440,7 @@ class GroupCoordinators:
         self._of_shard.clear()
 
     def ended(self, shard: Shard) -> None:
-        """Drop what a shard that has ended had here."""
+        """Drop the groups of a shard that has ended."""
         coordinator = self._of_shard.pop(shard, None)
         if coordinator is not None:
             coordinator.close()

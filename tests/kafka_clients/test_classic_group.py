@@ -89,7 +89,7 @@ class World:
         for number in range(count):
             self.join(f"first {number}", **more)
         # All but the first one make the group prepare again; it joins again when it is told.
-        while self.group.state is not State.COMPLETING:
+        while self.is_in(State.PREPARING):
             for member in list(self.group.members.values()):
                 if not member.has_joined:
                     self.join(f"again {member.member_id} {self.now_ms}", member.member_id)
@@ -99,8 +99,11 @@ class World:
         for member_id in members[1:]:
             assert self.sync(f"sync {member_id}", member_id) is None
         self.sync(f"sync {members[0]}", members[0], {one: one.encode() for one in members})
-        assert self.group.state is State.STABLE
+        assert self.is_in(State.STABLE)
         return members
+
+    def is_in(self, state: State) -> bool:
+        return self.group.state is state
 
 
 def refused(code: ErrorCode) -> Any:
@@ -126,7 +129,7 @@ def test_members_get_what_their_leader_assigns() -> None:
     world.sync("s1", "m1", {"m1": b"one", "m2": b"two"})
     assert world.answers["s1"] == Synced("consumer", "range", b"one")
     assert world.answers["s2"] == Synced("consumer", "range", b"two")
-    # Who asks once more gets the same.
+    # A member that asks once more gets the same.
     assert world.sync("s3", "m2") == Synced("consumer", "range", b"two")
 
 
@@ -163,7 +166,7 @@ def test_silent_members_are_removed() -> None:
     world.alive(leader)
     world.pass_time(1)
     assert list(world.group.members) == [leader]
-    assert world.group.state is State.PREPARING
+    assert world.is_in(State.PREPARING)
     world.join("again", leader)
     assert world.joined("again").generation == 3
     with refused(ErrorCode.UNKNOWN_MEMBER_ID):
@@ -306,7 +309,7 @@ def test_a_static_member_comes_back_without_a_rebalance() -> None:
         world.group.heartbeat("m1", "i", 1, world.now_ms)
     with refused(ErrorCode.FENCED_INSTANCE_ID):
         world.join("c", "m1", instance_id="i")
-    # An older client would assign anew as a leader, and nobody would ask for it.
+    # An older client would assign anew as a leader, without an effect.
     older = world.join("d", instance_id="i")
     assert older is not None
     assert (older.leader_id, older.members, older.skip_assignment) == ("m2", (), False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -211,11 +212,12 @@ def test_an_answer_to_a_member_waits_until_its_generation_is_durable() -> None:
         world.stall()
         client.tell(apis.JOIN_GROUP, join(), 3)
         await until(lambda: coordinator(world).find(GROUP) is not None)
+        waiting = asyncio.ensure_future(client.answer())
         other = await world.connect()
         assert (await other.ask(apis.API_VERSIONS, {}))["api_keys"]
-        assert not client._reader._buffer
+        assert not waiting.done()
         await world.go_on()
-        assert (await client.answer())["generation_id"] == 1
+        assert (await waiting)["generation_id"] == 1
 
     run(scenario, QUICK)
 

@@ -212,7 +212,7 @@ class ClassicGroup:
     ) -> int:
         """Check that a client may commit offsets; return the generation that the commit carries.
 
-        Clients that are no members commit while there are none, and in transactions always.
+        Clients without a member commit while the group is empty, and in transactions always.
 
         Raises:
             Refused: it may not.
@@ -232,7 +232,7 @@ class ClassicGroup:
         return generation
 
     def abandon(self, ticket: object, now_ms: float) -> None:
-        """Take back a ticket: its client is gone. It has joined all the same."""
+        """Take back a ticket: its client is gone, and has still joined."""
         for member in self.members.values():
             if member.joining is ticket:
                 member.joining, member.heard_ms = None, now_ms
@@ -411,7 +411,7 @@ class ClassicGroup:
         joined = self._joined(member)
         if asked.can_skip_assignment:
             return joined._replace(skip_assignment=bool(joined.members))
-        # An older leader would assign anew, and nobody would take it: it believes that it follows.
+        # An older leader would assign anew without an effect: it is told that it follows.
         return joined._replace(leader_id=leader_before, members=())
 
     def _wait(self, member: Member, ticket: object, now_ms: float) -> None:

@@ -17,7 +17,7 @@ class Join:
 
     Attributes:
         member_id: empty: the client has none yet.
-        instance_id: of a static member; None: it is none.
+        instance_id: of a static member; None for others.
         new_member_id: for a client that has none.
         needs_known_id: a client without an id is told one, and comes again with it (KIP-394).
         can_skip_assignment: a leader can be told that its group keeps its assignment (KIP-814).
@@ -75,7 +75,7 @@ class Member:
     """A member of a group.
 
     Attributes:
-        heard_ms: when it was heard of last.
+        heard_ms: time of its last sign of life.
         joining: ticket of its request to join, which waits.
         has_joined: it has joined the generation that is being prepared.
         syncing: ticket of its request for its assignment, which waits.
@@ -109,7 +109,7 @@ class Member:
 
     @property
     def session_end_ms(self) -> float:
-        """When it is removed unless it is heard of."""
+        """The time when it is removed, unless it gives a sign of life before."""
         return self.heard_ms + self.session_timeout_ms
 
     def metadata(self, protocol: str) -> bytes:
@@ -117,7 +117,7 @@ class Member:
         return next((found for name, found in self.protocols if name == protocol), b"")
 
     def renew(self, asked: Join) -> None:
-        """Take what a request to join says."""
+        """Take the content of a request to join."""
         self.client_id, self.client_host = asked.client_id, asked.client_host
         self.session_timeout_ms = asked.session_timeout_ms
         self.rebalance_timeout_ms = asked.rebalance_timeout_ms

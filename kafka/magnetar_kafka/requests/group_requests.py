@@ -137,7 +137,7 @@ def _left(
 
 
 def _asked(coordinator: GroupCoordinator, request: Request) -> Join:
-    """Return what a client asks for that joins.
+    """Return the request of a client that joins.
 
     Raises:
         Refused: its session timeout is outside of the limits.

@@ -299,7 +299,7 @@ class _Commit:
 
     Args:
         generation: the one that it carries.
-        is_member: a member commits; else somebody while there are no members.
+        is_member: a member commits; otherwise a client, while there are no members.
     """
 
     def __init__(
