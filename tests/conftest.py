@@ -50,6 +50,7 @@ LONG = frozenset(
         "kafka_clients/test_clusters.py",
         "kafka_clients/test_fuzz.py",
         "kafka_clients/test_secured_clients.py",
+        "kafka_clients/test_group_clients.py",
         "mutants/test_reach.py",
         "mutants/test_sample.py",
         "spec/test_changed_traces.py",

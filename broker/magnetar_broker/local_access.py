@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from prometheus_client import Counter
 
+from magnetar_broker import keys
 from magnetar_broker.commands.service import BrokerServer
+from magnetar_broker.dispatch.committed_offset import CommittedOffset
 from magnetar_broker.environment import Environment
+from magnetar_broker.groups.groups import Groups
+from magnetar_broker.recovery import pages
 from magnetar_broker.topics.deletions import delete_before
 from magnetar_broker.topics.partition import Partition
 from magnetar_broker.topics.topics import Topic, Topics
@@ -23,18 +27,23 @@ from magnetar_core import batch as columnar
 from magnetar_core.access.principal import ANONYMOUS, Principal
 from magnetar_core.errors import DataLoss, OutOfRange, from_wire
 from magnetar_core.history.events import Event, PlainConfirmed
+from magnetar_core.ids import TxnID
 from magnetar_core.server.commands import Gate, Reply, run_handler
 from magnetar_core.wire import common_pb2
+from magnetar_core.wire import record_pb2 as records
 from magnetar_core.wire import topic_pb2 as topic_wire
-from magnetar_storage.store import RowsUnreadable
+from magnetar_storage.store import RowsUnreadable, end_of_prefix
 
 
 class LocalAccess:
     """A broker, for a listener in its process."""
 
-    def __init__(self, environment: Environment, topics: Topics, server: BrokerServer) -> None:
+    def __init__(
+        self, environment: Environment, topics: Topics, groups: Groups, server: BrokerServer
+    ) -> None:
         self._environment = environment
         self._topics = topics
+        self._groups = groups
         self._server = server
         # What was appended since the counters were set last.
         self._counts: defaultdict[Counter, int] = defaultdict(int)
@@ -44,6 +53,12 @@ class LocalAccess:
         self.batch_bytes_max = config.batch_bytes_max
         self.batch_body_bytes_max = config.batch_body_bytes_max
         self.batch_messages_max = config.constants.batch_messages_max
+        self.shards = max(1, len(config.brokers))
+        self.groups_max = config.groups_max
+        self.group_members_max = config.group_members_max
+        self.session_timeout_ms_min = config.constants.group_session_timeout_ms_min
+        self.session_timeout_ms_max = config.group_session_timeout_ms_max
+        self.rebalance_timeout_ms_max = config.group_rebalance_timeout_ms_max
 
     @property
     def may_serve(self) -> bool:
@@ -196,6 +211,120 @@ class LocalAccess:
             await delete_before(self._environment, partition, offset)
         except RowsUnreadable as error:
             raise DataLoss(f"messages of {partition.name} cannot be read: {error}") from error
+
+    # Offsets of Kafka groups: the cursors of the subscriptions with their names
+
+    def committed_offset(self, partition: Partition, group: str) -> CommittedOffset | None:
+        """Return the offset from which a group reads on; None: it has none yet."""
+        found = partition.subscriptions.find(group)
+        return found.committed if found is not None else None
+
+    def has_pending_acks(self, partition: Partition, group: str) -> bool:
+        """Return whether the outcome of a transaction may move a group's offset."""
+        found = partition.subscriptions.find(group)
+        return found is not None and bool(found.index.open)
+
+    def note_generation(self, partition: Partition, group: str, generation: int) -> None:
+        """Refuse earlier generations of a group from now on; nothing is committed by that.
+
+        Raises:
+            IllegalGeneration: a later one has come here.
+            InvalidArgument: the group's name is not allowed.
+            QuotaExceeded: too many groups have come here.
+        """
+        partition.subscriptions.note_generation(group, generation)
+
+    def commit_offset(
+        self, partition: Partition, group: str, generation: int, offset: CommittedOffset
+    ) -> None:
+        """Commit an offset of a group, outside of transactions.
+
+        The first one makes the subscription.
+
+        Args:
+            generation: the group's when the commit was checked.
+        Raises:
+            IllegalGeneration: a later one has come here.
+            ResourceInUse: transactions have acknowledged what the offset moves over: try again.
+            UnknownMember: the group has members of ours.
+            InvalidArgument: the group's name is not allowed.
+            QuotaExceeded: too many subscriptions.
+            LogUnavailable: the topic is being given partitions: try again.
+        """
+        partition.subscriptions.for_commit(group, generation).commit(offset)
+
+    def commit_offset_in(
+        self,
+        partition: Partition,
+        group: str,
+        generation: int,
+        offset: CommittedOffset,
+        txn_id: TxnID,
+        *,
+        writer_id: int,
+        producer_epoch: int,
+        two_phase_commit: bool = False,
+    ) -> None:
+        """Commit an offset of a group in a transaction; a repeat changes nothing.
+
+        Args:
+            writer_id: always the same for a transactional producer.
+        Raises:
+            TransactionConflict: as Subscription.commit_in.
+            InvalidTxnState: the transaction has ended.
+            MagnetarError: as commit_offset, but for ResourceInUse.
+        """
+        partition.subscriptions.for_commit(group, generation).commit_in(
+            txn_id,
+            writer_id,
+            offset,
+            producer_epoch=producer_epoch,
+            two_phase_commit=two_phase_commit,
+        )
+
+    def forget_group(self, partition: Partition, group: str, *, expired: bool = False) -> None:
+        """Delete what a group has committed, and its subscription.
+
+        Args:
+            expired: keep the subscription if something else has used it.
+        Raises:
+            ResourceInUse: acks are pending, or the group has members of ours.
+            LogUnavailable: as commit_offset.
+        """
+        partition.subscriptions.forget_group(group, expired=expired)
+
+    def partitions(self) -> Iterable[Partition]:
+        """Return the partitions that this broker keeps."""
+        return self._topics.partitions()
+
+    # Groups of Kafka's clients: what is stored of them, and what limits them
+
+    async def stored_groups(self) -> list[tuple[str, records.KafkaGroupRow]]:
+        """Return the groups whose rows put_group() has stored."""
+        prefix = keys.META_KAFKA_GROUP
+        found: list[tuple[str, records.KafkaGroupRow]] = []
+        async for rows in pages(self._environment.store, keys.META, prefix, end_of_prefix(prefix)):
+            for key, value in rows:
+                name = key.removeprefix(prefix).decode()
+                found.append((name, records.KafkaGroupRow.FromString(value)))
+        return found
+
+    def put_group(self, name: str, row: records.KafkaGroupRow | None) -> None:
+        """Store a group; None: delete its row. settle() says when it is durable."""
+        batch = self._environment.commits.batch
+        if row is None:
+            batch.delete(keys.META, keys.kafka_group(name))
+        else:
+            batch.put(keys.META, keys.kafka_group(name), row.SerializeToString())
+
+    def has_members_of_ours(self, group: str) -> bool:
+        """Return whether a group of our clients has the name, and members here."""
+        return any(one.name == group and one.members for one in self._groups.all())
+
+    @property
+    def run_time_ms(self) -> int:
+        """The time that the broker has been running, in all its lives, in milliseconds."""
+        return self._environment.run_time.now_ms()
 
     # Answers
 

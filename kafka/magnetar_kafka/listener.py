@@ -18,6 +18,7 @@ from magnetar_kafka.answer import Answer
 from magnetar_kafka.budget import Budget
 from magnetar_kafka.config import KafkaConfig
 from magnetar_kafka.connection import Server
+from magnetar_kafka.group_coordinator import GroupCoordinators
 from magnetar_kafka.metrics import KafkaMetrics
 from magnetar_kafka.nodes import Nodes
 from magnetar_kafka.parking import Parking
@@ -25,11 +26,15 @@ from magnetar_kafka.port import Port
 from magnetar_kafka.request import Handle, Request
 from magnetar_kafka.requests.client_requests import ClientRequests
 from magnetar_kafka.requests.config_requests import ConfigRequests
+from magnetar_kafka.requests.coordinator_requests import CoordinatorRequests
 from magnetar_kafka.requests.delete_records import DeleteRecordsRequests
 from magnetar_kafka.requests.description_requests import DescriptionRequests
 from magnetar_kafka.requests.fetch import FetchRequests
+from magnetar_kafka.requests.group_requests import GroupRequests
+from magnetar_kafka.requests.group_views import GroupViewRequests
 from magnetar_kafka.requests.list_offsets import ListOffsetsRequests
 from magnetar_kafka.requests.metadata_requests import MetadataRequests
+from magnetar_kafka.requests.offset_requests import OffsetRequests
 from magnetar_kafka.requests.produce import ProduceRequests
 from magnetar_kafka.requests.sasl_requests import SaslRequests
 from magnetar_kafka.requests.topic_requests import TopicRequests
@@ -67,6 +72,7 @@ class Listener:
         # Apart, since requests wait for room for their answers.
         requests, answers = (Budget(config.kafka_memory_bytes_max // 2) for _ in range(2))
         self.parking = Parking(config.kafka_memory_bytes_max // 2)
+        self._groups = groups = GroupCoordinators(self.shards, config, random)
         handlers: dict[int, Handle] = {
             **ClientRequests(random).handlers,
             **SaslRequests().handlers,
@@ -78,6 +84,10 @@ class Listener:
             **DescriptionRequests(self.shards).handlers,
             **DeleteRecordsRequests(self.shards).handlers,
             **ListOffsetsRequests(self.shards).handlers,
+            **CoordinatorRequests(groups, node_id=node_id).handlers,
+            **GroupRequests(self.shards, groups).handlers,
+            **GroupViewRequests(groups).handlers,
+            **OffsetRequests(self.shards, groups, config).handlers,
         }
         self._handlers = handlers
         self._admission = Admission(listen, clock)
@@ -113,6 +123,7 @@ class Listener:
     def remove(self, shard: Shard) -> None:
         """Answer no longer in the name of a broker. Repeating it is harmless."""
         self.shards.remove(shard)
+        self._groups.ended(shard)
 
     async def open(self, number: int, *, is_external: bool = False) -> str:
         """Open a port; return its address.
@@ -148,6 +159,7 @@ class Listener:
         self._admission.close()
         for connection in list(self._server.connections):
             connection.abort()
+        self._groups.close()
 
     async def _handle(self, request: Request) -> Answer:
         return await self._handlers[request.api.key](request)

@@ -1,4 +1,4 @@
-"""Questions that clients ask before they work: versions, ids of producers, coordinators."""
+"""Questions that clients ask before they work: versions, and ids of producers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from magnetar_kafka.request import Handle, Request
 from magnetar_kafka.requests.produce import PRODUCER_ID_BITS
 from magnetar_kafka.wire import apis
 
-_NO_COORDINATORS = "consumer groups and transactions are not available on this port yet"
 _NONE = -1
 
 
@@ -29,7 +28,6 @@ class ClientRequests:
         return {
             apis.API_VERSIONS.key: self._api_versions,
             apis.INIT_PRODUCER_ID.key: self._init_producer_id,
-            apis.FIND_COORDINATOR.key: self._find_coordinator,
         }
 
     async def _api_versions(self, _: Request) -> Answer:
@@ -58,11 +56,3 @@ class ClientRequests:
                 "producer_epoch": _NONE,
             }
         return Answer(body=lambda: message, codes=(message["error_code"],))
-
-    async def _find_coordinator(self, request: Request) -> Answer:
-        code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        nowhere = {"error_code": code, "error_message": _NO_COORDINATORS, "node_id": _NONE}
-        nowhere |= {"host": "", "port": _NONE}
-        keys = request.body.get("coordinator_keys", ())
-        message = {**nowhere, "coordinators": [{"key": key, **nowhere} for key in keys]}
-        return Answer(body=lambda: message, codes=(code,))

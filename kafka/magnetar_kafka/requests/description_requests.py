@@ -55,7 +55,7 @@ class DescriptionRequests:
             return Answer(body=lambda: refused, codes=(refusal.code,))
         asked = request.body["topics"]
         wanted = None if asked is None else {one["topic"]: set(one["partitions"]) for one in asked}
-        shards = self._shards.speaking()
+        shards = self._shards.all()
         sizes: dict[str, list[dict[str, Any]]] = {}
         for shard in shards:
             _add_sizes(shard, wanted, sizes)

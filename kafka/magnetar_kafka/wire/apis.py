@@ -32,7 +32,17 @@ PRODUCE = Api(0, "Produce", 3, 12, "appends batches outside of transactions")
 FETCH = Api(1, "Fetch", 4, 12, "committed messages; waits for new ones; no fetch sessions")
 LIST_OFFSETS = Api(2, "ListOffsets", 1, 7, "first, end, and by time")
 METADATA = Api(3, "Metadata", 0, 12, "topics, the owners of their partitions, the brokers")
-FIND_COORDINATOR = Api(10, "FindCoordinator", 0, 4, "refused: there are no coordinators yet")
+OFFSET_COMMIT = Api(8, "OffsetCommit", 2, 8, "committed offsets of groups", finishes=True)
+OFFSET_FETCH = Api(9, "OffsetFetch", 1, 8, "committed offsets of groups")
+FIND_COORDINATOR = Api(10, "FindCoordinator", 0, 4, "coordinators of groups")
+JOIN_GROUP = Api(11, "JoinGroup", 0, 9, "classic groups, also with static members")
+HEARTBEAT = Api(12, "Heartbeat", 0, 4, "of a member of a group", finishes=True)
+LEAVE_GROUP = Api(13, "LeaveGroup", 0, 5, "members leave, or are removed", finishes=True)
+SYNC_GROUP = Api(
+    14, "SyncGroup", 0, 5, "assignments, as the leader of a group made them", finishes=True
+)
+DESCRIBE_GROUPS = Api(15, "DescribeGroups", 0, 5, "groups and their members")
+LIST_GROUPS = Api(16, "ListGroups", 0, 4, "groups of this server")
 SASL_HANDSHAKE = Api(
     17,
     "SaslHandshake",
@@ -47,9 +57,9 @@ CREATE_TOPICS = Api(19, "CreateTopics", 2, 7, "creates topics")
 DELETE_TOPICS = Api(20, "DeleteTopics", 1, 6, "deletes topics")
 DELETE_RECORDS = Api(21, "DeleteRecords", 0, 2, "the first messages, up to an offset")
 INIT_PRODUCER_ID = Api(22, "InitProducerId", 0, 4, "ids of idempotent producers")
+DESCRIBE_ACLS = Api(29, "DescribeAcls", 1, 3, "says that rights are in the access file")
 DESCRIBE_CONFIGS = Api(32, "DescribeConfigs", 1, 4, "settings of topics and of this broker")
 ALTER_CONFIGS = Api(33, "AlterConfigs", 0, 2, "settings of topics; what is not named: default")
-DESCRIBE_ACLS = Api(29, "DescribeAcls", 1, 3, "says that rights are in the access file")
 DESCRIBE_LOG_DIRS = Api(35, "DescribeLogDirs", 1, 4, "bytes of the partitions of this broker")
 SASL_AUTHENTICATE = Api(
     36,
@@ -61,7 +71,9 @@ SASL_AUTHENTICATE = Api(
     finishes=True,
 )
 CREATE_PARTITIONS = Api(37, "CreatePartitions", 0, 3, "more partitions; their keys move")
+DELETE_GROUPS = Api(42, "DeleteGroups", 0, 2, "groups without members, and their offsets")
 INCREMENTAL_ALTER_CONFIGS = Api(44, "IncrementalAlterConfigs", 0, 1, "settings of topics")
+OFFSET_DELETE = Api(47, "OffsetDelete", 0, 0, "offsets that no member uses")
 DESCRIBE_CLUSTER = Api(60, "DescribeCluster", 0, 1, "the brokers")
 
 APIS = (
@@ -69,7 +81,15 @@ APIS = (
     FETCH,
     LIST_OFFSETS,
     METADATA,
+    OFFSET_COMMIT,
+    OFFSET_FETCH,
     FIND_COORDINATOR,
+    JOIN_GROUP,
+    HEARTBEAT,
+    LEAVE_GROUP,
+    SYNC_GROUP,
+    DESCRIBE_GROUPS,
+    LIST_GROUPS,
     SASL_HANDSHAKE,
     API_VERSIONS,
     CREATE_TOPICS,
@@ -82,7 +102,9 @@ APIS = (
     DESCRIBE_LOG_DIRS,
     SASL_AUTHENTICATE,
     CREATE_PARTITIONS,
+    DELETE_GROUPS,
     INCREMENTAL_ALTER_CONFIGS,
+    OFFSET_DELETE,
     DESCRIBE_CLUSTER,
 )
 API_OF_KEY = {api.key: api for api in APIS}
