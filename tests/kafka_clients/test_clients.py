@@ -19,7 +19,7 @@ import pytest
 from tests.core.ports import free_ports
 from tests.system.processes import BROKER, COORDINATOR, Servers
 
-from magnetar import blocking
+from magnetar import OutOfRange, blocking
 
 
 def installed() -> list[str]:
@@ -168,6 +168,35 @@ def test_confluent_kafka_administers_topics(servers: KafkaServers) -> None:
     assert told["retention.ms"].value == "60000"
     assert len(admin.list_topics("good", SECONDS_MAX).topics["good"].partitions) == 2
     admin.delete_topics(["good"])["good"].result(SECONDS_MAX)
+
+
+@needs_confluent
+def test_records_are_deleted_up_to_the_middle_of_a_batch(servers: KafkaServers) -> None:
+    from confluent_kafka import TopicPartition
+    from confluent_kafka.admin import AdminClient
+
+    topic, first = topic_of(servers, "deleted"), 123
+    producer = confluent_producer(servers, **{"linger.ms": 100})
+    for number in range(COUNT):
+        producer.produce(topic, b"%d" % number)
+    producer.flush(SECONDS_MAX)
+    place = TopicPartition(topic, 0, first)
+    admin = AdminClient({"bootstrap.servers": servers.kafka})
+    deleted = admin.delete_records([place])[place].result(SECONDS_MAX)
+    assert deleted.low_watermark == first
+    expected = [b"%d" % number for number in range(first, COUNT)]
+    with blocking.connect(servers.address) as client:
+        with pytest.raises(OutOfRange):
+            next(iter(client.read(topic)))
+        read = client.read(topic, 0, start=first)
+        assert [message.value for message in read] == expected
+        consumer = client.subscribe(topic, "s", initial_position="earliest")
+        found = [consumer.receive().value for _ in expected]
+        consumer.close()
+    assert found == expected
+    if shutil.which("kcat") is not None:
+        printed = kcat(servers, "-C", "-t", topic, "-o", "beginning", "-e", "-q", "-f", "%s\n")
+        assert printed.encode().splitlines() == expected
 
 
 @needs_confluent
