@@ -84,7 +84,7 @@ class Listener:
             **DescriptionRequests(self.shards).handlers,
             **DeleteRecordsRequests(self.shards).handlers,
             **ListOffsetsRequests(self.shards).handlers,
-            **CoordinatorRequests(groups, node_id=node_id).handlers,
+            **CoordinatorRequests(groups, nodes).handlers,
             **GroupRequests(self.shards, groups).handlers,
             **GroupViewRequests(groups).handlers,
             **OffsetRequests(self.shards, groups, config).handlers,

@@ -12,7 +12,7 @@ Source: PIP-31, Broker - Acknowledgements, New Acknowledgement State.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from magnetar_broker.dispatch.committed_offset import CommittedOffset

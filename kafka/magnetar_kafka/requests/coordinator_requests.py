@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from magnetar_core.access.needs import Kind, Operation
 from magnetar_kafka.answer import Answer
 from magnetar_kafka.error_codes import ErrorCode, Refused
 from magnetar_kafka.group_coordinator import GroupCoordinators
+from magnetar_kafka.nodes import Nodes
 from magnetar_kafka.request import Handle, Request
 from magnetar_kafka.shards import Shard
 from magnetar_kafka.wire import apis
@@ -19,15 +21,11 @@ _NONE = -1
 
 
 class CoordinatorRequests:
-    """Handler of FindCoordinator.
+    """Handler of FindCoordinator."""
 
-    Args:
-        node_id: the number of this broker for clients.
-    """
-
-    def __init__(self, groups: GroupCoordinators, *, node_id: int) -> None:
+    def __init__(self, groups: GroupCoordinators, nodes: Nodes) -> None:
         self._groups = groups
-        self._node_id = node_id
+        self._nodes = nodes
 
     @property
     def handlers(self) -> Mapping[int, Handle]:
@@ -54,6 +52,12 @@ class CoordinatorRequests:
                 raise Refused(
                     ErrorCode.COORDINATOR_NOT_AVAILABLE, "there are no transactions on this port"
                 )
+            request.caller.check(Operation.DESCRIBE, Kind.GROUP, key)
+            if len(set(self._nodes.by_shard(is_external=request.is_external))) > 1:
+                raise Refused(
+                    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                    "groups of Kafka's clients need a cluster with one broker: assign partitions",
+                )
             coordinator = await self._groups.of(key)
         except Refused as refusal:
             code = refusal.code
@@ -63,4 +67,4 @@ class CoordinatorRequests:
             return row | {"node_id": _NONE, "host": "", "port": _NONE}
         shards[coordinator.shard] = None
         host, port = request.address
-        return row | {"node_id": self._node_id, "host": host, "port": port}
+        return row | {"node_id": self._nodes.own_number, "host": host, "port": port}

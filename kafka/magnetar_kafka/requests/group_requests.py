@@ -161,7 +161,7 @@ def _asked(coordinator: GroupCoordinator, request: Request) -> Join:
         needs_known_id=request.version >= KNOWN_ID_FROM,
         can_skip_assignment=request.version >= SKIP_ASSIGNMENT_FROM,
         client_id=request.client_id,
-        client_host=f"/{request.origin}",
+        client_host=f"/{request.caller.origin}",
         session_timeout_ms=session_timeout_ms,
         rebalance_timeout_ms=min(rebalance_timeout_ms, access.rebalance_timeout_ms_max),
         protocol_type=body["protocol_type"],
