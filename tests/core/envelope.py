@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from magnetar_core.transport.columns.kinds import ANSWERS, COLUMNS, COLUMNS_OF, as_row
@@ -26,7 +26,7 @@ def parsed(on_frame: Callable[[service_pb2.Frame], Any]) -> Callable[[bytes], No
 
 
 # The request ids of commands that left in a message, by the first of them.
-Together = dict[int, list[int]]
+Together = dict[int, Sequence[int]]
 
 
 def singles(frame: Carried, together: Together | None = None) -> service_pb2.Frame:
