@@ -54,6 +54,16 @@ class OpenClient:
             raise ClientClosed("the client is closed")
         return await self.producers.make(topic, ProducerConfig())
 
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop on which it runs."""
+        return self._runtime.loop
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its close has not begun."""
+        return not self._runtime.is_closing
+
     def fail(self, error: MagnetarError) -> None:
         """Fail everything: see Runtime.fail."""
         parts = (self.transactions, self.producers, self.consumers, self._cluster)

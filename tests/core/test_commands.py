@@ -6,9 +6,10 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.core.envelope import command, parsed
+from tests.core.envelope import parsed
 from tests.waiting import turns
 
+from magnetar.testing.envelope import command
 from magnetar_core.config import FRAME_BYTES_MAX
 from magnetar_core.errors import (
     InvalidArgument,
