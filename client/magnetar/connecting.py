@@ -93,7 +93,7 @@ async def connect(
     cluster = Cluster(addresses, runtime)
     client = Client(cluster)
     if here is not None:
-        here.note_client(client._opened)
+        here.note_client(client._opened, client)
     try:
         await cluster.bootstrap()
     except BaseException:

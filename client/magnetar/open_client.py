@@ -116,6 +116,10 @@ class OpenClient:
         """Leave it to other code to close everything when the client is dropped."""
         self._is_watched = False
 
+    def belongs_to_test(self) -> None:
+        """Do not warn if it is not closed: the test server that it is connected to closes it."""
+        self._is_warned_of = True
+
     def drop(self, client: object) -> None:
         """Close everything in the background, since the program has dropped the client.
 

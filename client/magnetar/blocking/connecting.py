@@ -78,7 +78,7 @@ def connect(
         made = Client(loop, client)
         here = in_process.server_at(addresses_of(address)) if transport is None else None
         if here is not None:
-            here.note_blocking(made)
+            here.note_blocking(client._opened, made)
         return made
     except BaseException:
         loop.close()

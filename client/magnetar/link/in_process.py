@@ -35,6 +35,10 @@ class OpenHere(Protocol):
         """Close it, on its event loop."""
         ...
 
+    def belongs_to_test(self) -> None:
+        """Do not warn if it is not closed."""
+        ...
+
     def loop_ends(self) -> None:
         """Give everything up, since nothing runs on the event loop from now on."""
         ...
@@ -60,12 +64,12 @@ class InProcessServer(Protocol):
         """
         ...
 
-    def note_client(self, client: OpenHere) -> None:
-        """Note a client on the running event loop, which ends with the cluster."""
+    def note_client(self, opened: OpenHere, client: object) -> None:
+        """Keep a client on the running event loop until it is closed, at the cluster's end."""
         ...
 
-    def note_blocking(self, client: OpenBlocking) -> None:
-        """Note a blocking client, which ends with the cluster."""
+    def note_blocking(self, opened: OpenHere, client: OpenBlocking) -> None:
+        """Keep a blocking client until it is closed, at the cluster's end."""
         ...
 
 

@@ -1,4 +1,8 @@
-"""Names of the commands that servers take, as faults name them. Pure."""
+"""Names of the commands that servers take, as faults name them. Pure.
+
+A client that commits says EndTxn. The coordinator then says EndTxnOnParticipants to each broker, or
+EndTxnOnPartition or EndTxnOnSubscription if there is a single participant.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +36,6 @@ CommandName: TypeAlias = Literal[
     "EndTxnOnParticipants",
     "EndTxnOnPartition",
     "EndTxnOnSubscription",
-    "EndTxnsOnParticipants",
     "Flow",
     "FollowDirectory",
     "GetClusterInfo",

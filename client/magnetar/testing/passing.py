@@ -11,12 +11,12 @@ from magnetar.testing.paced_loop import PacedLoop
 from magnetar.testing.shifted_time import LOOK_S, TURNS_MAX, FollowedLoop, ShiftedClock
 
 # A loop that does not come to rest within this time is not waited for: a callback blocks it.
-REST_S_MAX = 5.0
-# Time goes on by this much at least, and by so much more where a long time passes: timers are that
-# late then, as on a busy machine. It stays below the heartbeats of group members.
+REST_S_MAX = 2.0
+# Time goes on by this much at least ...
 STEP_S_MIN = 0.01
-STEP_S_MIN_MAX = 1.0
-STEPS_MAX = 10_000
+# ... and where a long time passes, by this part of it, unless a client's timer is due: servers look
+# ten times a second for what they have to do, and do it so much later then.
+SHARE_MIN = 1 / 10_000
 
 
 class Passing:
@@ -39,15 +39,16 @@ class Passing:
         self._network = network
         self._followed = followed
         self._turn = asyncio.Lock()
+        self._least_s = STEP_S_MIN
 
     async def advance(self, seconds: float) -> None:
         """Let so much time pass, from one timer to the next."""
         async with self._turn:
             remaining_s = seconds
-            least_s = min(STEP_S_MIN_MAX, max(STEP_S_MIN, seconds / STEPS_MAX))
+            self._least_s = max(STEP_S_MIN, seconds * SHARE_MIN)
             await self._rest(everywhere=True)
             while remaining_s > 0:
-                step_s = min(remaining_s, max(least_s, self._until_due_s()))
+                step_s = min(remaining_s, max(STEP_S_MIN, self._until_due_s()))
                 remaining_s -= step_s
                 self._clock.shift_s += step_s
                 for one in self._followed():
@@ -58,7 +59,8 @@ class Passing:
     def _until_due_s(self) -> float:
         """Return how long it takes until the next timer of any loop."""
         due_s = self._loop.next_due()
-        found = [LOOK_S if due_s is None else due_s - self._clock.now_s()]
+        until_s = LOOK_S if due_s is None else due_s - self._clock.now_s()
+        found = [max(self._least_s, until_s)]
         for one in self._followed():
             found.append(0.0 if one.due_s is None else one.due_s - one.clock.now_s())
         return min(found)
@@ -72,7 +74,12 @@ class Passing:
                 now_s = one.clock.now_s()
                 is_due = one.due_s is None or one.due_s <= now_s
                 has_heard = one.posted_count != self._network.posted_count
-                if everywhere or is_due or has_heard or now_s - one.looked_s > LOOK_S:
+                if (
+                    everywhere
+                    or is_due
+                    or has_heard
+                    or now_s - one.looked_s > max(LOOK_S, self._least_s)
+                ):
                     one.posted_count = self._network.posted_count
                     await self._rest_there(one)
             await self._rest_here()
@@ -86,9 +93,15 @@ class Passing:
                 return
 
     async def _rest_there(self, one: FollowedLoop) -> None:
+        if one.is_stuck:
+            # It has not answered yet, and is not waited for again until it does.
+            one.due_s = float("inf")
+            return
         rested: asyncio.Future[None] = self._loop.create_future()
+        one.is_stuck = True
 
         def rest() -> None:
+            one.is_stuck = False
             if not rested.done():
                 rested.set_result(None)
 
@@ -97,6 +110,7 @@ class Passing:
             # Real time: this clock stands between the steps.
             await asyncio.wait((rested,), timeout=REST_S_MAX)
         else:
+            one.is_stuck = False
             one.due_s = float("inf")
 
 

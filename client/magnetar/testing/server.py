@@ -15,7 +15,6 @@ from functools import partial
 from random import Random
 from types import TracebackType
 from typing import Any, Self, TypeVar
-from weakref import WeakSet
 
 from magnetar import blocking
 from magnetar.client import Client
@@ -38,7 +37,7 @@ from magnetar_core.process.forks import belongs_here
 T = TypeVar("T")
 
 SERVERS_MAX = 16
-ADVANCE_S_MAX = 31 * 24 * 60 * 60.0
+ADVANCE_S_MAX = 7 * 24 * 60 * 60.0
 # A client that does not close within this time is left.
 CLOSE_S_MAX = 10.0
 
@@ -99,6 +98,8 @@ class Server:
         self._thread: threading.Thread | None = None
         for name in not_here:
             raise InvalidArgument(_refusal(name))
+        if not isinstance(virtual_time, bool):
+            raise InvalidArgument(f"virtual_time must be True or False, and not {virtual_time!r}")
         _check_count("brokers", brokers)
         _check_count("coordinators", coordinators)
         settings = (
@@ -113,8 +114,9 @@ class Server:
         self._virtual_time = virtual_time
         self._is_forked = False
         self._lock = threading.RLock()
-        self._clients: WeakSet[in_process.OpenHere] = WeakSet()
-        self._blocking_clients: WeakSet[in_process.OpenBlocking] = WeakSet()
+        # With the objects that programs have. A test may drop those: its clients end with this.
+        self._clients: dict[in_process.OpenHere, object] = {}
+        self._blocking_clients: dict[in_process.OpenHere, in_process.OpenBlocking] = {}
         belongs_here(self)
         self._ended: Future[None] = Future()
         self._thread = threading.Thread(
@@ -165,7 +167,7 @@ class Server:
         It is for threads that run no event loop; in a coroutine, await advance_async().
 
         Args:
-            seconds: how much, up to 31 days.
+            seconds: how much, up to 7 days. An hour takes about two seconds of the machine.
         Raises:
             InvalidArgument: it is not such a number, or the server has no virtual time.
             WrongEventLoop: an event loop runs on this thread, and clients on it would stand still.
@@ -276,6 +278,8 @@ class Server:
     def lose_store(self, *names: str) -> None:
         """Kill servers, and start them again with empty stores: their disks are lost.
 
+        A broker refuses all commands then, as a real one does, until accept_loss().
+
         Raises:
             InvalidArgument: no server is named, or there is none of a name.
             MagnetarError: one does not start, as a real one would not.
@@ -291,6 +295,24 @@ class Server:
         self._wait(lose())
         self.start(*names)
 
+    def accept_loss(self, *names: str) -> None:
+        """Do what `magnetar storage accept-loss --everything` does, and start the servers again.
+
+        Raises:
+            InvalidArgument: no server is named, or there is none of a name.
+            MagnetarError: one does not start, as a real one would not.
+        """
+        if not names:
+            raise InvalidArgument(f"name the servers that have lost their stores: {self._listed}")
+        chosen = self._checked_names(names)
+
+        async def accept() -> None:
+            for name in chosen:
+                await self._world.processes[name].accept_loss()
+
+        self._wait(accept())
+        self.start(*names)
+
     # Its end.
 
     def close(self) -> None:
@@ -302,12 +324,17 @@ class Server:
         if self._is_closed:
             return
         self.heal()
-        for one in list(self._blocking_clients):
+        with self._lock:
+            blocking_clients = list(self._blocking_clients.values())
+        for one in blocking_clients:
             with suppress(MagnetarError):
                 one.close()
         for opened in self._open_clients():
             _close(opened)
         self._stop()
+        with self._lock:
+            self._clients.clear()
+            self._blocking_clients.clear()
 
     async def aclose(self) -> None:
         """Do the same as close(); clients on the running event loop close in order."""
@@ -364,15 +391,19 @@ class Server:
             self._world.loop.call_soon_threadsafe(self._world.followed.setdefault, loop, followed)
         return MemoryTransport(self._world.network), clock
 
-    def note_client(self, client: in_process.OpenHere) -> None:
-        """Note a client, which ends with the cluster."""
+    def note_client(self, opened: in_process.OpenHere, client: object) -> None:
+        """Keep a client until it is closed, at the end of the cluster."""
+        opened.belongs_to_test()
         with self._lock:
-            self._clients.add(client)
+            self._clients = {one: kept for one, kept in self._clients.items() if one.is_open}
+            self._clients[opened] = client
 
-    def note_blocking(self, client: in_process.OpenBlocking) -> None:
-        """Note a blocking client, which ends with the cluster."""
+    def note_blocking(self, opened: in_process.OpenHere, client: in_process.OpenBlocking) -> None:
+        """Keep a blocking client until it is closed, at the end of the cluster."""
         with self._lock:
-            self._blocking_clients.add(client)
+            found = self._blocking_clients.items()
+            self._blocking_clients = {one: kept for one, kept in found if one.is_open}
+            self._blocking_clients[opened] = client
 
     def forked(self) -> None:
         """Note that this is the copy of a forked child."""
@@ -419,7 +450,7 @@ class Server:
         is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
         if not is_number or not 0 <= seconds <= ADVANCE_S_MAX:  # type: ignore[operator]
             raise InvalidArgument(
-                f"give seconds from 0 to {ADVANCE_S_MAX:.0f}, 31 days, and not {seconds!r}"
+                f"give seconds from 0 to {ADVANCE_S_MAX:.0f}, 7 days, and not {seconds!r}"
             )
 
     def _check(self) -> None:
@@ -562,7 +593,7 @@ def _checked_settings(
         default = known[name].default
         if type(default) is not type(value):
             raise InvalidArgument(
-                f"{argument}: {name} is a {type(default).__name__}, and not {value!r}"
+                f"{argument}: {name} is of type {type(default).__name__}, and not {value!r}"
             )
     return dict(settings)
 

@@ -83,6 +83,7 @@ class FollowedLoop:
     Attributes:
         due_s: when its next timer fires, on the clock of the loop; None: it is not known.
         looked_s: when that was known, on the same clock.
+        is_stuck: whether a callback of the program holds it up.
         posted_count: functions that links had called then, anywhere.
     """
 
@@ -92,6 +93,7 @@ class FollowedLoop:
         self.due_s: float | None = None
         self.looked_s = 0.0
         self.posted_count = -1
+        self.is_stuck = False
 
     def rest(self, rested: Callable[[], None]) -> bool:
         """Have a function called, on this loop, when nothing is left to do there now.

@@ -27,7 +27,9 @@ from magnetar_coordinator.coordinator import Coordinator
 from magnetar_coordinator.metadata.records import FAMILIES as COORDINATOR_FAMILIES
 from magnetar_core.membership.address_book import MemberAddress
 from magnetar_core.membership.membership import CoordinatorMember, Member
+from magnetar_storage import store_identity
 from magnetar_storage.memory.engine import MemoryDisk, MemoryStore
+from magnetar_storage.store import WriteBatch
 
 T = TypeVar("T")
 AnyServer = Broker | Coordinator
@@ -94,6 +96,19 @@ class Process:
         """End its life; the next one begins with an empty disk."""
         self.kill()
         self._disk = MemoryDisk()
+
+    async def accept_loss(self) -> None:
+        """End its life, and note on its disk that a person accepts what it has lost."""
+        self.kill()
+        store = MemoryStore(self._disk, self._families)
+        row = await store.get(store_identity.IDENTITY_FAMILY, store_identity.KEY)
+        if row is not None:
+            batch = WriteBatch()
+            accepted = store_identity.with_losses(row, store_identity.LOSSES_OF_EVERYTHING, 0)
+            batch.put(store_identity.IDENTITY_FAMILY, store_identity.KEY, accepted)
+            await store.write(batch)
+            await store.sync()
+        await store.close()
 
 
 class World:
@@ -212,8 +227,6 @@ class World:
 
         def make(store: MemoryStore) -> Coordinator:
             transport = MemoryTransport(self.network)
-            return Coordinator(
-                config, store, transport, self.clock, self._chance(), self.loop.fail
-            )
+            return Coordinator(config, store, transport, self.clock, self._chance(), self.loop.fail)
 
         return make
