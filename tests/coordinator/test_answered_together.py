@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.coordinator.fakes import P0, SILENCE, World, end_command
-from tests.core.envelope import command, in_columns, parsed
+from tests.core.envelope import parsed
 from tests.virtual_time import run
 
+from magnetar.testing.envelope import command, in_columns
 from magnetar_core.ids import TxnID
 from magnetar_core.server.commands import Conversation
 from magnetar_core.wire import common_pb2 as common

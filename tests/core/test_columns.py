@@ -12,8 +12,9 @@ from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.coordinator.fakes import counted as counted_end
-from tests.core.envelope import command, framed, in_columns, singles
+from tests.core.envelope import framed
 
+from magnetar.testing.envelope import command, in_columns, singles
 from magnetar_core.errors import InvalidArgument
 from magnetar_core.ids import (
     NO_EPOCH,

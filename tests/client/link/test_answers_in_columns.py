@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from tests import virtual_time
 from tests.client.fakes import FAST, FakeCluster
-from tests.core.envelope import command
 from tests.virtual_loop import VirtualClock
 from tests.waiting import turns
 
 from magnetar.link.runtime import Runtime
 from magnetar.link.session import LinkSession
+from magnetar.testing.envelope import command
 from magnetar_core.ids import MessageId, PartitionName, TxnID
 from magnetar_core.protocol_version import PROTOCOL_VERSION
 from magnetar_core.transport.columns.sends import SENDS, Send, Sent
