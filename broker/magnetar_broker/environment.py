@@ -67,6 +67,7 @@ class Environment:
         return TransactionIndex(
             self.watermarks.is_running,
             self.watermarks.covers,
+            self.watermarks.covered,
             self.watermarks.is_superseded,
             self.issued.check,
             on_opened=lambda txn_id: candidates.opened(txn_id, participant, now_ms()),

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 from typing import Any, Protocol
 
 from tests import virtual_time
 from tests.configs import broker_config
-from tests.core.envelope import command, parsed
+from tests.core.envelope import command, in_columns, parsed, singles
 from tests.waiting import turns
 
 from magnetar_broker.broker import Broker
@@ -52,6 +52,7 @@ def new_index(
     return TransactionIndex(
         lambda _: False,
         covers,
+        lambda txn_ids: [one for one in txn_ids if covers(one)],
         is_superseded,
         check_issued,
         on_opened=lambda txn_id: told.append(("opened", txn_id)),
@@ -115,6 +116,18 @@ class Client:
         self.world.broker.check()
         return future
 
+    def begin_together(self, bodies: Sequence[Any]) -> list[asyncio.Future[Any]]:
+        """Send commands of one kind in columns."""
+        asked = {}
+        for _ in bodies:
+            self._next_request += 1
+            asked[self._next_request] = asyncio.get_running_loop().create_future()
+        self._answers.update(asked)
+        data = in_columns(*map(command, bodies, asked))
+        self._session.on_frame(service.Frame.FromString(data))
+        self.world.broker.check()
+        return list(asked.values())
+
     def begin_again(self, body: Any) -> None:
         """Send a copy of the last command, under the same number."""
         self._session.on_frame(service.Frame(commands=[command(body, self._next_request)]))
@@ -167,7 +180,7 @@ class Client:
         return [one for one in self.pushed if isinstance(one, wire.CommandConsumerChange)]
 
     def _on_frame(self, frame: service.Frame) -> None:
-        for one in frame.commands:
+        for one in singles(frame).commands:
             body = getattr(one, one.WhichOneof("body"))
             if one.request_id:
                 future = self._answers.pop(one.request_id)

@@ -14,6 +14,7 @@ from tests.broker.harness import (
     ack,
     end,
     flow,
+    partition,
     run,
     send,
     subscribe,
@@ -28,6 +29,7 @@ from magnetar_core.errors import InvalidTxnState, MagnetarError, SequenceGap, Tr
 from magnetar_core.wire import broker_pb2 as wire
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import topic_pb2 as topic_wire
+from magnetar_core.wire import transaction_pb2 as txn_wire
 
 
 class Losing(Random):
@@ -105,6 +107,39 @@ def test_every_other_answer_waits_for_the_disk(command: Any) -> None:
     run(scenario, **late())
 
 
+def test_answers_in_columns_leave_when_each_may() -> None:
+    """Plain sends and acks when they are written; of transactions, and ends, when synced."""
+
+    async def scenario(world: World) -> None:
+        await world.client.ask(subscribe())
+        await world.client.ask(send(*[b"%d" % number for number in range(16)], producer=9))
+        await world.client.ask(send(b"t", in_txn=txn(30)))
+        world.stall()
+        sends = world.client.begin_together(
+            [
+                send(b"p", producer=2, sequence=number)
+                if number < 5
+                else send(b"t", in_txn=txn(number))
+                for number in range(10)
+            ]
+        )
+        acks = world.client.begin_together(
+            [
+                ack((number, number), in_txn=None if number < 5 else txn(number))
+                for number in range(10)
+            ]
+        )
+        ends = world.client.begin_together([ended(number, 0) for number in range(20, 30)])
+        await world.settle()
+        for answers in (sends, acks):
+            assert [one.done() for one in answers] == [True] * 5 + [False] * 5
+        assert not any(one.done() for one in ends)
+        await world.go_on()
+        assert all(one.done() and not one.exception() for one in (*sends, *acks, *ends))
+
+    run(scenario, **late())
+
+
 def test_a_commit_is_seen_before_it_is_synced_and_answered_afterwards() -> None:
     async def scenario(world: World) -> None:
         await world.client.ask(subscribe(consumer=1))
@@ -173,6 +208,16 @@ def test_an_orderly_stop_syncs_everything_and_the_ledger_stays() -> None:
     run(scenario, **late())
 
 
+def ended(number: int, count: int) -> txn_wire.CommandEndTxnOnParticipants:
+    """Return the commit of a transaction whose messages are on one partition."""
+    asked = txn_wire.CommandEndTxnOnParticipants(
+        txn_id=txn(number).to_wire(), txn_action=common.COMMIT, counts_given=True
+    )
+    counts = [txn_wire.WriterCount(writer_id=1, count=count)]
+    asked.partitions.add(partition=partition(0), producers=counts)
+    return asked
+
+
 class Program:
     """Random commands and ends of the broker, and what must hold whatever happens."""
 
@@ -195,7 +240,16 @@ class Program:
 
     async def step(self) -> None:
         await self.random.choice(
-            (self.send_plain, self.send_plain, self.send_in, self.commit, self.stall, self.fall)
+            (
+                self.send_plain,
+                self.send_plain,
+                self.send_in,
+                self.send_run,
+                self.commit,
+                self.commit_all,
+                self.stall,
+                self.fall,
+            )
         )()
 
     def name(self) -> bytes:
@@ -230,6 +284,52 @@ class Program:
             await self.world.go_on()
             answer.result()
             self.open[number].append(value)
+
+    async def send_run(self) -> None:
+        """Plain messages and messages of transactions in columns: each waits for what it needs."""
+        for number in range(self.next_txn, self.next_txn + 3):
+            self.open[number] = []
+        self.next_txn += 3
+        bodies: list[Any] = []
+        values: list[tuple[int | None, bytes]] = []
+        written = {number: len(held) for number, held in self.open.items()}
+        for _ in range(10):
+            value = self.name()
+            writer = self.random.choice([None, *self.open])
+            if writer is None:
+                sequence = self.sequences.get(self.producer, 0)
+                self.sequences[self.producer] = sequence + 1
+                bodies.append(send(value, producer=self.producer, sequence=sequence))
+            else:
+                bodies.append(send(value, in_txn=txn(writer), sequence=written[writer]))
+                written[writer] += 1
+            values.append((writer, value))
+        answers = self.world.client.begin_together(bodies)
+        await self.world.settle()
+        for (writer, value), answer in zip(values, answers, strict=True):
+            if writer is None:
+                place = answer.result().message_id
+                assert self.given.setdefault((place.ledger_id, place.entry_id), value) == value
+                self.plain.append(value)
+                self.ever.add(value)
+        await self.world.go_on()
+        for (writer, value), answer in zip(values, answers, strict=True):
+            if writer is not None:
+                answer.result()
+                self.open[writer].append(value)
+
+    async def commit_all(self) -> None:
+        """Ends of all transactions that have written, in columns."""
+        ready = [number for number, held in self.open.items() if held]
+        bodies = [ended(number, len(self.open[number])) for number in ready]
+        for number in ready:
+            self.decided[number] = self.open.pop(number)
+        answers = self.world.client.begin_together(bodies)
+        await self.world.settle()
+        for number, answer in zip(ready, answers, strict=True):
+            if answer.done():
+                assert not answer.result().unfinished
+                self.committed[number] = self.decided.pop(number)
 
     async def commit(self) -> None:
         ready = [number for number, values in self.open.items() if values]

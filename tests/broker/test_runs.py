@@ -77,17 +77,24 @@ ENDS = st.builds(
     st.lists(SMALL, max_size=2),
     st.none() | SMALL,
 )
+ACKS = st.builds(
+    lambda first, txn_id, sequence: ack((first, first + 1), in_txn=txn_id, sequence=sequence),
+    SMALL,
+    st.none() | TXNS,
+    SMALL,
+)
 # Many of them are refused, each for a reason of its own.
 COMMANDS = st.one_of(
     SENDS,
-    st.builds(
-        lambda first, txn_id, sequence: ack((first, first + 1), in_txn=txn_id, sequence=sequence),
-        SMALL,
-        st.none() | TXNS,
-        SMALL,
-    ),
+    ACKS,
     ENDS,
     st.builds(end, TXNS, counts=st.dictionaries(st.just(1), SMALL)),
+)
+# Frames with commands of one kind: no process sends all of them, and kinds change places in frames.
+OF_ONE_KIND = st.lists(
+    st.one_of([st.lists(kind, min_size=1, max_size=24) for kind in (SENDS, ACKS, ENDS)]),
+    min_size=1,
+    max_size=4,
 )
 
 
@@ -150,15 +157,8 @@ def test_a_run_does_what_its_commands_do_one_by_one(frames: list[list[Any]]) -> 
     assert together.rows == alone.rows
 
 
-@given(
-    st.lists(
-        st.one_of([st.lists(kind, min_size=1, max_size=24) for kind in (SENDS, ENDS)]),
-        min_size=1,
-        max_size=4,
-    )
-)
+@given(OF_ONE_KIND)
 def test_columns_do_what_their_commands_do(frames: list[list[Any]]) -> None:
-    """Kinds change places in a frame. No process sends both sends and ends."""
     in_columns, alone = lived(frames, has_columns=True), lived(frames)
     assert in_columns.answers == alone.answers
     assert in_columns.rows == alone.rows
@@ -174,11 +174,23 @@ def test_a_bug_in_one_command_is_that_commands_alone(bodies: list[Any], failing:
     assert together.rows == alone.rows
 
 
+@given(OF_ONE_KIND, st.sets(st.integers(0, 40), min_size=1, max_size=8))
+def test_a_bug_in_one_row_is_that_rows_alone(frames: list[list[Any]], failing: set[int]) -> None:
+    in_columns = Failing(frames, failing, has_columns=True)
+    alone = Failing([[one] for bodies in frames for one in bodies], failing)
+    for history in (in_columns, alone):
+        history.run()
+    assert in_columns.answers == alone.answers
+    assert in_columns.rows == alone.rows
+
+
 class Failing(History):
     """A history in which some calls of the state machines raise, by their number."""
 
-    def __init__(self, frames: Sequence[Sequence[Any]], failing: set[int]) -> None:
-        super().__init__(frames)
+    def __init__(
+        self, frames: Sequence[Sequence[Any]], failing: set[int], *, has_columns: bool = False
+    ) -> None:
+        super().__init__(frames, has_columns=has_columns)
         self.failing = failing
 
     def run(self) -> None:
@@ -188,6 +200,7 @@ class Failing(History):
                 (Partition, "send"),
                 (Partition, "send_in"),
                 (Partition, "end"),
+                (Subscription, "acknowledge"),
                 (Subscription, "acknowledge_in"),
                 (Subscription, "end"),
             ):

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from tests.broker.harness import txn
 
 from magnetar_broker.transactions.watermark import Watermark, Watermarks, clipped, intersected
+from magnetar_core.ids import TxnID
 
 COUNTERS = range(24)
 live_ranges = st.lists(
@@ -72,6 +73,23 @@ def test_coordinators_do_not_know_each_other() -> None:
     assert not watermarks.is_superseded(txn(4, tcid=3, incarnation=2))
     assert not watermarks.is_superseded(txn(4, tcid=4, incarnation=1))
     assert watermarks.of(9) == Watermark()
+
+
+TXN_IDS = st.builds(txn, st.integers(0, 23), tcid=st.integers(0, 2), incarnation=st.integers(0, 3))
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.integers(1, 3), words), max_size=8),
+    st.lists(TXN_IDS, unique=True, max_size=40),
+)
+def test_many_are_covered_as_each_of_them(
+    told: list[tuple[int, int, Word]], txn_ids: list[TxnID]
+) -> None:
+    """Also those of former incarnations, whose last watermark counts."""
+    watermarks = Watermarks()
+    for tcid, incarnation, word in told:
+        watermarks.set(tcid, watermarks.of(tcid).advanced(incarnation, *word))
+    assert watermarks.covered(txn_ids) == [one for one in txn_ids if watermarks.covers(one)]
 
 
 class Compared(int):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tests.core.envelope import command, parsed
+from tests.core.envelope import command, in_columns, parsed
 from tests.waiting import turns
 
+from magnetar_core.access.grants import Rights
+from magnetar_core.access.principal import ANONYMOUS
 from magnetar_core.config import FRAME_BYTES_MAX
 from magnetar_core.errors import (
     InvalidArgument,
@@ -17,8 +20,19 @@ from magnetar_core.errors import (
     Unimplemented,
     from_wire,
 )
-from magnetar_core.server.commands import CommandSession, Conversation, Reply, Run, each
-from magnetar_core.wire import common_pb2, topic_pb2
+from magnetar_core.ids import MessageId
+from magnetar_core.server.commands import (
+    CommandSession,
+    Conversation,
+    Item,
+    Reply,
+    Run,
+    each,
+    send_together,
+)
+from magnetar_core.transport.columns.sends import Sent
+from magnetar_core.transport.slow_operations import SlowOperations
+from magnetar_core.wire import broker_pb2, common_pb2, topic_pb2
 from magnetar_core.wire import service_pb2 as service
 
 
@@ -212,3 +226,100 @@ def test_what_a_check_refuses_is_not_in_the_run() -> None:
     server.ask(*lookups("a", "x" * 2_000, "c"))
     assert server.runs == [["a", "c"]]
     assert isinstance(from_wire(server.answers[1]), InvalidArgument)
+
+
+class InColumns:
+    """A server that keeps the replies to ten sends in columns, and what leaves."""
+
+    def __init__(self, **conversation: Any) -> None:
+        self.items: list[Item] = []
+        self.frames: list[service.Frame] = []
+        self.session = CommandSession(
+            {"send": lambda run: self.items.extend(run.items)},
+            Conversation(write=parsed(self.frames.append), **conversation),
+            refuse,
+        )
+
+    async def ask(self) -> list[Reply]:
+        sends = [
+            command(broker_pb2.CommandSend(partition={"topic": "t"}, sequence_id=number), number)
+            for number in range(1, 11)
+        ]
+        self.session.on_frame(service.Frame.FromString(in_columns(*sends)))
+        await turns()
+        return [reply for _, reply in self.items]
+
+    def leave(self, replies: Sequence[Reply]) -> None:
+        send_together([(one, sent(one)) for one in replies])
+
+    @property
+    def answered(self) -> list[int]:
+        """The numbers of what was answered, in columns or alone."""
+        commands = [one for frame in self.frames for one in frame.commands]
+        numbers = [one.request_id for one in commands if one.request_id]
+        for one in commands:
+            numbers += one.sends_response.request_ids
+        return numbers
+
+
+def sent(reply: Reply) -> Sent:
+    return Sent(MessageId(1, reply.request_id, 0))
+
+
+def test_answers_to_columns_leave_in_columns_with_the_rights_of_their_sender() -> None:
+    async def scenario() -> None:
+        server = InColumns()
+        rights = Rights(ANONYMOUS, ())
+        admitted = [reply.admitted(rights, None) for reply in await server.ask()]
+        assert {one.rights for one in admitted} == {rights}
+        server.leave(admitted)
+        await turns()
+        ((answer,),) = (frame.commands for frame in server.frames)
+        assert list(answer.sends_response.entry_ids) == list(range(1, 11))
+
+    asyncio.run(scenario())
+
+
+def test_an_answer_that_cannot_leave_keeps_no_other_back() -> None:
+    """One of them was answered before; another has a listener."""
+
+    async def scenario() -> None:
+        server, heard = InColumns(), list[Any]()
+        replies = await server.ask()
+        replies[2].fail(InvalidArgument("early"))
+        replies[4].when_answered(heard.append)
+        server.leave(replies)
+        await turns()
+        assert sorted(server.answered) == list(range(1, 11))
+        assert heard == [sent(replies[4])]
+        assert all(one.answered for one in replies)
+
+    asyncio.run(scenario())
+
+
+def test_nothing_leaves_in_columns_after_the_conversation() -> None:
+    async def scenario() -> None:
+        server = InColumns()
+        replies = await server.ask()
+        server.session.on_closed()
+        server.leave(replies)
+        await turns()
+        assert not server.frames
+
+    asyncio.run(scenario())
+
+
+def test_slow_commands_in_columns_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        now_ms = [0.0]
+        server = InColumns(slow_operations=SlowOperations(100, lambda: now_ms[0]))
+        replies = await server.ask()
+        now_ms[0] += 90
+        server.leave(replies[:5])
+        assert not caplog.records
+        now_ms[0] += 20
+        server.leave(replies[5:])
+
+    asyncio.run(scenario())
+    (line,) = (record.getMessage() for record in caplog.records)
+    assert "send of" in line

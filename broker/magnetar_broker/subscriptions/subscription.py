@@ -172,7 +172,8 @@ class Subscription:
             keys.pending_ack(self._prefix, txn_id, writer.ordinal, ack_sequence),
             pack_ranges(ranges),
         )
-        index_rows.put_written(batch, self._index_key(txn_id), transaction, writer)
+        index_key = keys.txnindex_at(txn_id, self._prefix)
+        index_rows.put_written(batch, index_key, transaction, writer)
         if is_new:
             environment.metrics.open_txns += 1
 
@@ -396,6 +397,3 @@ class Subscription:
                 " acknowledged there; end them first",
                 open_txns=" ".join(str(txn_id) for txn_id in list(self.index.open)[:100]),
             )
-
-    def _index_key(self, txn_id: TxnID) -> bytes:
-        return keys.txnindex_at(txn_id, self._prefix)

@@ -303,8 +303,9 @@ class Subscriptions:
 
     def _forget_covered(self, index: TransactionIndex, subscription_id: int) -> None:
         batch = self._environment.commits.batch
+        place = self._key(subscription_id)
         for txn_id in index.forget_covered():
-            batch.delete(keys.TXNINDEX, self._index_key(txn_id, subscription_id))
+            batch.delete(keys.TXNINDEX, keys.txnindex_at(txn_id, place))
 
     def _delete_ends(self, index: TransactionIndex, subscription_id: int) -> None:
         batch = self._environment.commits.batch

@@ -261,7 +261,8 @@ class Partition:
             environment.defer_rows(self)
         rows = environment.commits.batch
         rows.put(keys.TXNLOG, keys.txnlog(self._prefix, txn_id, writer.ordinal, sequence_id), batch)
-        index_rows.put_written(rows, self._index_key(txn_id), transaction, writer)
+        index_key = keys.txnindex_at(txn_id, self._place)
+        index_rows.put_written(rows, index_key, transaction, writer)
         if is_new:
             environment.metrics.open_txns += 1
         return True
@@ -415,7 +416,7 @@ class Partition:
             batch.delete_range(family, self._prefix, end_of_rows)
         batch.delete(keys.PARTITIONS, self._prefix)
         for txn_id in self.index.ended:
-            batch.delete(keys.TXNINDEX, self._index_key(txn_id))
+            batch.delete(keys.TXNINDEX, keys.txnindex_at(txn_id, self._place))
         self._environment.deferred_rows.pop(self, None)
         if self._environment.history is not None:
             self._environment.history.note(ParticipantDeleted(self.name))
@@ -493,7 +494,7 @@ class Partition:
         """Drop from the index the transactions that watermarks cover."""
         batch = self._environment.commits.batch
         for txn_id in self.index.forget_covered(self.order.passing):
-            batch.delete(keys.TXNINDEX, self._index_key(txn_id))
+            batch.delete(keys.TXNINDEX, keys.txnindex_at(txn_id, self._place))
         self.subscriptions.forget_covered()
 
     def write_new_rows(self) -> None:
@@ -569,9 +570,6 @@ class Partition:
         self.log.advance(written_end)
         for subscription in self.subscriptions:
             subscription.delivery.wake()
-
-    def _index_key(self, txn_id: TxnID) -> bytes:
-        return keys.txnindex_at(txn_id, self._place)
 
 
 def _nothing() -> None:

@@ -14,7 +14,7 @@ h.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
@@ -128,6 +128,7 @@ class TransactionIndex:
         is_running: whether a TxnID is plainly issued, and neither covered nor superseded; if not,
             the other functions tell.
         covers: whether the coordinator's watermark covers a TxnID.
+        covered: those of several TxnIDs that a watermark covers.
         is_superseded: whether a TxnID belongs to an abandoned incarnation of its coordinator.
         check_issued: raises TxnNotFound or LogUnavailable unless the TxnID is issued.
         on_opened: called when a transaction begins to write here.
@@ -140,6 +141,7 @@ class TransactionIndex:
         self,
         is_running: Callable[[TxnID], bool],
         covers: Callable[[TxnID], bool],
+        covered: Callable[[Iterable[TxnID]], Sequence[TxnID]],
         is_superseded: Callable[[TxnID], bool],
         check_issued: Callable[[TxnID], None],
         *,
@@ -152,6 +154,7 @@ class TransactionIndex:
         self._history = history
         self._is_running = is_running
         self._covers = covers
+        self._covered = covered
         self._is_superseded = is_superseded
         self._check_issued = check_issued
         self._on_opened = on_opened
@@ -305,9 +308,11 @@ class TransactionIndex:
         ended = self.ended[txn_id] = tuple.__new__(EndedTransaction, fields)
         return ended
 
-    def forget_covered(self, but: Collection[TxnID] = ()) -> list[TxnID]:
+    def forget_covered(self, but: Collection[TxnID] = ()) -> Sequence[TxnID]:
         """Drop the transactions that the watermark covers, and return them."""
-        forgotten = [one for one in self.ended if self._covers(one) and one not in but]
+        forgotten = self._covered(self.ended)
+        if but:
+            forgotten = [one for one in forgotten if one not in but]
         for txn_id in forgotten:
             del self.ended[txn_id]
         if forgotten and self._history is not None:

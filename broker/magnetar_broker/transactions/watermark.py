@@ -177,12 +177,36 @@ class Watermarks:
 
         It may have been an earlier store of that coordinator (rule n).
         """
-        most_bits = txn_id[0]
+        watermark = self._of_incarnation(txn_id[0])
+        return watermark is not None and watermark.covers(txn_id)
+
+    def covered(self, txn_ids: Iterable[TxnID]) -> list[TxnID]:
+        """Return those of the transactions that covers() tells of, in their order.
+
+        A participant asks about all that have ended there, each second.
+        """
+        found: list[TxnID] = []
+        known_bits: int | None = None
+        watermark = Watermark()
+        low_watermark, live = 0, watermark.live
+        for txn_id in txn_ids:
+            most_bits, counter = txn_id
+            if most_bits != known_bits:
+                known_bits, watermark = most_bits, self._of_incarnation(most_bits) or Watermark()
+                is_its_own = watermark.incarnation == most_bits & INCARNATION_MAX
+                low_watermark = watermark.low_watermark if is_its_own else 0
+                live = watermark.live
+            if counter < low_watermark and (not live or watermark.covers(txn_id)):
+                found.append(txn_id)
+        return found
+
+    def _of_incarnation(self, most_bits: int) -> Watermark | None:
+        """Return the last watermark of the incarnation that issued TxnIDs with these bits."""
         tcid, incarnation = most_bits >> 48, most_bits & INCARNATION_MAX
         watermark = self._by_tcid.get(tcid)
         if watermark is not None and incarnation < watermark.incarnation:
-            watermark = self._former.get(tcid, {}).get(incarnation)
-        return watermark is not None and watermark.covers(txn_id)
+            return self._former.get(tcid, {}).get(incarnation)
+        return watermark
 
     def is_running(self, txn_id: TxnID) -> bool:
         """Return whether a TxnID is issued, of the newest incarnation, and above the low watermark.
