@@ -26,8 +26,7 @@ from magnetar_core.ids import (
 )
 from magnetar_core.server.texts import TEXT_CHARACTERS_MAX, check_texts
 from magnetar_core.transport.columns.acks import Ack, Acked
-from magnetar_core.transport.columns.answers import Answers
-from magnetar_core.transport.columns.column import ROWS_MAX, Rows
+from magnetar_core.transport.columns.column import ROWS_MAX, Answers, Rows
 from magnetar_core.transport.columns.ends import EndedOnParticipants, EndOnParticipants, participant
 from magnetar_core.transport.columns.kinds import ANSWERS, COLUMNS, COLUMNS_OF, as_row
 from magnetar_core.transport.columns.sends import NOWHERE, Send, Sent
