@@ -19,7 +19,7 @@ _numbers = itertools.count(1)
 def address(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
-    """Where a cluster is, which all tests of this folder use."""
+    """Give the address of a cluster, which all tests of this folder use."""
     if request.param == "memory":
         with Server() as server:
             yield server.address

@@ -1,4 +1,4 @@
-"""What a program may expect of any cluster: the same tests for one in memory and for processes."""
+"""Expectations of programs: the same tests for a cluster in memory and for processes."""
 
 from __future__ import annotations
 

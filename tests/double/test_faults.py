@@ -225,7 +225,7 @@ def test_a_coordinator_that_has_lost_its_store_goes_on(server: Server, client: C
         ({"data_dir": "d"}, "no files"),
         ({"token": "t"}, "no rights"),
         ({"kafka_port": 9092}, "Kafka"),
-        ({"broker": 3}, "broker is no argument"),
+        ({"broker": 3}, "broker is not an argument"),
         ({"brokers": 0}, "from 1 to 16"),
         ({"brokers": 1 << 60}, "from 1 to 16"),
         ({"brokers": "3"}, "from 1 to 16"),

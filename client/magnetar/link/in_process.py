@@ -1,6 +1,6 @@
 """Servers in this process, which clients reach by address without a socket.
 
-`magnetar.testing` has such servers. The SDK knows no more of them than is written here.
+`magnetar.testing` has such servers. The SDK knows only of them what is written here.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class InProcessServer(Protocol):
     """Cluster in this process."""
 
     def attach(self) -> tuple[Transport, Clock]:
-        """Return what a client on the running event loop reaches the cluster with.
+        """Return the transport and the clock for a client on the running event loop.
 
         Raises:
             LogUnavailable: it is closed.

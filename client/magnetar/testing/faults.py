@@ -17,7 +17,7 @@ PATIENCE_S = 10.0
 
 
 class Kind(Enum):
-    """What becomes of a command."""
+    """Kinds of faults: what becomes of a command."""
 
     LOSE_REQUEST = auto()
     LOSE_ANSWER = auto()
@@ -57,7 +57,7 @@ class Fault:
 
     @property
     def count(self) -> int:
-        """How many commands it has struck."""
+        """The number of commands that it has struck."""
         return self._count
 
     @property
@@ -78,7 +78,7 @@ class Fault:
                 )
 
     def release(self) -> None:
-        """End it. What it holds goes on, in its order; repeating it is harmless."""
+        """End it. Commands that it holds go on, in their order; repeating it is harmless."""
         with self._changed:
             ended, self._ended = self._ended, True
         if not ended:

@@ -165,7 +165,7 @@ class MemoryLink:
             self.break_off()
 
     def release(self, fault: Fault) -> None:
-        """Handle what a fault has held here."""
+        """Handle the commands that a fault has held here."""
         for field, (holding, commands) in list(self._held.items()):
             if holding is fault:
                 del self._held[field]
@@ -184,7 +184,7 @@ class MemoryLink:
 
 
 class MemoryNetwork:
-    """Who listens where in a cluster, and which links there are.
+    """Servers that listen in a cluster, and the links between them and their clients.
 
     Attributes:
         end: the servers' loop, for what belongs to no server.
@@ -238,7 +238,7 @@ class MemoryNetwork:
                 link.break_off()
 
     def release(self, fault: Fault) -> None:
-        """Handle what a fault has held, at all links."""
+        """Handle the commands that a fault has held, at all links."""
         for link in list(self._links):
             link.server.post(link.release, fault)
 
@@ -249,7 +249,7 @@ class MemoryNetwork:
 
 
 class MemoryTransport:
-    """What a client, or a server as a client, reaches servers with: a `Transport` of the core."""
+    """Way of a client, or of a server as a client, to servers: a `Transport` of the core."""
 
     def __init__(self, network: MemoryNetwork) -> None:
         self._network = network

@@ -1,4 +1,4 @@
-"""How time passes for a cluster and its clients at once: see shifted_time."""
+"""Lets time pass for a cluster and its clients at once: see shifted_time."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ CLOSE_S_MAX = 10.0
 
 # What servers of machines have, and these have not, by the names that people give to it.
 NOT_HERE: Mapping[str, str] = {
-    "access": "no rights: everybody may do everything",
+    "access": "no rights: all clients may do everything",
     "address": "no address of a network: give `server.address` to the program",
     "data_dir": "no files: its rows are in memory, and restart() keeps them",
     "durability": "no operating system below it: all that it confirms survives restart()",
@@ -55,8 +55,8 @@ NOT_HERE: Mapping[str, str] = {
     "port": "no port: give `server.address` to the program",
     "store": "no object store: its rows are in memory",
     "tls": "no TLS: there is no network to protect",
-    "token": "no rights: everybody may do everything",
-    "tokens": "no rights: everybody may do everything",
+    "token": "no rights: all clients may do everything",
+    "tokens": "no rights: all clients may do everything",
 }
 
 _numbers = itertools.count(1)
@@ -132,7 +132,7 @@ class Server:
 
     @property
     def address(self) -> str:
-        """What programs connect to: a text for `magnetar.connect` and `magnetar.blocking.connect`.
+        """The address for programs: a text for `magnetar.connect` and `magnetar.blocking.connect`.
 
         No other process reaches it.
         """
@@ -170,7 +170,7 @@ class Server:
             seconds: how much, up to 7 days. An hour takes about two seconds of the machine.
         Raises:
             InvalidArgument: it is not such a number, or the server has no virtual time.
-            WrongEventLoop: an event loop runs on this thread, and clients on it would stand still.
+            WrongEventLoop: an event loop runs on this thread, and clients on it would hang.
         """
         self._check_advance(seconds)
         if _running_loop() is not None:
@@ -299,7 +299,7 @@ class Server:
         self.start(*names)
 
     def accept_loss(self, *names: str) -> None:
-        """Do what `magnetar storage accept-loss --everything` does, and start the servers again.
+        """Accept the loss, as `magnetar storage accept-loss --everything`, and start the servers.
 
         Raises:
             InvalidArgument: no server is named, or there is none of a name.
@@ -384,7 +384,7 @@ class Server:
     # What clients call: see in_process.
 
     def attach(self) -> tuple[MemoryTransport, Clock]:
-        """Return what a client on the running event loop reaches the cluster with."""
+        """Return the transport and the clock for a client on the running event loop."""
         self._check()
         clock: Clock = SystemClock()
         if self._virtual_time:
@@ -441,7 +441,7 @@ class Server:
     def _checked_names(self, names: tuple[str, ...]) -> list[str]:
         for name in names:
             if name not in self._world.processes:
-                raise InvalidArgument(f"{name!r} is no server here; there are {self._listed}")
+                raise InvalidArgument(f"{name!r} is not a server here; there are {self._listed}")
         return list(names) or self.names
 
     def _check_advance(self, seconds: object) -> None:
@@ -566,8 +566,8 @@ def _refusal(name: str) -> str:
     if name in NOT_HERE:
         return f"{name}: a test server has {NOT_HERE[name]}"
     return (
-        f"{name} is no argument of a test server; there are brokers, coordinators, virtual_time,"
-        " broker_settings and coordinator_settings"
+        f"{name} is not an argument of a test server; there are brokers, coordinators,"
+        " virtual_time, broker_settings and coordinator_settings"
     )
 
 

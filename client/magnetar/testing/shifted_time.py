@@ -45,7 +45,7 @@ class ShiftedClock(SystemClock):
 
 
 class Loop(Protocol):
-    """What is used of asyncio's own event loops, beyond what all loops have."""
+    """Parts of asyncio's own event loops that others need not have."""
 
     _ready: Any
     _scheduled: list[Any]

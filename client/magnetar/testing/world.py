@@ -170,7 +170,7 @@ class World:
         await self._passing.advance(seconds)
 
     def release(self, fault: Fault) -> None:
-        """Let what a fault holds go on."""
+        """Let the commands that a fault holds go on."""
         self.network.release(fault)
 
     async def ask(self, question: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
