@@ -14,12 +14,14 @@ from typing import Any
 from prometheus_client import Counter
 
 from magnetar_broker.commands.service import BrokerServer
+from magnetar_broker.coordinators.unannounced import WAIT_SECONDS
 from magnetar_broker.environment import Environment
 from magnetar_broker.topics.partition import Partition
 from magnetar_broker.topics.topics import Topic, Topics
 from magnetar_core import batch as columnar
-from magnetar_core.errors import from_wire
-from magnetar_core.history.events import Event, PlainConfirmed
+from magnetar_core.errors import LogUnavailable, MagnetarError, from_wire
+from magnetar_core.history.events import Event, PlainConfirmed, WriteConfirmed
+from magnetar_core.ids import TxnID
 from magnetar_core.server.commands import Gate, Reply, run_handler
 from magnetar_core.wire import common_pb2
 from magnetar_core.wire import topic_pb2 as topic_wire
@@ -148,10 +150,69 @@ class LocalAccess:
         confirmed = PlainConfirmed(partition.name, key, sequence_id, count, known, is_late=True)
         return offset, confirmed
 
-    def _count(self, messages: int, byte_count: int) -> None:
+    def append_in_transaction(
+        self,
+        partition: Partition,
+        records: bytes,
+        count: int,
+        max_timestamp_ms: int,
+        *,
+        txn_id: TxnID,
+        producer_id: int,
+        producer_epoch: int,
+        sequence: int,
+        origin: str,
+    ) -> Event:
+        """Store a RecordBatch of a transactional producer, unless it is a repeat.
+
+        Args:
+            origin: the client's machine.
+        Returns:
+            The event of the answer, for tell(). It may be told when it is durable, not late.
+        Raises:
+            MagnetarError: as Partition.send_of_kafka.
+        """
+        batch = columnar.wrapped_records(records, count)
+        is_new, place = partition.send_of_kafka(
+            txn_id, producer_id, producer_epoch, sequence, count, batch, origin=origin
+        )
+        if is_new:
+            partition.note_timestamp(max_timestamp_ms)
+            self._count(count, len(batch), transactional=True)
+        return WriteConfirmed(partition.name, txn_id, producer_id, place + count)
+
+    async def announced(self, txn_id: TxnID) -> None:
+        """Wait a moment until a coordinator has announced a TxnID that it gave out.
+
+        The announcement has left before the TxnID, but on another connection.
+        """
+        issued, news = self._environment.issued, asyncio.Event()
+        forget = issued.when_announced(news.set)
+        try:
+            async with asyncio.timeout(WAIT_SECONDS):
+                while not self._is_announced(txn_id):
+                    news.clear()
+                    await news.wait()
+        except TimeoutError:
+            return
+        finally:
+            forget()
+
+    def _is_announced(self, txn_id: TxnID) -> bool:
+        try:
+            self._environment.issued.check(txn_id)
+        except LogUnavailable:
+            return False
+        except MagnetarError:
+            # It never will be: the append says so.
+            return True
+        return True
+
+    def _count(self, messages: int, byte_count: int, *, transactional: bool = False) -> None:
         if not self._counts:
             self._environment.when_written(self._leave_counts)
-        self._environment.metrics.sent(self._add, messages, byte_count, transactional=False)
+        metrics = self._environment.metrics
+        metrics.sent(self._add, messages, byte_count, transactional=transactional)
 
     def _add(self, counter: Counter, amount: int) -> None:
         self._counts[counter] = self._counts.get(counter, 0) + amount

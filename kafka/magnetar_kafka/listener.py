@@ -16,14 +16,18 @@ from magnetar_kafka.answer import Answer
 from magnetar_kafka.budget import Budget
 from magnetar_kafka.config import KafkaConfig
 from magnetar_kafka.connection import Connection, Server
+from magnetar_kafka.coordinators import Coordinators
 from magnetar_kafka.metrics import KafkaMetrics
 from magnetar_kafka.request import Handle, Request
 from magnetar_kafka.requests.client_requests import ClientRequests
 from magnetar_kafka.requests.fetch import FetchRequests
 from magnetar_kafka.requests.list_offsets import ListOffsetsRequests
 from magnetar_kafka.requests.produce import ProduceRequests
+from magnetar_kafka.requests.producer_ids import ProducerIdRequests
 from magnetar_kafka.requests.topic_requests import TopicRequests
+from magnetar_kafka.requests.transaction_requests import TransactionRequests
 from magnetar_kafka.shards import Shard, Shards
+from magnetar_kafka.transactions.transactions import Transactions
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +37,7 @@ class Listener:
 
     Args:
         node_id: the number of this broker for clients.
+        coordinators: links to those who decide about transactions.
         gate: access control of commands that change topics; None: there is none.
     """
 
@@ -43,14 +48,19 @@ class Listener:
         registry: CollectorRegistry,
         *,
         node_id: int,
+        coordinators: Coordinators,
         gate: Gate | None = None,
     ) -> None:
         self.shards = Shards()
+        self._coordinators = coordinators
+        transactions = Transactions(coordinators)
         metrics, budget = KafkaMetrics(registry), Budget(config.kafka_memory_bytes_max)
         handlers: dict[int, Handle] = {
-            **ClientRequests(random).handlers,
+            **ClientRequests(node_id).handlers,
+            **ProducerIdRequests(transactions, random).handlers,
+            **TransactionRequests(self.shards, transactions).handlers,
             **TopicRequests(self.shards, config, random, node_id=node_id, gate=gate).handlers,
-            **ProduceRequests(self.shards).handlers,
+            **ProduceRequests(self.shards, transactions).handlers,
             **FetchRequests(self.shards, config, budget, metrics).handlers,
             **ListOffsetsRequests(self.shards).handlers,
         }
@@ -81,6 +91,7 @@ class Listener:
         Raises:
             OSError: the port is taken, or the address is not one of this machine.
         """
+        self._coordinators.start()
         loop = asyncio.get_running_loop()
         self._listening = await loop.create_server(
             lambda: Connection(self._server), host.strip("[]"), port
@@ -105,6 +116,7 @@ class Listener:
                 one.cancel()
         for connection in list(self._server.connections):
             connection.abort()
+        await self._coordinators.close()
 
     async def _handle(self, request: Request) -> Answer:
         return await self._handlers[request.api.key](request)

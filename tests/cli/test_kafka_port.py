@@ -13,6 +13,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 from tests.cli.running import running_standalone
 from tests.configs import broker_config
+from tests.kafka_clients.harness import no_coordinators
 
 from magnetar_cli.servers.kafka_port import KafkaPort, kafka_port_of, refuse_kafka_port
 from magnetar_core.config import InvalidConfig, ListenConfig
@@ -83,7 +84,13 @@ def test_a_port_that_is_taken() -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             number = taken.getsockname()[1]
             config = KafkaConfig(kafka_port=number)
-            listener = Listener(config, Random(1), CollectorRegistry(), node_id=1)
+            listener = Listener(
+                config,
+                Random(1),
+                CollectorRegistry(),
+                node_id=1,
+                coordinators=no_coordinators(),
+            )
             optional = KafkaPort(config, ListenConfig(), is_optional=True, refusal="")
             await optional.open(listener)
             assert optional.told() == {"kafka": "", "no_kafka": f"port {number} is taken"}

@@ -10,11 +10,13 @@ from typing import Any, NamedTuple
 import google_crc32c
 import uvloop
 from prometheus_client import CollectorRegistry
-from tests.broker.harness import World
+from tests.broker.harness import Alone, World
 
 from magnetar_core.kafka_records.writing import write_records
+from magnetar_core.link.link_settings import LinkSettings
 from magnetar_core.record_batch import NO_TIMESTAMP
 from magnetar_kafka.config import KafkaConfig
+from magnetar_kafka.coordinators import Coordinators
 from magnetar_kafka.error_codes import ErrorCode
 from magnetar_kafka.listener import Listener
 from magnetar_kafka.shards import Shard
@@ -117,7 +119,13 @@ class KafkaWorld(World):
     async def _open(self) -> None:
         await super()._open()
         self.registry = CollectorRegistry()
-        self.listener = Listener(KafkaConfig(**self.kafka), Random(3), self.registry, node_id=1)
+        self.listener = Listener(
+            KafkaConfig(**self.kafka),
+            Random(3),
+            self.registry,
+            node_id=1,
+            coordinators=no_coordinators(),
+        )
         self.shard: Shard = self.listener.add(self.broker.local_access)
         await self.listener.open("127.0.0.1", 0)
 
@@ -142,6 +150,18 @@ class KafkaWorld(World):
 
     def metric(self, name: str, **labels: str) -> float:
         return self.registry.get_sample_value(f"magnetar_kafka_{name}", labels) or 0.0
+
+
+def no_coordinators() -> Coordinators:
+    """Links to no coordinator: there are no transactions."""
+    settings = LinkSettings(
+        client_name="kafka",
+        cluster_hash="",
+        answer_deadline_ms=1_000,
+        retry_delay_ms_min=5,
+        reconnect_delay_ms_max=20,
+    )
+    return Coordinators((), Alone(), settings, Random(5))
 
 
 def run(

@@ -221,6 +221,7 @@ class TransactionCommands:
         self._store(command.tcid, advanced)
         self._replies.answer(reply, answer)
         self._unannounced.announced(command.tcid, advanced)
+        self._environment.issued.announced()
 
     def _admit(
         self, command: txn_wire.CommandLowWatermark | txn_wire.CommandDescribeEnds
@@ -286,6 +287,7 @@ class TransactionCommands:
             watermarks.set(command.tcid, advanced)
             self._environment.issued.hear(command.tcid)
             self._unannounced.announced(command.tcid, advanced)
+            self._environment.issued.announced()
 
     def _describe_ends(self, command: txn_wire.CommandDescribeEnds, reply: Reply) -> None:
         """Handle CommandDescribeEnds: a coordinator sends it after a loss, before it ends anything.

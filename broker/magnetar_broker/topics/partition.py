@@ -33,6 +33,7 @@ from magnetar_broker.transactions.waiting_ends import AskedEnd, WaitingEnds
 from magnetar_core.access.grants import Rights
 from magnetar_core.errors import (
     Gone,
+    InvalidArgument,
     MagnetarError,
     ProducerFenced,
     QuotaExceeded,
@@ -268,6 +269,65 @@ class Partition:
         if is_new:
             environment.metrics.open_txns += 1
         return True
+
+    def send_of_kafka(
+        self,
+        txn_id: TxnID,
+        producer_id: int,
+        producer_epoch: int,
+        sequence: int,
+        count: int,
+        batch: bytes,
+        *,
+        origin: str,
+        rights: Rights | None = None,
+    ) -> tuple[bool, int]:
+        """Store a batch of Kafka's transactional producer, as send_in() does.
+
+        Its sequence runs over the transactions of the epoch. It is in the producer's row, which is
+        written in the same step.
+
+        Args:
+            sequence: of 31 bits; it begins at 0 again after the highest.
+        Returns:
+            Whether it was stored now; and its place in the transaction.
+        Raises:
+            ProducerFenced: a later epoch of the producer is known.
+            SequenceGap: earlier messages are missing.
+            InvalidArgument: it repeats, in part at least, what came before the transaction.
+            MagnetarError: as send_in().
+        """
+        open_here = self.index.open.get(txn_id)
+        writer = open_here.writers.get(producer_id) if open_here is not None else None
+        held = writer.next_index if writer is not None else 0
+        place = self.producers.place_in_transactions(producer_id, producer_epoch, sequence, held)
+        if place < 0:
+            raise InvalidArgument(
+                f"sequence {sequence} of producer {producer_id} came before this transaction"
+            )
+        environment = self._environment
+        is_new = self.send_in(
+            txn_id,
+            producer_id,
+            place,
+            count,
+            batch,
+            follows=(),
+            session=None,
+            origin=origin,
+            rights=rights,
+            producer_epoch=producer_epoch,
+        )
+        if is_new:
+            self.producers.accept_in_transaction(
+                producer_id,
+                producer_epoch,
+                count,
+                now_ms=environment.clock.wall_ms(),
+                run_time_ms=environment.run_time.now_ms(),
+            )
+            environment.defer_rows(self)
+        return is_new, place
 
     # Ends
 
@@ -524,6 +584,7 @@ class Partition:
                 last_sequence_id=sequence_id,
                 last_entry_id=entry_id,
                 last_run_time_ms=producer.last_run_time_ms,
+                producer_epoch=producer.epoch,
             )
             key = keys.in_partition(self.name.topic_id, self.name.partition, producer_id)
             batch.put(keys.PRODUCERS, key, producer_row.SerializeToString())

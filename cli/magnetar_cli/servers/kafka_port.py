@@ -13,12 +13,18 @@ from magnetar_cli.servers.options import resolve_shared
 from magnetar_cli.servers.server_process import Component, World
 from magnetar_core.config import InvalidConfig, ListenConfig
 from magnetar_core.gates.access_file import AccessConfig
+from magnetar_core.link.link_settings import LinkSettings
 from magnetar_core.process.settings import Sources
 from magnetar_core.server.commands import CommandServer
 from magnetar_kafka.config import KafkaConfig
+from magnetar_kafka.coordinators import Coordinators
 from magnetar_kafka.listener import Listener
 
 log = logging.getLogger("magnetar_cli")
+
+# Pauses between attempts to reach a coordinator.
+RETRY_DELAY_MS_MIN = 50
+RECONNECT_DELAY_MS_MAX = 1_000
 
 
 def refuse_kafka_port(options: dict[str, Any], sources: Sources) -> None:
@@ -124,6 +130,7 @@ class _BrokerWithKafka:
             world.random,
             world.registry,
             node_id=broker.environment.config.shard + 1,
+            coordinators=_coordinators_of(broker.environment.config, world),
         )
 
     @property
@@ -145,3 +152,14 @@ class _BrokerWithKafka:
     def abandon(self) -> None:
         """Stop at once, and write nothing."""
         self._broker.abandon()
+
+
+def _coordinators_of(config: BrokerConfig, world: World) -> Coordinators:
+    settings = LinkSettings(
+        client_name=f"{config.name} for clients of Kafka",
+        cluster_hash=config.cluster_hash,
+        answer_deadline_ms=config.constants.broker_answer_deadline_ms,
+        retry_delay_ms_min=RETRY_DELAY_MS_MIN,
+        reconnect_delay_ms_max=RECONNECT_DELAY_MS_MAX,
+    )
+    return Coordinators(config.coordinators, world.transport, settings, world.random)

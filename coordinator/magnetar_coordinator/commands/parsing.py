@@ -110,6 +110,7 @@ def end_of(request: pb.CommandEndTxn, txn_id: TxnID | None = None) -> EndTxnRequ
         fingerprint,
         identity_shown,
         request.seen_stamp,
+        request.keep_epoch and identity_shown,
     )
 
 

@@ -149,6 +149,7 @@ class TransactionalIdCommands:
         except ConcurrentTransactions:
             self._park(identity, reply, deadline_s, partial(self._begin, request, participants))
             return
+        _check_follows(identity, request)
         if identity.state is TransactionalIdState.ONGOING:
             # The answer was lost: the transaction has begun already.
             assert identity.txn_id is not None
@@ -252,7 +253,12 @@ class TransactionalIdCommands:
         """
         runtime = self._runtime
         identity = runtime.transactional_ids.get(request.identity.transactional_id)
-        verdict = rules.judge_end(identity, pair_of(request.identity), action_of(request))
+        verdict = rules.judge_end(
+            identity,
+            pair_of(request.identity),
+            action_of(request),
+            keep_epoch=request.keep_epoch,
+        )
         if verdict is EndVerdict.RAISE:
             raised = runtime.transactional_ids.raise_epoch(
                 identity, run_time_ms=runtime.run_time_ms()
@@ -345,3 +351,20 @@ class TransactionalIdCommands:
 
         timer = asyncio.get_running_loop().call_at(deadline_s, refuse)
         runtime.when_ended(identity.txn_id, retry)
+
+
+def _check_follows(identity: TransactionalIdMetadata, request: pb.CommandNewTxn) -> None:
+    """Check that a transaction may begin behind the one that its producer knows as the latest.
+
+    Raises:
+        InvalidTxnState: another one is the latest. No effect.
+    """
+    if not request.follows_given:
+        return
+    named = TxnID.from_wire(request.follows_txn_id) if request.HasField("follows_txn_id") else None
+    if identity.txn_id != named:
+        raise InvalidTxnState(
+            f"the latest transaction of {identity.transactional_id!r} is {identity.txn_id}, and not"
+            f" {named}",
+            transactional_id=identity.transactional_id,
+        )

@@ -134,6 +134,8 @@ class StatusChanged(NamedTuple):
         traceparent: the span that decided, as W3C's header `traceparent`, so that ends after a
             restart belong to the same trace; empty: the transaction is not traced. No decision uses
             it.
+        keep_epoch: its transactional producer goes on with the same pair. Not in the row: that of
+            the transactional id has the pair.
     """
 
     txn_id: TxnID
@@ -145,6 +147,7 @@ class StatusChanged(NamedTuple):
     fingerprint: str = ""
     stamp: int = NO_STAMP
     traceparent: bytes = b""
+    keep_epoch: bool = False
 
 
 class LossAccepted(NamedTuple):

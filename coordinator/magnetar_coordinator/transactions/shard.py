@@ -176,7 +176,15 @@ class Shard(TransactionTable):
         status = next_status(found.status, REQUESTED[end.action])
         stamp = NO_STAMP if end.action is TxnAction.ABORT else self._stamp_of(end.txn_id, time_ms)
         record = StatusChanged(
-            end.txn_id, found.status, status, time_ms, counts, selection, end.fingerprint, stamp
+            end.txn_id,
+            found.status,
+            status,
+            time_ms,
+            counts,
+            selection,
+            end.fingerprint,
+            stamp,
+            keep_epoch=end.keep_epoch,
         )
         return Decision(record, status, stamp)
 

@@ -138,18 +138,20 @@ class OwnerRow(_message.Message):
     def __init__(self, member_id: _Optional[str] = ..., generation: _Optional[int] = ...) -> None: ...
 
 class ProducerRow(_message.Message):
-    __slots__ = ("next_sequence_id", "last_time_ms", "last_sequence_id", "last_entry_id", "last_run_time_ms")
+    __slots__ = ("next_sequence_id", "last_time_ms", "last_sequence_id", "last_entry_id", "last_run_time_ms", "producer_epoch")
     NEXT_SEQUENCE_ID_FIELD_NUMBER: _ClassVar[int]
     LAST_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     LAST_SEQUENCE_ID_FIELD_NUMBER: _ClassVar[int]
     LAST_ENTRY_ID_FIELD_NUMBER: _ClassVar[int]
     LAST_RUN_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     next_sequence_id: int
     last_time_ms: int
     last_sequence_id: int
     last_entry_id: int
     last_run_time_ms: int
-    def __init__(self, next_sequence_id: _Optional[int] = ..., last_time_ms: _Optional[int] = ..., last_sequence_id: _Optional[int] = ..., last_entry_id: _Optional[int] = ..., last_run_time_ms: _Optional[int] = ...) -> None: ...
+    producer_epoch: int
+    def __init__(self, next_sequence_id: _Optional[int] = ..., last_time_ms: _Optional[int] = ..., last_sequence_id: _Optional[int] = ..., last_entry_id: _Optional[int] = ..., last_run_time_ms: _Optional[int] = ..., producer_epoch: _Optional[int] = ...) -> None: ...
 
 class PartitionRow(_message.Message):
     __slots__ = ("first_offset", "end_offset", "retained_bytes", "has_txnlog", "skipped", "highest_stamp", "last_append_time_ms", "timestamp_lead_ms")

@@ -97,7 +97,7 @@ class NamedSequence(_message.Message):
     def __init__(self, name: _Optional[str] = ..., sequence: _Optional[int] = ..., run_token: _Optional[str] = ..., fingerprint: _Optional[str] = ...) -> None: ...
 
 class CommandNewTxn(_requests.Request[CommandNewTxnResponse]):
-    __slots__ = ("txn_timeout_ms", "partitions", "subscriptions", "identity", "named_sequence", "call_token", "answer_before_durable", "seen_stamp")
+    __slots__ = ("txn_timeout_ms", "partitions", "subscriptions", "identity", "named_sequence", "call_token", "answer_before_durable", "seen_stamp", "follows_given", "follows_txn_id")
     TXN_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTIONS_FIELD_NUMBER: _ClassVar[int]
@@ -106,6 +106,8 @@ class CommandNewTxn(_requests.Request[CommandNewTxnResponse]):
     CALL_TOKEN_FIELD_NUMBER: _ClassVar[int]
     ANSWER_BEFORE_DURABLE_FIELD_NUMBER: _ClassVar[int]
     SEEN_STAMP_FIELD_NUMBER: _ClassVar[int]
+    FOLLOWS_GIVEN_FIELD_NUMBER: _ClassVar[int]
+    FOLLOWS_TXN_ID_FIELD_NUMBER: _ClassVar[int]
     txn_timeout_ms: int
     partitions: _containers.RepeatedCompositeFieldContainer[_common_pb2.Partition]
     subscriptions: _containers.RepeatedCompositeFieldContainer[_common_pb2.Subscription]
@@ -114,7 +116,9 @@ class CommandNewTxn(_requests.Request[CommandNewTxnResponse]):
     call_token: int
     answer_before_durable: bool
     seen_stamp: int
-    def __init__(self, txn_timeout_ms: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[_common_pb2.Partition, _Mapping]]] = ..., subscriptions: _Optional[_Iterable[_Union[_common_pb2.Subscription, _Mapping]]] = ..., identity: _Optional[_Union[_common_pb2.ProducerIdentity, _Mapping]] = ..., named_sequence: _Optional[_Union[NamedSequence, _Mapping]] = ..., call_token: _Optional[int] = ..., answer_before_durable: _Optional[bool] = ..., seen_stamp: _Optional[int] = ...) -> None: ...
+    follows_given: bool
+    follows_txn_id: _common_pb2.TxnId
+    def __init__(self, txn_timeout_ms: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[_common_pb2.Partition, _Mapping]]] = ..., subscriptions: _Optional[_Iterable[_Union[_common_pb2.Subscription, _Mapping]]] = ..., identity: _Optional[_Union[_common_pb2.ProducerIdentity, _Mapping]] = ..., named_sequence: _Optional[_Union[NamedSequence, _Mapping]] = ..., call_token: _Optional[int] = ..., answer_before_durable: _Optional[bool] = ..., seen_stamp: _Optional[int] = ..., follows_given: _Optional[bool] = ..., follows_txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ...) -> None: ...
 
 class CommandNewTxnResponse(_message.Message):
     __slots__ = ("txn_id", "txn_timeout_ms", "txn_proof")
@@ -187,7 +191,7 @@ class SubscriptionCounts(_message.Message):
     def __init__(self, subscription: _Optional[_Union[_common_pb2.Subscription, _Mapping]] = ..., consumers: _Optional[_Iterable[_Union[WriterCount, _Mapping]]] = ...) -> None: ...
 
 class CommandEndTxn(_requests.Request[CommandEndTxnResponse]):
-    __slots__ = ("txn_id", "txn_action", "counts_given", "partition_counts", "subscription_counts", "selection_given", "selected_writer_ids", "wait_finished", "identity", "fingerprint", "seen_stamp", "by_hand")
+    __slots__ = ("txn_id", "txn_action", "counts_given", "partition_counts", "subscription_counts", "selection_given", "selected_writer_ids", "wait_finished", "identity", "fingerprint", "seen_stamp", "by_hand", "keep_epoch")
     TXN_ID_FIELD_NUMBER: _ClassVar[int]
     TXN_ACTION_FIELD_NUMBER: _ClassVar[int]
     COUNTS_GIVEN_FIELD_NUMBER: _ClassVar[int]
@@ -200,6 +204,7 @@ class CommandEndTxn(_requests.Request[CommandEndTxnResponse]):
     FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
     SEEN_STAMP_FIELD_NUMBER: _ClassVar[int]
     BY_HAND_FIELD_NUMBER: _ClassVar[int]
+    KEEP_EPOCH_FIELD_NUMBER: _ClassVar[int]
     txn_id: _common_pb2.TxnId
     txn_action: _common_pb2.TxnAction
     counts_given: bool
@@ -212,7 +217,8 @@ class CommandEndTxn(_requests.Request[CommandEndTxnResponse]):
     fingerprint: str
     seen_stamp: int
     by_hand: bool
-    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., txn_action: _Optional[_Union[_common_pb2.TxnAction, str]] = ..., counts_given: _Optional[bool] = ..., partition_counts: _Optional[_Iterable[_Union[PartitionCounts, _Mapping]]] = ..., subscription_counts: _Optional[_Iterable[_Union[SubscriptionCounts, _Mapping]]] = ..., selection_given: _Optional[bool] = ..., selected_writer_ids: _Optional[_Iterable[int]] = ..., wait_finished: _Optional[bool] = ..., identity: _Optional[_Union[_common_pb2.ProducerIdentity, _Mapping]] = ..., fingerprint: _Optional[str] = ..., seen_stamp: _Optional[int] = ..., by_hand: _Optional[bool] = ...) -> None: ...
+    keep_epoch: bool
+    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., txn_action: _Optional[_Union[_common_pb2.TxnAction, str]] = ..., counts_given: _Optional[bool] = ..., partition_counts: _Optional[_Iterable[_Union[PartitionCounts, _Mapping]]] = ..., subscription_counts: _Optional[_Iterable[_Union[SubscriptionCounts, _Mapping]]] = ..., selection_given: _Optional[bool] = ..., selected_writer_ids: _Optional[_Iterable[int]] = ..., wait_finished: _Optional[bool] = ..., identity: _Optional[_Union[_common_pb2.ProducerIdentity, _Mapping]] = ..., fingerprint: _Optional[str] = ..., seen_stamp: _Optional[int] = ..., by_hand: _Optional[bool] = ..., keep_epoch: _Optional[bool] = ...) -> None: ...
 
 class CommandEndTxnResponse(_message.Message):
     __slots__ = ("txn_id", "status", "identity", "stamp")

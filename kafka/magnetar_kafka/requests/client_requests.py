@@ -1,33 +1,34 @@
-"""Questions that clients ask before they work: versions, ids of producers, coordinators."""
+"""Questions that clients ask before they work: versions, and coordinators."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from random import Random
-from typing import Any
 
 from magnetar_kafka.answer import Answer
 from magnetar_kafka.error_codes import ErrorCode
 from magnetar_kafka.request import Handle, Request
-from magnetar_kafka.requests.produce import PRODUCER_ID_BITS
 from magnetar_kafka.wire import apis
 
-_NO_COORDINATORS = "consumer groups and transactions are not available on this port yet"
+_NO_GROUPS = "consumer groups are not available on this port yet"
 _NONE = -1
+# Kinds of keys of FindCoordinator.
+_OF_TRANSACTIONS = 1
+# Features of Kafka that clients look for: the epoch rises with each transaction (KIP-890).
+TRANSACTION_VERSION = "transaction.version"
+_LEVEL = 2
 
 
 class ClientRequests:
     """Handlers of requests that concern no topic."""
 
-    def __init__(self, random: Random) -> None:
-        self._random = random
+    def __init__(self, node_id: int) -> None:
+        self._node_id = node_id
 
     @property
     def handlers(self) -> Mapping[int, Handle]:
         """The handler of each kind of request."""
         return {
             apis.API_VERSIONS.key: self._api_versions,
-            apis.INIT_PRODUCER_ID.key: self._init_producer_id,
             apis.FIND_COORDINATOR.key: self._find_coordinator,
         }
 
@@ -36,27 +37,29 @@ class ClientRequests:
             {"api_key": api.key, "min_version": api.first, "max_version": api.last}
             for api in apis.APIS
         ]
-        return Answer(body=lambda: {"api_keys": rows})
-
-    async def _init_producer_id(self, request: Request) -> Answer:
-        """Give out an id: random, so that nothing needs to be stored before it is used."""
-        message: dict[str, Any] = {
-            "error_code": ErrorCode.NONE,
-            "producer_id": self._random.getrandbits(PRODUCER_ID_BITS),
-            "producer_epoch": 0,
+        features = {"name": TRANSACTION_VERSION, "min_version": 1, "max_version": _LEVEL}
+        finalized = {
+            "name": TRANSACTION_VERSION,
+            "min_version_level": _LEVEL,
+            "max_version_level": _LEVEL,
         }
-        if request.body["transactional_id"] is not None:
-            message = {
-                "error_code": ErrorCode.COORDINATOR_NOT_AVAILABLE,
-                "producer_id": _NONE,
-                "producer_epoch": _NONE,
-            }
-        return Answer(body=lambda: message, codes=(message["error_code"],))
+        message = {
+            "api_keys": rows,
+            "supported_features": [features],
+            "finalized_features_epoch": 0,
+            "finalized_features": [finalized],
+        }
+        return Answer(body=lambda: message)
 
     async def _find_coordinator(self, request: Request) -> Answer:
-        code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        nowhere = {"error_code": code, "error_message": _NO_COORDINATORS, "node_id": _NONE}
-        nowhere |= {"host": "", "port": _NONE}
         keys = request.body.get("coordinator_keys", ())
-        message = {**nowhere, "coordinators": [{"key": key, **nowhere} for key in keys]}
+        code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        found = {"error_code": code, "error_message": _NO_GROUPS, "node_id": _NONE}
+        found |= {"host": "", "port": _NONE}
+        if request.body.get("key_type") == _OF_TRANSACTIONS:
+            code = ErrorCode.NONE
+            host, port = request.address
+            found = {"error_code": code, "error_message": None, "node_id": self._node_id}
+            found |= {"host": host, "port": port}
+        message = {**found, "coordinators": [{"key": key, **found} for key in keys]}
         return Answer(body=lambda: message, codes=(code,))

@@ -24,15 +24,19 @@ class Api(NamedTuple):
     text: str
 
 
-PRODUCE = Api(0, "Produce", 3, 12, "appends batches outside of transactions")
+PRODUCE = Api(0, "Produce", 3, 12, "appends batches, in transactions or not")
 FETCH = Api(1, "Fetch", 4, 12, "committed messages; waits for new ones; no fetch sessions")
 LIST_OFFSETS = Api(2, "ListOffsets", 1, 7, "first, end, and by time")
 METADATA = Api(3, "Metadata", 0, 12, "topics, their partitions, and this broker")
-FIND_COORDINATOR = Api(10, "FindCoordinator", 0, 4, "refused: there are no coordinators yet")
+FIND_COORDINATOR = Api(10, "FindCoordinator", 0, 4, "this broker, for transactional ids")
 API_VERSIONS = Api(18, "ApiVersions", 0, 3, "this table")
 CREATE_TOPICS = Api(19, "CreateTopics", 2, 7, "creates topics")
 DELETE_TOPICS = Api(20, "DeleteTopics", 1, 6, "deletes topics")
-INIT_PRODUCER_ID = Api(22, "InitProducerId", 0, 4, "ids of idempotent producers")
+INIT_PRODUCER_ID = Api(
+    22, "InitProducerId", 0, 6, "ids of producers; 6: two-phase commit (KIP-939)"
+)
+ADD_PARTITIONS_TO_TXN = Api(24, "AddPartitionsToTxn", 0, 5, "begins a transaction, or adds to it")
+END_TXN = Api(26, "EndTxn", 0, 5, "commits or aborts; 5: and raises the epoch (KIP-890)")
 DESCRIBE_CONFIGS = Api(32, "DescribeConfigs", 1, 4, "settings of topics")
 DESCRIBE_CLUSTER = Api(60, "DescribeCluster", 0, 1, "this broker")
 
@@ -46,6 +50,8 @@ APIS = (
     CREATE_TOPICS,
     DELETE_TOPICS,
     INIT_PRODUCER_ID,
+    ADD_PARTITIONS_TO_TXN,
+    END_TXN,
     DESCRIBE_CONFIGS,
     DESCRIBE_CLUSTER,
 )
