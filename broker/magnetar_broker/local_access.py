@@ -15,6 +15,7 @@ from prometheus_client import Counter
 
 from magnetar_broker.commands.service import BrokerServer
 from magnetar_broker.coordinators.unannounced import WAIT_SECONDS
+from magnetar_broker.dispatch.committed_offset import CommittedOffset
 from magnetar_broker.environment import Environment
 from magnetar_broker.topics.partition import Partition
 from magnetar_broker.topics.topics import Topic, Topics
@@ -221,6 +222,87 @@ class LocalAccess:
         counts, self._counts = self._counts, {}
         for counter, amount in counts.items():
             counter.inc(amount)
+
+    # Offsets of Kafka groups: the cursors of the subscriptions with their names
+
+    def committed_offset(self, partition: Partition, group: str) -> CommittedOffset | None:
+        """Return the offset from which a group reads on; None: it has none yet."""
+        found = partition.subscriptions.find(group)
+        return found.committed if found is not None else None
+
+    def has_pending_acks(self, partition: Partition, group: str) -> bool:
+        """Return whether the outcome of a transaction may move a group's offset."""
+        found = partition.subscriptions.find(group)
+        return found is not None and bool(found.index.open)
+
+    def note_generation(self, partition: Partition, group: str, generation: int) -> None:
+        """Refuse earlier generations of a group from now on; nothing is committed by that.
+
+        Raises:
+            IllegalGeneration: a later one has come here.
+            InvalidArgument: the group's name is not allowed.
+            QuotaExceeded: too many groups have come here.
+        """
+        partition.subscriptions.note_generation(group, generation)
+
+    def commit_offset(
+        self, partition: Partition, group: str, generation: int, offset: CommittedOffset
+    ) -> None:
+        """Commit an offset of a group, outside of transactions.
+
+        The first one makes the subscription.
+
+        Args:
+            generation: the group's when the commit was checked.
+        Raises:
+            IllegalGeneration: a later one has come here.
+            ResourceInUse: transactions have acknowledged what the offset moves over: try again.
+            UnknownMember: the group has members of ours.
+            InvalidArgument: the group's name is not allowed.
+            QuotaExceeded: too many subscriptions.
+            LogUnavailable: the topic is being given partitions: try again.
+        """
+        partition.subscriptions.for_commit(group, generation).commit(offset)
+
+    def commit_offset_in(
+        self,
+        partition: Partition,
+        group: str,
+        generation: int,
+        offset: CommittedOffset,
+        txn_id: TxnID,
+        *,
+        writer_id: int,
+        producer_epoch: int,
+        two_phase_commit: bool = False,
+    ) -> None:
+        """Commit an offset of a group in a transaction; a repeat changes nothing.
+
+        Args:
+            writer_id: always the same for a transactional producer.
+        Raises:
+            TransactionConflict: as Subscription.commit_in.
+            InvalidTxnState: the transaction has ended.
+            MagnetarError: as commit_offset, but for ResourceInUse.
+        """
+        partition.subscriptions.for_commit(group, generation).commit_in(
+            txn_id,
+            writer_id,
+            offset,
+            producer_epoch=producer_epoch,
+            two_phase_commit=two_phase_commit,
+        )
+
+    def forget_group(self, partition: Partition, group: str, *, expired: bool = False) -> None:
+        """Delete what a group has committed, and its subscription.
+
+        Args:
+            expired: keep the subscription if something else has used it.
+        Raises:
+            ResourceInUse: acks are pending, or the group has members of ours.
+            LogUnavailable: as commit_offset.
+        """
+        partition.subscriptions.forget_group(group, expired=expired)
 
     # Answers
 

@@ -13,8 +13,10 @@ from contextlib import contextmanager
 from magnetar_broker import keys
 from magnetar_broker.ages import Ages, Jump
 from magnetar_broker.budgets.open_bytes import OpenBytes
-from magnetar_broker.dispatch.acknowledgements import Acknowledgements, PendingAck, unpack_ranges
+from magnetar_broker.dispatch import pending_ack_rows
+from magnetar_broker.dispatch.acknowledgements import Acknowledgements
 from magnetar_broker.groups.groups import Groups
+from magnetar_broker.subscriptions.committing import Committing
 from magnetar_broker.subscriptions.subscription import Subscription
 from magnetar_broker.topics.partition import Partition
 from magnetar_broker.topics.topics import Topics
@@ -171,11 +173,14 @@ class Recovery:
                     continue
                 name, subscription_id = record.subscription, record.subscription_id
                 if record.absent:
-                    absent = partition.subscriptions.restore_absent(name, subscription_id)
+                    absent = partition.subscriptions.restore_absent(
+                        name, subscription_id, record.group_generation
+                    )
                     self._subscription_indexes[place] = absent.index
                     continue
                 cursor = Acknowledgements.restored(cursors.get(place, []))
                 restored = partition.subscriptions.restore(name, subscription_id, cursor)
+                restored.committing = Committing.of_record(record)
                 self._subscriptions[place] = restored
                 self._subscription_indexes[place] = restored.index
                 if record.HasField("owner"):
@@ -255,10 +260,8 @@ class Recovery:
                     continue
                 txn_id, ordinal, ack_sequence = keys.pending_ack_place(key)
                 with _readable(keys.PENDINGACKS):
-                    ranges = unpack_ranges(value)
-                subscription.cursor.acknowledge_in(
-                    txn_id, PendingAck(ordinal, ack_sequence, ranges)
-                )
+                    ack = pending_ack_rows.unpack(ordinal, ack_sequence, value)
+                subscription.cursor.acknowledge_in(txn_id, ack)
 
 
 @contextmanager

@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 from tests.broker.harness import new_index, txn
 
 from magnetar_broker import keys
-from magnetar_broker.dispatch.acknowledgements import pack_ranges, unpack_ranges
+from magnetar_broker.dispatch import pending_ack_rows
+from magnetar_broker.dispatch.acknowledgements import PendingAck
+from magnetar_broker.dispatch.committed_offset import CommittedOffset
 from magnetar_broker.transactions import index_rows
 from magnetar_broker.transactions.transaction_index import (
     NO_MEMBER,
@@ -136,10 +138,15 @@ def test_a_row_of_no_known_kind_is_damaged(row: bytes) -> None:
         index_rows.parse(row)
 
 
-@given(st.lists(st.tuples(U64, U64), max_size=3))
-def test_ranges_of_an_ack_are_read_again(ranges: list[tuple[int, int]]) -> None:
-    row = pack_ranges(ranges)
-    assert unpack_ranges(row) == tuple(ranges)
-    for damaged in (row[:-1], row + b"\x00", b"\x09" + row[1:]):
+COMMITS = st.builds(CommittedOffset, OFFSETS, st.text(max_size=5), st.integers(-1, (1 << 31) - 1))
+
+
+@given(st.lists(st.tuples(U64, U64), max_size=3), st.none() | COMMITS)
+def test_an_ack_in_a_transaction_is_read_again(
+    ranges: list[tuple[int, int]], commit: CommittedOffset | None
+) -> None:
+    row = pending_ack_rows.pack(ranges, commit)
+    assert pending_ack_rows.unpack(3, 7, row) == PendingAck(3, 7, tuple(ranges), commit)
+    for damaged in (b"", row[:-1], row + b"\x00", b"\x09" + row[1:]):
         with pytest.raises(ValueError, match="damaged"):
-            unpack_ranges(damaged)
+            pending_ack_rows.unpack(3, 7, damaged)

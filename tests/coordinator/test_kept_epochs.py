@@ -65,7 +65,7 @@ def test_any_other_end_fences_it() -> None:
         for attempt in (rules.require_current, rules.check_begin):
             with pytest.raises(InvalidTxnState) as caught:
                 attempt(identity, FIRST)
-            assert caught.value.details["producer_epoch"] == 1
+            assert caught.value.details["producer_epoch"] == "1"
         with pytest.raises(InvalidTxnState):
             rules.judge_end(identity, FIRST, COMMIT, keep_epoch=True)
         assert rules.judge_end(identity, FIRST, ABORT, keep_epoch=True) is EndVerdict.REPEAT

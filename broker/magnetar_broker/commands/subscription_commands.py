@@ -64,6 +64,7 @@ class SubscriptionCommands:
                 else partition.log.first_offset
             )
             subscription = partition.subscriptions.create(name.subscription, offset)
+        subscription.note_use()
         if command.consumer_id and subscription.group_ownership is not None:
             subscription.group_ownership.check_attach(_member_of(command))
             subscription_type = SubscriptionType.EXCLUSIVE

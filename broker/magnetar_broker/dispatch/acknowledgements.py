@@ -12,10 +12,10 @@ Source: PIP-31, Broker - Acknowledgements, New Acknowledgement State.
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from magnetar_broker.dispatch.committed_offset import CommittedOffset
 from magnetar_broker.log.offset_set import (
     CHUNK_BITS,
     CHUNK_BYTES,
@@ -29,18 +29,20 @@ from magnetar_core.errors import TransactionConflict
 from magnetar_core.ids import TxnID
 from magnetar_core.invariants import BrokenInvariant
 
-_RANGE = struct.Struct(">QQ")
-_ROW_VERSION = 1
-_VERSION_BYTE = bytes((_ROW_VERSION,))
-
 
 @dataclass(slots=True)
 class PendingAck:
-    """An ack command of a transaction. Never changed."""
+    """An ack command of a transaction. Never changed.
+
+    Attributes:
+        commit: the committed offset that the cursor has once the transaction is committed; None:
+            the command has acknowledged messages by themselves.
+    """
 
     ordinal: int
     ack_sequence: int
     ranges: tuple[Range, ...]
+    commit: CommittedOffset | None = None
 
 
 class PendingTransaction:
@@ -65,6 +67,22 @@ class PendingTransaction:
         if self._offsets is None:
             self._offsets = OffsetSet(one for ack in self.acks for one in ack.ranges)
         return self._offsets
+
+    @property
+    def commit(self) -> CommittedOffset | None:
+        """The offset that it has committed last, if any."""
+        return next((ack.commit for ack in reversed(self.acks) if ack.commit is not None), None)
+
+    def commit_of(self, kept: Mapping[int, int]) -> CommittedOffset | None:
+        """Return the last committed offset among the acks that count, if any.
+
+        Args:
+            kept: as of Acknowledgements.end.
+        """
+        for ack in reversed(self.acks):
+            if ack.commit is not None and ack.ack_sequence < kept.get(ack.ordinal, 0):
+                return ack.commit
+        return None
 
 
 class Acknowledgements:
@@ -106,6 +124,15 @@ class Acknowledgements:
             mask |= (1 << (min(self.floor, last + 1) - first)) - 1
         return mask
 
+    def free_ranges(self, first: int, end: int) -> list[Range]:
+        """Return the ranges from `first` to below `end` that are PENDING."""
+        free: list[Range] = []
+        for part_first, part_last in _split(max(first, self.floor), end - 1):
+            width = part_last - part_first + 1
+            mask = ~self.unavailable_mask(part_first, part_last) & ((1 << width) - 1)
+            free += ranges_of_mask(mask, part_first)
+        return free
+
     def acknowledge(self, ranges: Iterable[Range]) -> list[Range]:
         """Apply a plain ack: PENDING becomes DELETED; PENDING_ACK stays as it is.
 
@@ -114,10 +141,7 @@ class Acknowledgements:
         """
         deleted: list[Range] = []
         for first, last in ranges:
-            for part_first, part_last in _split(max(first, self.floor), last):
-                width = part_last - part_first + 1
-                free = ~self.unavailable_mask(part_first, part_last) & ((1 << width) - 1)
-                deleted += ranges_of_mask(free, part_first)
+            deleted += self.free_ranges(first, last + 1)
         for first, last in deleted:
             self._delete(first, last)
         self._raise_floor()
@@ -142,6 +166,13 @@ class Acknowledgements:
                     f"another transaction is acknowledging a message from {first} to"
                     f" {last}: abort, then retry"
                 )
+
+    def is_held_by_others(self, txn_id: TxnID, end: int) -> bool:
+        """Return whether an offset below `end` is pending in another transaction."""
+        if not self.pending.intersects(self.floor, end - 1):
+            return False
+        own = self.transactions.get(txn_id)
+        return own is None or self._others_hold(own, self.floor, end - 1)
 
     def _others_hold(self, own: PendingTransaction, first: int, last: int) -> bool:
         """Return whether an offset of the range is pending in another transaction."""
@@ -280,22 +311,6 @@ class Acknowledgements:
         for chunk in range(start, end_chunk):
             self.dirty_chunks.pop(chunk, None)
             self.stale_chunks[chunk] = None
-
-
-def pack_ranges(ranges: Sequence[Range]) -> bytes:
-    """Return the row of an ack in a transaction: a first byte, and each range as 16 bytes."""
-    return _VERSION_BYTE + b"".join([_RANGE.pack(*one) for one in ranges])
-
-
-def unpack_ranges(row: bytes) -> tuple[Range, ...]:
-    """Return the ranges of a row that pack_ranges() returned.
-
-    Raises:
-        ValueError: the row is damaged.
-    """
-    if len(row) % _RANGE.size != 1 or row[0] != _ROW_VERSION:
-        raise ValueError(f"the row of an ack is damaged: it has {len(row)} bytes")
-    return tuple(_RANGE.iter_unpack(row[1:]))
 
 
 def _split(first: int, last: int) -> list[Range]:

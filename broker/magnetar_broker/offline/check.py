@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from magnetar_broker import keys
-from magnetar_broker.dispatch.acknowledgements import Acknowledgements, unpack_ranges
+from magnetar_broker.dispatch import pending_ack_rows
+from magnetar_broker.dispatch.acknowledgements import Acknowledgements
 from magnetar_broker.log.offset_set import OffsetSet, Range
 from magnetar_broker.offline.broker import OfflineBroker, place_of, read_broker
 from magnetar_broker.offline.partition import OfflinePartition, Saw, check_writers
@@ -143,7 +144,7 @@ async def _check_pending_acks(
         txn_id, ordinal, sequence = keys.pending_ack_place(key)
         ranges: list[Range] = []
         with rows.parsing(keys.PENDINGACKS, key):
-            ranges = list(unpack_ranges(value))
+            ranges = list(pending_ack_rows.unpack(ordinal, sequence, value).ranges)
         where = f"{_name(broker, subscription_place)}: {txn_id}"
         entry = broker.index(*subscription_place).get(txn_id)
         if entry is None or not entry.is_open:

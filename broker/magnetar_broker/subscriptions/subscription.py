@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from magnetar_broker import keys
-from magnetar_broker.dispatch.acknowledgements import Acknowledgements, PendingAck, pack_ranges
+from magnetar_broker.dispatch import pending_ack_rows
+from magnetar_broker.dispatch.acknowledgements import Acknowledgements, PendingAck
+from magnetar_broker.dispatch.committed_offset import CommittedOffset
 from magnetar_broker.dispatch.dispatch import Dispatcher
 from magnetar_broker.environment import Environment
 from magnetar_broker.log.log_reader import LogReader
 from magnetar_broker.log.offset_set import OffsetSet, Range
 from magnetar_broker.log.partition_log import PartitionLog
+from magnetar_broker.subscriptions.committing import Committing
 from magnetar_broker.subscriptions.delivery import Delivery
 from magnetar_broker.subscriptions.group_ownership import GroupOwnership
 from magnetar_broker.transactions import index_rows
@@ -27,10 +30,12 @@ from magnetar_core.errors import (
     OutOfRange,
     QuotaExceeded,
     ResourceInUse,
+    TransactionConflict,
     UnknownMember,
 )
 from magnetar_core.history.events import Acked, AcksPending, CursorMoved, MessagesRemoved
 from magnetar_core.ids import MemberName, SubscriptionName, TxnID
+from magnetar_core.wire import record_pb2 as records
 from magnetar_storage.store import WriteBatch
 
 
@@ -57,6 +62,9 @@ class Subscription:
         self.index = index
         # The relation to its group, if it belongs to a group.
         self.group_ownership: GroupOwnership | None = None
+        # What a Kafka group of the same name has left here.
+        self.committing = Committing()
+        self._is_record_stale = False
         # Transactions that must end before the attached consumer gets messages.
         self._after: frozenset[TxnID] = frozenset()
         self.delivery = Delivery(
@@ -97,13 +105,16 @@ class Subscription:
         if cumulative:
             # Offsets below the floor are acknowledged already; acknowledge() skips them.
             ranges = [(0, max(last for _, last in ranges))]
-        self._delete(ranges)
+        if self._delete(ranges):
+            self._moved_otherwise()
 
     def _skip(self, skipped: Range) -> None:
         """Count an unreadable range as acknowledged, once a consumer reaches it."""
-        self._delete([skipped])
+        if self._delete([skipped]):
+            self._moved_otherwise()
 
-    def _delete(self, ranges: Sequence[Range]) -> None:
+    def _delete(self, ranges: Sequence[Range]) -> bool:
+        """Acknowledge messages; return whether one of them was not before."""
         deleted = self.cursor.acknowledge(ranges)
         if deleted:
             if self._environment.history is not None:
@@ -112,6 +123,7 @@ class Subscription:
             self._environment.defer_rows(self)
             if settling:
                 self._environment.when_written(lambda: self._settle(settling))
+        return bool(deleted)
 
     def acknowledge_in(
         self,
@@ -141,40 +153,182 @@ class Subscription:
         self._check_owner(member)
         if self.group_ownership is not None:
             self.group_ownership.check_transactional(two_phase_commit=two_phase_commit)
-        environment, index = self._environment, self.index
-        config = environment.config
+        if self._check_write(txn_id, consumer_id, ack_sequence):
+            return
+        self._check_ranges(ranges)
+        self.cursor.check_transactional(txn_id, ranges)
+        ack = PendingAck(0, ack_sequence, tuple(ranges))
+        self._hold(txn_id, consumer_id, ack, producer_epoch, member or NO_MEMBER)
+
+    def _check_write(self, txn_id: TxnID, consumer_id: int, ack_sequence: int) -> bool:
+        """Return whether an ack is a repeat.
+
+        Raises:
+            InvalidTxnState: as TransactionIndex.check_write.
+            SequenceGap: as TransactionIndex.check_write.
+            QuotaExceeded: as TransactionIndex.check_write, or too many transactions are open.
+        """
+        index, config = self.index, self._environment.config
         if index.check_write(
             txn_id, consumer_id, ack_sequence, 1, writers_max=config.txn_writers_max
         ):
-            return
-        is_new = txn_id not in index.open
-        if is_new and len(index.open) >= config.open_txns_max:
+            return True
+        if txn_id not in index.open and len(index.open) >= config.open_txns_max:
             raise QuotaExceeded(f"{config.open_txns_max} transactions are open here")
-        self._check_ranges(ranges)
-        self.cursor.check_transactional(txn_id, ranges)
-        transaction, writer = index.record_write(
+        return False
+
+    def _hold(
+        self,
+        txn_id: TxnID,
+        consumer_id: int,
+        ack: PendingAck,
+        producer_epoch: int,
+        member: MemberName,
+    ) -> None:
+        """Apply an ack in a transaction that was checked; its ordinal is set here."""
+        environment, ranges = self._environment, ack.ranges
+        is_new = txn_id not in self.index.open
+        transaction, writer = self.index.record_write(
             txn_id,
             consumer_id,
             1,
             now_ms=environment.clock.wall_ms(),
             start_offset=self._log.end_offset,
             producer_epoch=producer_epoch,
-            member=member or NO_MEMBER,
+            member=member,
         )
-        self.cursor.acknowledge_in(txn_id, PendingAck(writer.ordinal, ack_sequence, tuple(ranges)))
+        ack.ordinal = writer.ordinal
+        self.cursor.acknowledge_in(txn_id, ack)
         if environment.history is not None:
-            pending = AcksPending(self.name, txn_id, consumer_id, ack_sequence, tuple(ranges))
+            pending = AcksPending(self.name, txn_id, consumer_id, ack.ack_sequence, ranges)
             environment.history.note(pending)
         self.dispatcher.pend(ranges, consumer_id)
         batch = environment.commits.batch
         batch.put(
             keys.PENDINGACKS,
-            keys.pending_ack(self._prefix, txn_id, writer.ordinal, ack_sequence),
-            pack_ranges(ranges),
+            keys.pending_ack(self._prefix, txn_id, writer.ordinal, ack.ack_sequence),
+            pending_ack_rows.pack(ranges, ack.commit),
         )
         index_rows.put_written(batch, self._index_key(txn_id), transaction, writer)
         if is_new:
             environment.metrics.open_txns += 1
+
+    # Offsets of a Kafka group
+
+    @property
+    def committed(self) -> CommittedOffset | None:
+        """The offset from which the Kafka group of this name reads on; None: it has none yet."""
+        state = self.committing
+        if state.committed is not None or state.made_by_commit:
+            return state.committed
+        return CommittedOffset(self.cursor.floor)
+
+    def commit(self, asked: CommittedOffset) -> None:
+        """Commit an offset: the cursor moves there, forward or back.
+
+        Messages above that are acknowledged stay so, unless it moves back.
+
+        Raises:
+            UnknownMember: the group of this name has members of ours.
+            ResourceInUse: transactions have acknowledged what it moves over.
+        """
+        self._check_owner(None)
+        cursor, known = self.cursor, self.committed
+        if known is None or known.offset != asked.offset:
+            target = max(self._log.first_offset, min(asked.offset, self._log.durable_end))
+            if target < cursor.floor:
+                self._refuse_pending("a commit of an earlier offset")
+                self._move_to(target)
+            elif target > cursor.floor:
+                if cursor.pending.intersects(cursor.floor, target - 1):
+                    self._refuse_pending("a commit")
+                self._delete([(cursor.floor, target - 1)])
+        self._note_committed(asked)
+
+    def commit_in(
+        self,
+        txn_id: TxnID,
+        writer_id: int,
+        asked: CommittedOffset,
+        *,
+        producer_epoch: int,
+        two_phase_commit: bool = False,
+    ) -> None:
+        """Commit an offset in a transaction: what is PENDING below it becomes PENDING_ACK.
+
+        A repeat is recognised by what it says.
+
+        Args:
+            writer_id: numbers the commits of a transaction here; always the same for the client.
+        Raises:
+            TransactionConflict: another transaction acknowledges a message below; or the offset is
+                below the one that is committed.
+            UnknownMember: the group of this name has members of ours.
+            InvalidTxnState: as TransactionIndex.check_write.
+            QuotaExceeded: as acknowledge_in.
+            InvalidArgument: the group takes no part in two-phase commit.
+        """
+        self._check_owner(None)
+        if self.group_ownership is not None:
+            self.group_ownership.check_transactional(two_phase_commit=two_phase_commit)
+        transaction = self.index.open.get(txn_id)
+        writer = transaction.writers.get(writer_id) if transaction is not None else None
+        sequence = writer.next_index if writer is not None else 0
+        self._check_write(txn_id, writer_id, sequence)
+        pending = self.cursor.transactions.get(txn_id)
+        before = pending.commit if pending is not None else None
+        if before == asked:
+            return
+        before = before or self.committed
+        if before is not None and asked.offset < before.offset:
+            raise TransactionConflict(
+                f"offset {asked.offset} lies below the committed offset {before.offset}: abort, or"
+                " commit it outside of a transaction"
+            )
+        target = min(asked.offset, self._log.durable_end)
+        if self.cursor.is_held_by_others(txn_id, target):
+            raise TransactionConflict(
+                f"another transaction is acknowledging a message below {target}: abort, then retry"
+            )
+        ranges = tuple(self.cursor.free_ranges(self.cursor.floor, target))
+        ack = PendingAck(0, sequence, ranges, asked)
+        self._hold(txn_id, writer_id, ack, producer_epoch, NO_MEMBER)
+
+    def note_use(self) -> None:
+        """Note that others than a Kafka group use the subscription: it does not expire."""
+        if self.committing.made_by_commit:
+            self.committing.made_by_commit = False
+            self._record_changed()
+
+    def note_generation(self, generation: int) -> None:
+        """Refuse all generations of the Kafka group before this one from now on."""
+        if generation > self.committing.generation:
+            self.committing.generation = generation
+            self._record_changed()
+
+    def forget_group(self) -> None:
+        """Forget the Kafka group of this name; the cursor stays where it is."""
+        self.committing = Committing()
+        self._record_changed()
+
+    def _note_committed(self, asked: CommittedOffset) -> None:
+        floor = self.cursor.floor
+        if self._log.first_offset <= asked.offset < floor:
+            # The messages from there on are acknowledged already.
+            asked = asked._replace(offset=floor)
+        if asked != self.committing.committed:
+            self.committing.committed = asked
+            self._record_changed()
+
+    def _moved_otherwise(self) -> None:
+        if self.committing.moved_otherwise():
+            self._record_changed()
+
+    def _record_changed(self) -> None:
+        self._is_record_stale = True
+        self._environment.defer_rows(self)
+
+    # Ends of transactions
 
     def end(self, end: End) -> None:
         """End a transaction, as CommandEndTxnOnSubscription asks.
@@ -212,6 +366,11 @@ class Subscription:
         if plan.transaction is not None:
             self._environment.metrics.open_txns -= 1
         self._environment.defer_rows(self)
+        commit = pending.commit_of(kept) if pending is not None else None
+        if commit is not None:
+            self._note_committed(commit)
+        elif deleted:
+            self._moved_otherwise()
         settling = self.dispatcher.acknowledged(deleted)
         if released or self.delivery.waiting:
             self.dispatcher.withhold(released)
@@ -247,6 +406,7 @@ class Subscription:
         earlier owners acknowledged.
         """
         self.group_ownership = group_ownership
+        self.note_use()
         lost = IllegalGeneration(f"{self.name} was given to another member of its group")
         self.delivery.close_consumers(lost)
         self._after = frozenset()
@@ -296,6 +456,10 @@ class Subscription:
 
         Call check_seek first.
         """
+        self._move_to(offset)
+        self._moved_otherwise()
+
+    def _move_to(self, offset: int) -> None:
         self.cursor.move_floor(offset)
         if self._environment.history is not None:
             self._environment.history.note(CursorMoved(self.name, offset))
@@ -362,6 +526,26 @@ class Subscription:
             batch.put(keys.CURSORS, key, cursor.chunk_row(chunk))
         cursor.stale_chunks.clear()
         cursor.dirty_chunks.clear()
+        if self._is_record_stale:
+            self._is_record_stale = False
+            batch.put(keys.SUBSCRIPTIONS, self._prefix, self.record().SerializeToString())
+
+    def record(self) -> records.SubscriptionRecord:
+        """Return the record of the subscription, as stored."""
+        name = self.name
+        record = records.SubscriptionRecord(
+            subscription_id=self.subscription_id,
+            topic_id=name.topic_id,
+            partition=name.partition,
+            subscription=name.subscription,
+        )
+        self.committing.put_into(record)
+        if self.group_ownership is not None:
+            owner = self.group_ownership.partition_owner
+            record.owner.SetInParent()
+            if owner is not None:
+                record.owner.member_id, record.owner.generation = owner
+        return record
 
     @property
     def backlog(self) -> int:

@@ -15,6 +15,7 @@ from magnetar_broker.dispatch.acknowledgements import Acknowledgements
 from magnetar_broker.environment import Environment
 from magnetar_broker.log.log_reader import LogReader
 from magnetar_broker.log.partition_log import PartitionLog
+from magnetar_broker.subscriptions.committing import Committing
 from magnetar_broker.subscriptions.delivery import Delivery
 from magnetar_broker.subscriptions.group_ownership import GroupOwnership
 from magnetar_broker.subscriptions.subscription import Subscription
@@ -42,12 +43,17 @@ def is_subscription_name(name: str) -> bool:
     return 0 < len(name) <= NAME_CHARACTERS_MAX and name.isprintable()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Absent:
-    """A subscription that does not exist; its index has ended transactions only."""
+    """A subscription that does not exist; its index has ended transactions only.
+
+    Attributes:
+        generation: the highest one of a Kafka group of its name that has come here; 0: none has.
+    """
 
     subscription_id: int
     index: TransactionIndex
+    generation: int = 0
 
 
 class Subscriptions:
@@ -110,11 +116,7 @@ class Subscriptions:
             QuotaExceeded: too many subscriptions.
             LogUnavailable: as refuse_sealed.
         """
-        if not is_subscription_name(name):
-            raise InvalidArgument(
-                f"{name!r} is not a subscription name: 1 to {NAME_CHARACTERS_MAX} printable "
-                "characters"
-            )
+        self._check_name(name)
         self.check_room()
         return self.carry(name, offset)
 
@@ -122,6 +124,7 @@ class Subscriptions:
         """Create a subscription of other partitions here, too: it is allowed already."""
         absent = self._absent.pop(name, None) or self._new_absent(name)
         created = self.restore(name, absent.subscription_id, Acknowledgements(offset), absent.index)
+        created.committing.generation = absent.generation
         self._put_record(name, created.subscription_id, absent=False)
         deleted = self._deleted.pop(name, None)
         if deleted is not None:
@@ -195,9 +198,10 @@ class Subscriptions:
         claimed.claim(group_ownership)
         self._put_record(name, claimed.subscription_id, absent=False)
 
-    def restore_absent(self, name: str, subscription_id: int) -> Absent:
-        """Restore an absent subscription, of which only ends are left."""
-        restored = Absent(subscription_id, self._environment.new_index(self._name_of(name)))
+    def restore_absent(self, name: str, subscription_id: int, generation: int = 0) -> Absent:
+        """Restore an absent subscription, of which only ends and a generation are left."""
+        index = self._environment.new_index(self._name_of(name))
+        restored = Absent(subscription_id, index, generation)
         self._absent[name] = restored
         return restored
 
@@ -221,11 +225,97 @@ class Subscriptions:
         self._remove_acknowledgements(doomed)
         if self._environment.history is not None:
             self._environment.history.note(ParticipantDeleted(doomed.name))
-        if doomed.index.ended:
-            self._absent[name] = Absent(doomed.subscription_id, doomed.index)
+        generation = doomed.committing.generation
+        if doomed.index.ended or generation:
+            self._absent[name] = Absent(doomed.subscription_id, doomed.index, generation)
             self._put_record(name, doomed.subscription_id, absent=True)
         else:
             self._delete_record(doomed.subscription_id)
+
+    # Kafka groups
+
+    def generation(self, name: str) -> int:
+        """Return the highest generation of a Kafka group that has come here; 0: none has."""
+        return self._committing(name).generation
+
+    def note_generation(self, name: str, generation: int) -> None:
+        """Refuse all generations of a Kafka group before this one from now on.
+
+        No subscription is made.
+
+        Raises:
+            IllegalGeneration: a later one has come here.
+            InvalidArgument: as create().
+            QuotaExceeded: too many names of groups have come here.
+        """
+        self._committing(name).check(generation)
+        subscription = self._existing.get(name)
+        if subscription is not None:
+            subscription.note_generation(generation)
+            return
+        absent = self._absent.get(name)
+        if absent is None:
+            self._check_name(name)
+            self._check_groups()
+            absent = self._absent[name] = self._new_absent(name)
+        if generation > absent.generation:
+            absent.generation = generation
+            self._put_record(name, absent.subscription_id, absent=True)
+
+    def for_commit(self, name: str, generation: int) -> Subscription:
+        """Return the subscription for a commit of a Kafka group's generation; made if it is absent.
+
+        Raises:
+            IllegalGeneration: a later generation has come here.
+            InvalidArgument: as create().
+            QuotaExceeded: as create().
+            LogUnavailable: as create().
+        """
+        self._committing(name).check(generation)
+        found = self._existing.get(name)
+        if found is None:
+            found = self.create(name, self._log.first_offset)
+            found.committing.made_by_commit = True
+        found.note_generation(generation)
+        return found
+
+    def forget_group(self, name: str, *, expired: bool = False) -> None:
+        """Forget the commits of a Kafka group, and its generations.
+
+        Args:
+            expired: only if nothing else uses the subscription.
+        Raises:
+            ResourceInUse: as delete().
+            LogUnavailable: as delete().
+        """
+        found = self._existing.get(name)
+        if found is not None and (found.committing.made_by_commit or not expired):
+            self.delete(name)
+        elif found is not None:
+            found.forget_group()
+        absent = self._absent.get(name)
+        if absent is not None and absent.generation:
+            absent.generation = 0
+            self._put_record(name, absent.subscription_id, absent=True)
+            self._drop_if_empty(name, absent)
+
+    def _committing(self, name: str) -> Committing:
+        found = self._existing.get(name)
+        if found is not None:
+            return found.committing
+        absent = self._absent.get(name)
+        return Committing(absent.generation if absent is not None else 0)
+
+    def _check_groups(self) -> None:
+        limit = self._environment.config.subscriptions_max
+        if sum(one.generation > 0 for one in self._absent.values()) >= limit:
+            raise QuotaExceeded(
+                f"{limit} groups without an offset have come to {self._partition}: delete some, or"
+                " raise subscriptions_max",
+                subscriptions_max=limit,
+            )
+
+    # Ends of transactions
 
     def end(self, name: str, end: End) -> None:
         """End a transaction, as CommandEndTxnOnSubscription asks.
@@ -266,9 +356,7 @@ class Subscriptions:
             self._forget_covered(subscription.index, subscription.subscription_id)
         for name, absent in list(self._absent.items()):
             self._forget_covered(absent.index, absent.subscription_id)
-            if not absent.index.ended:
-                del self._absent[name]
-                self._delete_record(absent.subscription_id)
+            self._drop_if_empty(name, absent)
 
     def delete_all(self) -> None:
         """Delete every row of all subscriptions: the partition is being deleted.
@@ -286,6 +374,13 @@ class Subscriptions:
             self._delete_record(absent.subscription_id)
         self._existing.clear()
         self._absent.clear()
+
+    def _check_name(self, name: str) -> None:
+        if not is_subscription_name(name):
+            raise InvalidArgument(
+                f"{name!r} is not a subscription name: 1 to {NAME_CHARACTERS_MAX} printable "
+                "characters"
+            )
 
     def _new_absent(self, name: str) -> Absent:
         return Absent(self._take_id(), self._environment.new_index(self._name_of(name)))
@@ -312,22 +407,26 @@ class Subscriptions:
             batch.delete(keys.TXNINDEX, self._index_key(txn_id, subscription_id))
 
     def _put_record(self, name: str, subscription_id: int, *, absent: bool) -> None:
-        record = records.SubscriptionRecord(
-            subscription_id=subscription_id,
-            topic_id=self._partition.topic_id,
-            partition=self._partition.partition,
-            subscription=name,
-            absent=absent,
-        )
         existing = self._existing.get(name)
-        if existing is not None and existing.group_ownership is not None:
-            owner = existing.group_ownership.partition_owner
-            record.owner.SetInParent()
-            if owner is not None:
-                record.owner.member_id, record.owner.generation = owner
+        if existing is not None and not absent:
+            record = existing.record()
+        else:
+            record = records.SubscriptionRecord(
+                subscription_id=subscription_id,
+                topic_id=self._partition.topic_id,
+                partition=self._partition.partition,
+                subscription=name,
+                absent=True,
+                group_generation=self._absent[name].generation,
+            )
         self._environment.commits.batch.put(
             keys.SUBSCRIPTIONS, self._key(subscription_id), record.SerializeToString()
         )
+
+    def _drop_if_empty(self, name: str, absent: Absent) -> None:
+        if not absent.index.ended and not absent.generation:
+            del self._absent[name]
+            self._delete_record(absent.subscription_id)
 
     def _delete_record(self, subscription_id: int) -> None:
         self._environment.commits.batch.delete(keys.SUBSCRIPTIONS, self._key(subscription_id))

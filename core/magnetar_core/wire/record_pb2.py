@@ -27,7 +27,7 @@ from magnetar_core.wire import topic_pb2 as magnetar_dot_v1_dot_topic__pb2
 from magnetar_core.wire import transaction_pb2 as magnetar_dot_v1_dot_transaction__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18magnetar/v1/record.proto\x12\x0bmagnetar.v1\x1a\x18magnetar/v1/common.proto\x1a\x17magnetar/v1/topic.proto\x1a\x1dmagnetar/v1/transaction.proto\"\xb3\x01\n\rRecordDetails\x12/\n\x08identity\x18\x01 \x01(\x0b\x32\x1d.magnetar.v1.ProducerIdentity\x12\x11\n\tprincipal\x18\x02 \x01(\t\x12\x17\n\x0fselection_given\x18\x03 \x01(\x08\x12\x1b\n\x13selected_writer_ids\x18\x04 \x03(\x04\x12\x13\n\x0b\x66ingerprint\x18\x05 \x01(\t\x12\x13\n\x0btraceparent\x18\x06 \x01(\x0c\"\x91\x03\n\x0bIdentityRow\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\x02 \x01(\x05\x12\x18\n\x10prev_producer_id\x18\x03 \x01(\x03\x12\x18\n\x10next_producer_id\x18\x04 \x01(\x03\x12\x1b\n\x13next_producer_epoch\x18\x05 \x01(\x05\x12\x16\n\x0etxn_timeout_ms\x18\x06 \x01(\x03\x12.\n\x05state\x18\x07 \x01(\x0e\x32\x1f.magnetar.v1.TransactionalState\x12\"\n\x06txn_id\x18\x08 \x01(\x0b\x32\x12.magnetar.v1.TxnId\x12\x18\n\x10two_phase_commit\x18\t \x01(\x08\x12\x1b\n\x13prev_producer_epoch\x18\n \x01(\x05\x12\x1d\n\x15last_used_run_time_ms\x18\x0b \x01(\x04\x12(\n\tlast_init\x18\x0c \x01(\x0b\x32\x15.magnetar.v1.InitCall\x12\x18\n\x10past_call_tokens\x18\r \x03(\x06\"\x8b\x01\n\x08InitCall\x12\r\n\x05token\x18\x01 \x01(\x06\x12\x19\n\x11named_producer_id\x18\x02 \x01(\x03\x12\x1c\n\x14named_producer_epoch\x18\x03 \x01(\x05\x12\x19\n\x11given_producer_id\x18\x04 \x01(\x03\x12\x1c\n\x14given_producer_epoch\x18\x05 \x01(\x05\"\xae\x01\n\x07NameRow\x12\x15\n\rhas_committed\x18\x01 \x01(\x08\x12\x1a\n\x12\x63ommitted_sequence\x18\x02 \x01(\x04\x12(\n\x04open\x18\x03 \x01(\x0b\x32\x1a.magnetar.v1.NamedSequence\x12\'\n\x0bopen_txn_id\x18\x04 \x01(\x0b\x32\x12.magnetar.v1.TxnId\x12\x1d\n\x15\x63ommitted_fingerprint\x18\x05 \x01(\t\"\x9e\x01\n\x12SubscriptionRecord\x12\x17\n\x0fsubscription_id\x18\x01 \x01(\x04\x12\x10\n\x08topic_id\x18\x02 \x01(\x04\x12\x11\n\tpartition\x18\x03 \x01(\r\x12\x14\n\x0csubscription\x18\x04 \x01(\t\x12\x0e\n\x06\x61\x62sent\x18\x05 \x01(\x08\x12$\n\x05owner\x18\x06 \x01(\x0b\x32\x15.magnetar.v1.OwnerRow\"l\n\x08GroupRow\x12\x12\n\ngeneration\x18\x01 \x01(\x04\x12\x1e\n\x16\x61llow_two_phase_commit\x18\x02 \x01(\x08\x12,\n\x07members\x18\x03 \x03(\x0b\x32\x1b.magnetar.v1.GroupMemberRow\"\xc2\x01\n\x0eGroupMemberRow\x12\x11\n\tmember_id\x18\x01 \x01(\t\x12\x13\n\x0binstance_id\x18\x02 \x01(\t\x12\x13\n\x0b\x63lient_name\x18\x03 \x01(\t\x12\x0e\n\x06topics\x18\x04 \x03(\t\x12\x15\n\rtopic_pattern\x18\x05 \x01(\t\x12\x1a\n\x12session_timeout_ms\x18\x06 \x01(\r\x12\x1c\n\x14rebalance_timeout_ms\x18\x07 \x01(\r\x12\x12\n\njoin_epoch\x18\x08 \x01(\x04\"1\n\x08OwnerRow\x12\x11\n\tmember_id\x18\x01 \x01(\t\x12\x12\n\ngeneration\x18\x02 \x01(\x04\"\xa0\x01\n\x0bProducerRow\x12\x18\n\x10next_sequence_id\x18\x01 \x01(\x04\x12\x14\n\x0clast_time_ms\x18\x02 \x01(\x03\x12\x18\n\x10last_sequence_id\x18\x03 \x01(\x04\x12\x15\n\rlast_entry_id\x18\x04 \x01(\x04\x12\x18\n\x10last_run_time_ms\x18\x05 \x01(\x04\x12\x16\n\x0eproducer_epoch\x18\x06 \x01(\r\"\xde\x01\n\x0cPartitionRow\x12\x14\n\x0c\x66irst_offset\x18\x01 \x01(\x04\x12\x12\n\nend_offset\x18\x02 \x01(\x04\x12\x16\n\x0eretained_bytes\x18\x03 \x01(\x04\x12\x12\n\nhas_txnlog\x18\x04 \x01(\x08\x12)\n\x07skipped\x18\x05 \x03(\x0b\x32\x18.magnetar.v1.OffsetRange\x12\x15\n\rhighest_stamp\x18\x06 \x01(\x06\x12\x1b\n\x13last_append_time_ms\x18\x07 \x01(\x03\x12\x19\n\x11timestamp_lead_ms\x18\x08 \x01(\x03\"k\n\rClockJumpsRow\x12.\n\x05jumps\x18\x01 \x03(\x0b\x32\x1f.magnetar.v1.ClockJumpsRow.Jump\x1a*\n\x04Jump\x12\x11\n\tbefore_ms\x18\x01 \x01(\x03\x12\x0f\n\x07jump_ms\x18\x02 \x01(\x03\"\xb3\x01\n\x0cWatermarkRow\x12\x13\n\x0bincarnation\x18\x01 \x01(\x04\x12\x15\n\rlow_watermark\x18\x02 \x01(\x04\x12#\n\x04live\x18\x03 \x03(\x0b\x32\x15.magnetar.v1.TxnRange\x12\x0f\n\x07orphans\x18\x04 \x03(\x04\x12\x15\n\rcounter_bound\x18\x05 \x01(\x04\x12\x14\n\x0cnext_counter\x18\x06 \x01(\x04\x12\x14\n\x0cstore_digest\x18\x07 \x01(\x0c\"y\n\x0eIncarnationRow\x12\x13\n\x0bincarnation\x18\x01 \x01(\x04\x12\x13\n\x0bstore_token\x18\x02 \x01(\t\x12$\n\x04past\x18\x03 \x03(\x0b\x32\x16.magnetar.v1.PastStore\x12\x17\n\x0f\x61\x63\x63\x65pted_losses\x18\x04 \x01(\x04\"5\n\tPastStore\x12\x13\n\x0bincarnation\x18\x01 \x01(\x04\x12\x13\n\x0bstore_token\x18\x02 \x01(\t\"j\n\x0e\x42rokerStoreRow\x12\x13\n\x0bstore_token\x18\x01 \x01(\t\x12\x17\n\x0f\x61\x63\x63\x65pted_losses\x18\x02 \x01(\x04\x12*\n\x04past\x18\x03 \x03(\x0b\x32\x1c.magnetar.v1.PastBrokerStore\"?\n\x0fPastBrokerStore\x12\x13\n\x0bstore_token\x18\x01 \x01(\t\x12\x17\n\x0f\x61\x63\x63\x65pted_losses\x18\x02 \x01(\x04\"\x7f\n\x10\x44irectoryCopyRow\x12\x13\n\x0bstore_token\x18\x01 \x01(\t\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x02 \x01(\x08\x12\x18\n\x10\x64irectory_losses\x18\x03 \x01(\x04\x12\x12\n\nown_losses\x18\x04 \x01(\x04\x12\x16\n\x0e\x64irectory_life\x18\x05 \x01(\x06\"3\n\x0bPastCallRow\x12\x12\n\ncall_token\x18\x01 \x01(\x06\x12\x10\n\x08topic_id\x18\x02 \x01(\x04\">\n\x11\x44irectoryLivesRow\x12)\n\x05lives\x18\x01 \x03(\x0b\x32\x1a.magnetar.v1.DirectoryLife\"\xbb\x01\n\rStoreIdentity\x12\x0e\n\x06\x66ormat\x18\x01 \x01(\r\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x0e\n\x06member\x18\x03 \x01(\t\x12\x1a\n\x12membership_version\x18\x04 \x01(\x04\x12\x14\n\x0c\x63luster_hash\x18\x05 \x01(\t\x12\x0e\n\x06losses\x18\x06 \x01(\x04\x12\x0f\n\x07\x62rokers\x18\x07 \x03(\t\x12\x15\n\rrestored_at_s\x18\x08 \x01(\x04\x12\x12\n\nlost_tails\x18\t \x01(\x04\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18magnetar/v1/record.proto\x12\x0bmagnetar.v1\x1a\x18magnetar/v1/common.proto\x1a\x17magnetar/v1/topic.proto\x1a\x1dmagnetar/v1/transaction.proto\"\xb3\x01\n\rRecordDetails\x12/\n\x08identity\x18\x01 \x01(\x0b\x32\x1d.magnetar.v1.ProducerIdentity\x12\x11\n\tprincipal\x18\x02 \x01(\t\x12\x17\n\x0fselection_given\x18\x03 \x01(\x08\x12\x1b\n\x13selected_writer_ids\x18\x04 \x03(\x04\x12\x13\n\x0b\x66ingerprint\x18\x05 \x01(\t\x12\x13\n\x0btraceparent\x18\x06 \x01(\x0c\"\x91\x03\n\x0bIdentityRow\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\x02 \x01(\x05\x12\x18\n\x10prev_producer_id\x18\x03 \x01(\x03\x12\x18\n\x10next_producer_id\x18\x04 \x01(\x03\x12\x1b\n\x13next_producer_epoch\x18\x05 \x01(\x05\x12\x16\n\x0etxn_timeout_ms\x18\x06 \x01(\x03\x12.\n\x05state\x18\x07 \x01(\x0e\x32\x1f.magnetar.v1.TransactionalState\x12\"\n\x06txn_id\x18\x08 \x01(\x0b\x32\x12.magnetar.v1.TxnId\x12\x18\n\x10two_phase_commit\x18\t \x01(\x08\x12\x1b\n\x13prev_producer_epoch\x18\n \x01(\x05\x12\x1d\n\x15last_used_run_time_ms\x18\x0b \x01(\x04\x12(\n\tlast_init\x18\x0c \x01(\x0b\x32\x15.magnetar.v1.InitCall\x12\x18\n\x10past_call_tokens\x18\r \x03(\x06\"\x8b\x01\n\x08InitCall\x12\r\n\x05token\x18\x01 \x01(\x06\x12\x19\n\x11named_producer_id\x18\x02 \x01(\x03\x12\x1c\n\x14named_producer_epoch\x18\x03 \x01(\x05\x12\x19\n\x11given_producer_id\x18\x04 \x01(\x03\x12\x1c\n\x14given_producer_epoch\x18\x05 \x01(\x05\"\xae\x01\n\x07NameRow\x12\x15\n\rhas_committed\x18\x01 \x01(\x08\x12\x1a\n\x12\x63ommitted_sequence\x18\x02 \x01(\x04\x12(\n\x04open\x18\x03 \x01(\x0b\x32\x1a.magnetar.v1.NamedSequence\x12\'\n\x0bopen_txn_id\x18\x04 \x01(\x0b\x32\x12.magnetar.v1.TxnId\x12\x1d\n\x15\x63ommitted_fingerprint\x18\x05 \x01(\t\"\x84\x02\n\x12SubscriptionRecord\x12\x17\n\x0fsubscription_id\x18\x01 \x01(\x04\x12\x10\n\x08topic_id\x18\x02 \x01(\x04\x12\x11\n\tpartition\x18\x03 \x01(\r\x12\x14\n\x0csubscription\x18\x04 \x01(\t\x12\x0e\n\x06\x61\x62sent\x18\x05 \x01(\x08\x12$\n\x05owner\x18\x06 \x01(\x0b\x32\x15.magnetar.v1.OwnerRow\x12\x32\n\tcommitted\x18\x07 \x01(\x0b\x32\x1f.magnetar.v1.CommittedOffsetRow\x12\x18\n\x10group_generation\x18\x08 \x01(\r\x12\x16\n\x0emade_by_commit\x18\t \x01(\x08\"L\n\x12\x43ommittedOffsetRow\x12\x0e\n\x06offset\x18\x01 \x01(\x04\x12\x10\n\x08metadata\x18\x02 \x01(\t\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x11\"l\n\x08GroupRow\x12\x12\n\ngeneration\x18\x01 \x01(\x04\x12\x1e\n\x16\x61llow_two_phase_commit\x18\x02 \x01(\x08\x12,\n\x07members\x18\x03 \x03(\x0b\x32\x1b.magnetar.v1.GroupMemberRow\"\xc2\x01\n\x0eGroupMemberRow\x12\x11\n\tmember_id\x18\x01 \x01(\t\x12\x13\n\x0binstance_id\x18\x02 \x01(\t\x12\x13\n\x0b\x63lient_name\x18\x03 \x01(\t\x12\x0e\n\x06topics\x18\x04 \x03(\t\x12\x15\n\rtopic_pattern\x18\x05 \x01(\t\x12\x1a\n\x12session_timeout_ms\x18\x06 \x01(\r\x12\x1c\n\x14rebalance_timeout_ms\x18\x07 \x01(\r\x12\x12\n\njoin_epoch\x18\x08 \x01(\x04\"1\n\x08OwnerRow\x12\x11\n\tmember_id\x18\x01 \x01(\t\x12\x12\n\ngeneration\x18\x02 \x01(\x04\"\xa0\x01\n\x0bProducerRow\x12\x18\n\x10next_sequence_id\x18\x01 \x01(\x04\x12\x14\n\x0clast_time_ms\x18\x02 \x01(\x03\x12\x18\n\x10last_sequence_id\x18\x03 \x01(\x04\x12\x15\n\rlast_entry_id\x18\x04 \x01(\x04\x12\x18\n\x10last_run_time_ms\x18\x05 \x01(\x04\x12\x16\n\x0eproducer_epoch\x18\x06 \x01(\r\"\xde\x01\n\x0cPartitionRow\x12\x14\n\x0c\x66irst_offset\x18\x01 \x01(\x04\x12\x12\n\nend_offset\x18\x02 \x01(\x04\x12\x16\n\x0eretained_bytes\x18\x03 \x01(\x04\x12\x12\n\nhas_txnlog\x18\x04 \x01(\x08\x12)\n\x07skipped\x18\x05 \x03(\x0b\x32\x18.magnetar.v1.OffsetRange\x12\x15\n\rhighest_stamp\x18\x06 \x01(\x06\x12\x1b\n\x13last_append_time_ms\x18\x07 \x01(\x03\x12\x19\n\x11timestamp_lead_ms\x18\x08 \x01(\x03\"k\n\rClockJumpsRow\x12.\n\x05jumps\x18\x01 \x03(\x0b\x32\x1f.magnetar.v1.ClockJumpsRow.Jump\x1a*\n\x04Jump\x12\x11\n\tbefore_ms\x18\x01 \x01(\x03\x12\x0f\n\x07jump_ms\x18\x02 \x01(\x03\"\xb3\x01\n\x0cWatermarkRow\x12\x13\n\x0bincarnation\x18\x01 \x01(\x04\x12\x15\n\rlow_watermark\x18\x02 \x01(\x04\x12#\n\x04live\x18\x03 \x03(\x0b\x32\x15.magnetar.v1.TxnRange\x12\x0f\n\x07orphans\x18\x04 \x03(\x04\x12\x15\n\rcounter_bound\x18\x05 \x01(\x04\x12\x14\n\x0cnext_counter\x18\x06 \x01(\x04\x12\x14\n\x0cstore_digest\x18\x07 \x01(\x0c\"y\n\x0eIncarnationRow\x12\x13\n\x0bincarnation\x18\x01 \x01(\x04\x12\x13\n\x0bstore_token\x18\x02 \x01(\t\x12$\n\x04past\x18\x03 \x03(\x0b\x32\x16.magnetar.v1.PastStore\x12\x17\n\x0f\x61\x63\x63\x65pted_losses\x18\x04 \x01(\x04\"5\n\tPastStore\x12\x13\n\x0bincarnation\x18\x01 \x01(\x04\x12\x13\n\x0bstore_token\x18\x02 \x01(\t\"j\n\x0e\x42rokerStoreRow\x12\x13\n\x0bstore_token\x18\x01 \x01(\t\x12\x17\n\x0f\x61\x63\x63\x65pted_losses\x18\x02 \x01(\x04\x12*\n\x04past\x18\x03 \x03(\x0b\x32\x1c.magnetar.v1.PastBrokerStore\"?\n\x0fPastBrokerStore\x12\x13\n\x0bstore_token\x18\x01 \x01(\t\x12\x17\n\x0f\x61\x63\x63\x65pted_losses\x18\x02 \x01(\x04\"\x7f\n\x10\x44irectoryCopyRow\x12\x13\n\x0bstore_token\x18\x01 \x01(\t\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x02 \x01(\x08\x12\x18\n\x10\x64irectory_losses\x18\x03 \x01(\x04\x12\x12\n\nown_losses\x18\x04 \x01(\x04\x12\x16\n\x0e\x64irectory_life\x18\x05 \x01(\x06\"3\n\x0bPastCallRow\x12\x12\n\ncall_token\x18\x01 \x01(\x06\x12\x10\n\x08topic_id\x18\x02 \x01(\x04\">\n\x11\x44irectoryLivesRow\x12)\n\x05lives\x18\x01 \x03(\x0b\x32\x1a.magnetar.v1.DirectoryLife\"\xbb\x01\n\rStoreIdentity\x12\x0e\n\x06\x66ormat\x18\x01 \x01(\r\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x0e\n\x06member\x18\x03 \x01(\t\x12\x1a\n\x12membership_version\x18\x04 \x01(\x04\x12\x14\n\x0c\x63luster_hash\x18\x05 \x01(\t\x12\x0e\n\x06losses\x18\x06 \x01(\x04\x12\x0f\n\x07\x62rokers\x18\x07 \x03(\t\x12\x15\n\rrestored_at_s\x18\x08 \x01(\x04\x12\x12\n\nlost_tails\x18\t \x01(\x04\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -43,37 +43,39 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_NAMEROW']._serialized_start=852
   _globals['_NAMEROW']._serialized_end=1026
   _globals['_SUBSCRIPTIONRECORD']._serialized_start=1029
-  _globals['_SUBSCRIPTIONRECORD']._serialized_end=1187
-  _globals['_GROUPROW']._serialized_start=1189
-  _globals['_GROUPROW']._serialized_end=1297
-  _globals['_GROUPMEMBERROW']._serialized_start=1300
-  _globals['_GROUPMEMBERROW']._serialized_end=1494
-  _globals['_OWNERROW']._serialized_start=1496
-  _globals['_OWNERROW']._serialized_end=1545
-  _globals['_PRODUCERROW']._serialized_start=1548
-  _globals['_PRODUCERROW']._serialized_end=1708
-  _globals['_PARTITIONROW']._serialized_start=1711
-  _globals['_PARTITIONROW']._serialized_end=1933
-  _globals['_CLOCKJUMPSROW']._serialized_start=1935
-  _globals['_CLOCKJUMPSROW']._serialized_end=2042
-  _globals['_CLOCKJUMPSROW_JUMP']._serialized_start=2000
-  _globals['_CLOCKJUMPSROW_JUMP']._serialized_end=2042
-  _globals['_WATERMARKROW']._serialized_start=2045
-  _globals['_WATERMARKROW']._serialized_end=2224
-  _globals['_INCARNATIONROW']._serialized_start=2226
-  _globals['_INCARNATIONROW']._serialized_end=2347
-  _globals['_PASTSTORE']._serialized_start=2349
-  _globals['_PASTSTORE']._serialized_end=2402
-  _globals['_BROKERSTOREROW']._serialized_start=2404
-  _globals['_BROKERSTOREROW']._serialized_end=2510
-  _globals['_PASTBROKERSTORE']._serialized_start=2512
-  _globals['_PASTBROKERSTORE']._serialized_end=2575
-  _globals['_DIRECTORYCOPYROW']._serialized_start=2577
-  _globals['_DIRECTORYCOPYROW']._serialized_end=2704
-  _globals['_PASTCALLROW']._serialized_start=2706
-  _globals['_PASTCALLROW']._serialized_end=2757
-  _globals['_DIRECTORYLIVESROW']._serialized_start=2759
-  _globals['_DIRECTORYLIVESROW']._serialized_end=2821
-  _globals['_STOREIDENTITY']._serialized_start=2824
-  _globals['_STOREIDENTITY']._serialized_end=3011
+  _globals['_SUBSCRIPTIONRECORD']._serialized_end=1289
+  _globals['_COMMITTEDOFFSETROW']._serialized_start=1291
+  _globals['_COMMITTEDOFFSETROW']._serialized_end=1367
+  _globals['_GROUPROW']._serialized_start=1369
+  _globals['_GROUPROW']._serialized_end=1477
+  _globals['_GROUPMEMBERROW']._serialized_start=1480
+  _globals['_GROUPMEMBERROW']._serialized_end=1674
+  _globals['_OWNERROW']._serialized_start=1676
+  _globals['_OWNERROW']._serialized_end=1725
+  _globals['_PRODUCERROW']._serialized_start=1728
+  _globals['_PRODUCERROW']._serialized_end=1888
+  _globals['_PARTITIONROW']._serialized_start=1891
+  _globals['_PARTITIONROW']._serialized_end=2113
+  _globals['_CLOCKJUMPSROW']._serialized_start=2115
+  _globals['_CLOCKJUMPSROW']._serialized_end=2222
+  _globals['_CLOCKJUMPSROW_JUMP']._serialized_start=2180
+  _globals['_CLOCKJUMPSROW_JUMP']._serialized_end=2222
+  _globals['_WATERMARKROW']._serialized_start=2225
+  _globals['_WATERMARKROW']._serialized_end=2404
+  _globals['_INCARNATIONROW']._serialized_start=2406
+  _globals['_INCARNATIONROW']._serialized_end=2527
+  _globals['_PASTSTORE']._serialized_start=2529
+  _globals['_PASTSTORE']._serialized_end=2582
+  _globals['_BROKERSTOREROW']._serialized_start=2584
+  _globals['_BROKERSTOREROW']._serialized_end=2690
+  _globals['_PASTBROKERSTORE']._serialized_start=2692
+  _globals['_PASTBROKERSTORE']._serialized_end=2755
+  _globals['_DIRECTORYCOPYROW']._serialized_start=2757
+  _globals['_DIRECTORYCOPYROW']._serialized_end=2884
+  _globals['_PASTCALLROW']._serialized_start=2886
+  _globals['_PASTCALLROW']._serialized_end=2937
+  _globals['_DIRECTORYLIVESROW']._serialized_start=2939
+  _globals['_DIRECTORYLIVESROW']._serialized_end=3001
+  _globals['_STOREIDENTITY']._serialized_start=3004
+  _globals['_STOREIDENTITY']._serialized_end=3191
 # @@protoc_insertion_point(module_scope)

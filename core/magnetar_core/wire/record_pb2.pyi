@@ -84,20 +84,36 @@ class NameRow(_message.Message):
     def __init__(self, has_committed: _Optional[bool] = ..., committed_sequence: _Optional[int] = ..., open: _Optional[_Union[_transaction_pb2.NamedSequence, _Mapping]] = ..., open_txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., committed_fingerprint: _Optional[str] = ...) -> None: ...
 
 class SubscriptionRecord(_message.Message):
-    __slots__ = ("subscription_id", "topic_id", "partition", "subscription", "absent", "owner")
+    __slots__ = ("subscription_id", "topic_id", "partition", "subscription", "absent", "owner", "committed", "group_generation", "made_by_commit")
     SUBSCRIPTION_ID_FIELD_NUMBER: _ClassVar[int]
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     ABSENT_FIELD_NUMBER: _ClassVar[int]
     OWNER_FIELD_NUMBER: _ClassVar[int]
+    COMMITTED_FIELD_NUMBER: _ClassVar[int]
+    GROUP_GENERATION_FIELD_NUMBER: _ClassVar[int]
+    MADE_BY_COMMIT_FIELD_NUMBER: _ClassVar[int]
     subscription_id: int
     topic_id: int
     partition: int
     subscription: str
     absent: bool
     owner: OwnerRow
-    def __init__(self, subscription_id: _Optional[int] = ..., topic_id: _Optional[int] = ..., partition: _Optional[int] = ..., subscription: _Optional[str] = ..., absent: _Optional[bool] = ..., owner: _Optional[_Union[OwnerRow, _Mapping]] = ...) -> None: ...
+    committed: CommittedOffsetRow
+    group_generation: int
+    made_by_commit: bool
+    def __init__(self, subscription_id: _Optional[int] = ..., topic_id: _Optional[int] = ..., partition: _Optional[int] = ..., subscription: _Optional[str] = ..., absent: _Optional[bool] = ..., owner: _Optional[_Union[OwnerRow, _Mapping]] = ..., committed: _Optional[_Union[CommittedOffsetRow, _Mapping]] = ..., group_generation: _Optional[int] = ..., made_by_commit: _Optional[bool] = ...) -> None: ...
+
+class CommittedOffsetRow(_message.Message):
+    __slots__ = ("offset", "metadata", "leader_epoch")
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    METADATA_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    offset: int
+    metadata: str
+    leader_epoch: int
+    def __init__(self, offset: _Optional[int] = ..., metadata: _Optional[str] = ..., leader_epoch: _Optional[int] = ...) -> None: ...
 
 class GroupRow(_message.Message):
     __slots__ = ("generation", "allow_two_phase_commit", "members")
