@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from prometheus_client import Counter
 
@@ -19,13 +19,32 @@ from magnetar_broker.dispatch.committed_offset import CommittedOffset
 from magnetar_broker.environment import Environment
 from magnetar_broker.topics.partition import Partition
 from magnetar_broker.topics.topics import Topic, Topics
+from magnetar_broker.transactions.producers import client_pair, wrapped
 from magnetar_core import batch as columnar
 from magnetar_core.errors import LogUnavailable, MagnetarError, from_wire
 from magnetar_core.history.events import Event, PlainConfirmed, WriteConfirmed
-from magnetar_core.ids import TxnID
+from magnetar_core.ids import NO_EPOCH, TxnID
 from magnetar_core.server.commands import Gate, Reply, run_handler
 from magnetar_core.wire import common_pb2
 from magnetar_core.wire import topic_pb2 as topic_wire
+
+
+class OpenProducer(NamedTuple):
+    """A producer of Kafka on a partition, or one with an open transaction there.
+
+    Attributes:
+        start_offset: where the log ended when its transaction began here; -1: none is open.
+        txn_id: its open transaction.
+        txn_epoch: the epoch that the transaction has here.
+    """
+
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    last_time_ms: int
+    start_offset: int = -1
+    txn_id: TxnID | None = None
+    txn_epoch: int = NO_EPOCH
 
 
 class LocalAccess:
@@ -222,6 +241,28 @@ class LocalAccess:
         counts, self._counts = self._counts, {}
         for counter, amount in counts.items():
             counter.inc(amount)
+
+    def producers(self, partition: Partition) -> list[OpenProducer]:
+        """Return the producers of a partition, with their open transactions."""
+        found: dict[int, OpenProducer] = {}
+        for known, producer in partition.producers.all():
+            producer_id, epoch = client_pair(known, producer)
+            found[producer_id] = OpenProducer(
+                producer_id, epoch, wrapped(producer.next_sequence_id - 1), producer.last_time_ms
+            )
+        for transaction in partition.index.open.values():
+            for writer in transaction.writers.values():
+                plain = found.get(writer.writer_id)
+                found[writer.writer_id] = OpenProducer(
+                    writer.writer_id,
+                    plain.epoch if plain is not None else transaction.producer_epoch,
+                    plain.last_sequence if plain is not None else wrapped(writer.next_index - 1),
+                    plain.last_time_ms if plain is not None else transaction.start_time_ms,
+                    transaction.start_offset,
+                    transaction.txn_id,
+                    transaction.producer_epoch,
+                )
+        return list(found.values())
 
     # Offsets of Kafka groups: the cursors of the subscriptions with their names
 

@@ -31,6 +31,7 @@ AnyCommand = (
     | pb.CommandAddSubscriptionToTxn
     | pb.CommandEndTxn
     | pb.CommandDescribeTransactionalId
+    | pb.CommandListTransactionalIds
     | pb.CommandDescribeTxn
     | pb.CommandListTxns
     | pb.CommandAbortHangingTxn

@@ -22,10 +22,12 @@ from magnetar_kafka.request import Handle, Request
 from magnetar_kafka.requests.client_requests import ClientRequests
 from magnetar_kafka.requests.fetch import FetchRequests
 from magnetar_kafka.requests.list_offsets import ListOffsetsRequests
+from magnetar_kafka.requests.offsets_in_transactions import OffsetsInTransactions
 from magnetar_kafka.requests.produce import ProduceRequests
 from magnetar_kafka.requests.producer_ids import ProducerIdRequests
 from magnetar_kafka.requests.topic_requests import TopicRequests
 from magnetar_kafka.requests.transaction_requests import TransactionRequests
+from magnetar_kafka.requests.transaction_tools import TransactionTools
 from magnetar_kafka.shards import Shard, Shards
 from magnetar_kafka.transactions.transactions import Transactions
 
@@ -59,9 +61,11 @@ class Listener:
             **ClientRequests(node_id).handlers,
             **ProducerIdRequests(transactions, random).handlers,
             **TransactionRequests(self.shards, transactions).handlers,
+            **OffsetsInTransactions(self.shards, transactions).handlers,
+            **TransactionTools(self.shards, coordinators).handlers,
             **TopicRequests(self.shards, config, random, node_id=node_id, gate=gate).handlers,
             **ProduceRequests(self.shards, transactions).handlers,
-            **FetchRequests(self.shards, config, budget, metrics).handlers,
+            **FetchRequests(self.shards, config, budget, metrics, transactions.saw).handlers,
             **ListOffsetsRequests(self.shards).handlers,
         }
         self._handlers = handlers

@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from magnetar_core.errors import InvalidArgument, ProducerFenced, SequenceGap
+from magnetar_core.ids import NO_EPOCH
 
 # How many answers are remembered for repeats of batches that were in flight together.
 RECENT_BATCHES_MAX = 16
@@ -35,6 +36,33 @@ def with_epoch(producer_id: int, producer_epoch: int) -> int:
 def transactional(producer_id: int) -> int:
     """Return the producer id here of a transactional producer of Kafka, for all its epochs."""
     return producer_id | _TRANSACTIONAL
+
+
+def client_pair(known: int, producer: Producer) -> tuple[int, int]:
+    """Return the producer id and the epoch by which a client of Kafka knows a producer.
+
+    Args:
+        known: the producer id here.
+    """
+    if known & _TRANSACTIONAL:
+        return known ^ _TRANSACTIONAL, producer.epoch
+    return known >> EPOCH_BITS, known & ((1 << EPOCH_BITS) - 1)
+
+
+def id_and_epoch(known: int, producer: Producer) -> tuple[int, int]:
+    """Return a producer id without marks, and its epoch if it has its own; else NO_EPOCH.
+
+    Args:
+        known: the producer id here.
+    """
+    if known & _TRANSACTIONAL:
+        return known ^ _TRANSACTIONAL, producer.epoch
+    return known, NO_EPOCH
+
+
+def wrapped(sequence_id: int) -> int:
+    """Return the sequence of 31 bits that a client of Kafka knows."""
+    return sequence_id % _WRAPPED_AT
 
 
 def unwrapped(next_expected: int, sequence: int) -> int:

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
+from magnetar_core.cuts.hybrid_clock import NO_STAMP
 from magnetar_core.errors import InvalidTxnState, ProducerFenced
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 from magnetar_core.wire import common_pb2 as common
@@ -46,6 +47,7 @@ class Known:
         pair: the pair that may act.
         latest: its latest transaction; None: it has had none.
         is_open: whether that is open.
+        is_prepared: whether an instance has taken it over to end it: it takes nothing more.
         participants: of that transaction, while it is open.
         is_stale: the coordinator has to be asked again.
         lock: held by the request that is under way; others of the id wait.
@@ -54,6 +56,7 @@ class Known:
     pair: Pair = NO_PAIR
     latest: TxnID | None = None
     is_open: bool = False
+    is_prepared: bool = False
     participants: set[PartitionName | SubscriptionName] = field(default_factory=set)
     is_stale: bool = True
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -64,7 +67,16 @@ class Transactions:
 
     def __init__(self, coordinators: Coordinators) -> None:
         self.coordinators = coordinators
+        # The highest stamp of a commit that Kafka's clients may have read here.
+        self._seen_stamp = NO_STAMP
         self._known: OrderedDict[str, Known] = OrderedDict()
+
+    def saw(self, stamp: int) -> None:
+        """Note a stamp of a commit that a client of Kafka has read, or acknowledged.
+
+        What it commits from now on is stamped later than that (docs/design/0015-cuts.md).
+        """
+        self._seen_stamp = max(self._seen_stamp, stamp)
 
     # Beginning, and adding.
 
@@ -74,15 +86,17 @@ class Transactions:
         pair: Pair,
         partitions: Iterable[PartitionName] = (),
         subscriptions: Iterable[SubscriptionName] = (),
+        *,
+        begins: bool = True,
     ) -> TxnID:
         """Return the open transaction of a producer; its coordinator has these participants.
 
-        It begins if none is open.
-
+        Args:
+            begins: whether it begins if none is open.
         Raises:
             ProducerFenced: another instance has taken the id over.
             InvalidTxnState: the producer's transaction has ended otherwise, and the details have
-                another pair; or it is prepared.
+                another pair; or it is prepared; or none is open.
             TransactionalIdNotFound: the id was not initialised, or is forgotten.
             ConcurrentTransactions: the transaction before it is still ending.
             MagnetarError: as Coordinators.ask.
@@ -92,7 +106,10 @@ class Transactions:
         async def work(known: Known) -> TxnID:
             await self._check_pair(transactional_id, pair, known)
             if not known.is_open or known.latest is None:
+                if not begins:
+                    raise InvalidTxnState(f"{transactional_id!r} has no open transaction")
                 return await self._begin(transactional_id, pair, known, parts, subs)
+            _check_takes_more(transactional_id, known)
             await self._add(transactional_id, pair, known, parts, subs)
             return known.latest
 
@@ -117,6 +134,7 @@ class Transactions:
                 await self._refresh(transactional_id, known)
                 await self._check_pair(transactional_id, pair, known)
                 missing = {one for one in partitions if one not in known.participants}
+            _check_takes_more(transactional_id, known)
             return (known.latest if known.is_open else None), missing
 
         return await self._with(transactional_id, work)
@@ -141,12 +159,13 @@ class Transactions:
                 txn_action=common.COMMIT if is_commit else common.ABORT,
                 identity=identity,
                 keep_epoch=keep_epoch,
+                seen_stamp=self._seen_stamp,
             )
             if known.latest is not None:
                 command.txn_id.CopyFrom(known.latest.to_wire())
             answer = await self.coordinators.ask(transactional_id, command)
             known.pair = Pair(answer.identity.producer_id, answer.identity.producer_epoch)
-            known.is_open = False
+            known.is_open = known.is_prepared = False
             known.participants.clear()
             return known.pair
 
@@ -214,6 +233,7 @@ class Transactions:
         )
         known.latest = TxnID.from_wire(found.txn_id) if found.HasField("txn_id") else None
         known.is_open = found.state == pb.ONGOING
+        known.is_prepared = known.is_open and has_next
         known.participants.clear()
         if known.is_open and known.latest is not None:
             described = await self.coordinators.ask(
@@ -257,6 +277,7 @@ class Transactions:
             partitions=[one.to_wire() for one in partitions],
             subscriptions=[one.to_wire() for one in subscriptions],
             follows_given=True,
+            seen_stamp=self._seen_stamp,
         )
         if known.latest is not None:
             command.follows_txn_id.CopyFrom(known.latest.to_wire())
@@ -293,12 +314,20 @@ class Transactions:
                     txn_id=txn_id,
                     subscriptions=[one.to_wire() for one in new_subscriptions],
                     identity=identity,
+                    seen_stamp=self._seen_stamp,
                 )
             )
         for command in commands:
             await self.coordinators.ask(transactional_id, command)
         known.participants.update(new_partitions)
         known.participants.update(new_subscriptions)
+
+
+def _check_takes_more(transactional_id: str, known: Known) -> None:
+    if known.is_prepared:
+        raise InvalidTxnState(
+            f"the transaction of {transactional_id!r} is prepared: commit or abort it first"
+        )
 
 
 def _identity(transactional_id: str, pair: Pair) -> common.ProducerIdentity:

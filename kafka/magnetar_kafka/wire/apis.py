@@ -36,9 +36,15 @@ INIT_PRODUCER_ID = Api(
     22, "InitProducerId", 0, 6, "ids of producers; 6: two-phase commit (KIP-939)"
 )
 ADD_PARTITIONS_TO_TXN = Api(24, "AddPartitionsToTxn", 0, 5, "begins a transaction, or adds to it")
+ADD_OFFSETS_TO_TXN = Api(25, "AddOffsetsToTxn", 0, 4, "begins a transaction, if none is open")
 END_TXN = Api(26, "EndTxn", 0, 5, "commits or aborts; 5: and raises the epoch (KIP-890)")
+WRITE_TXN_MARKERS = Api(27, "WriteTxnMarkers", 1, 1, "aborts a hanging transaction (KIP-664)")
+TXN_OFFSET_COMMIT = Api(28, "TxnOffsetCommit", 0, 5, "offsets of a group, in a transaction")
 DESCRIBE_CONFIGS = Api(32, "DescribeConfigs", 1, 4, "settings of topics")
 DESCRIBE_CLUSTER = Api(60, "DescribeCluster", 0, 1, "this broker")
+DESCRIBE_PRODUCERS = Api(61, "DescribeProducers", 0, 0, "producers of partitions (KIP-664)")
+DESCRIBE_TRANSACTIONS = Api(65, "DescribeTransactions", 0, 0, "transactional ids (KIP-664)")
+LIST_TRANSACTIONS = Api(66, "ListTransactions", 0, 1, "transactional ids, by state (KIP-664)")
 
 APIS = (
     PRODUCE,
@@ -51,8 +57,14 @@ APIS = (
     DELETE_TOPICS,
     INIT_PRODUCER_ID,
     ADD_PARTITIONS_TO_TXN,
+    ADD_OFFSETS_TO_TXN,
     END_TXN,
+    WRITE_TXN_MARKERS,
+    TXN_OFFSET_COMMIT,
     DESCRIBE_CONFIGS,
     DESCRIBE_CLUSTER,
+    DESCRIBE_PRODUCERS,
+    DESCRIBE_TRANSACTIONS,
+    LIST_TRANSACTIONS,
 )
 API_OF_KEY = {api.key: api for api in APIS}
