@@ -216,7 +216,7 @@ class CoordinatedWorld:
                 "committed": False,
             }
             answer = await client.ask(apis.END_TXN, body, 1)
-            return answer["error_code"] != ErrorCode.COORDINATOR_NOT_AVAILABLE
+            return ErrorCode(answer["error_code"]) is not ErrorCode.COORDINATOR_NOT_AVAILABLE
 
         await until(is_linked)
 
