@@ -35,6 +35,7 @@ AnyCommand = (
     | pb.CommandDescribeTxn
     | pb.CommandListTxns
     | pb.CommandAbortHangingTxn
+    | pb.CommandAcceptTxnLoss
 )
 
 

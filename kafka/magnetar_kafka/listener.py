@@ -55,7 +55,7 @@ class Listener:
     ) -> None:
         self.shards = Shards()
         self._coordinators = coordinators
-        transactions = Transactions(coordinators)
+        transactions = Transactions(coordinators, self.shards.ledger_id_of)
         metrics, budget = KafkaMetrics(registry), Budget(config.kafka_memory_bytes_max)
         handlers: dict[int, Handle] = {
             **ClientRequests(node_id).handlers,

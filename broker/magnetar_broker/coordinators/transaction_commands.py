@@ -134,9 +134,9 @@ class TransactionCommands:
         partitions: list[tuple[PartitionName, End]] = []
         subscriptions: list[tuple[SubscriptionName, End]] = []
         for one in participants:
-            name, counts = counted(one)
+            name, counts, ledger_id = counted(one)
             confirmed = counts if are_counted else None
-            fields = txn_id, outcome, confirmed, selection, is_lost, None, False, stamp
+            fields = txn_id, outcome, confirmed, selection, is_lost, None, False, stamp, ledger_id
             end = tuple.__new__(End, fields)
             if isinstance(name, PartitionName):
                 partitions.append((name, end))
@@ -371,6 +371,7 @@ def _end_in(command: _EndOfOne) -> End:
         command.loss_accepted,
         hanging,
         stamp=command.stamp,
+        ledger_id=command.ledger_id,
     )
 
 

@@ -337,7 +337,7 @@ class Subscription:
             InvalidTxnState: as TransactionIndex.plan_end.
             TxnIncomplete: as TransactionIndex.plan_end.
         """
-        plan = self.index.plan_end(end)
+        plan = self.index.plan_end(end, self._log.ledger_id)
         if plan.already_ended:
             return
         batch = self._environment.commits.batch

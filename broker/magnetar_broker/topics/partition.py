@@ -341,7 +341,7 @@ class Partition:
             TxnIncomplete: as TransactionIndex.plan_end.
         """
         end = asked.end
-        plan = self.index.plan_end(end)
+        plan = self.index.plan_end(end, self.ledger_id)
         if plan.already_ended:
             asked.done()
             return

@@ -102,6 +102,8 @@ class End(NamedTuple):
     is_dropped: bool = False
     # Of a commit.
     stamp: int = NO_STAMP
+    # The partition's when it was added to the transaction; 0: not compared.
+    ledger_id: int = 0
 
     @classmethod
     def dropping(cls, txn_id: TxnID) -> End:
@@ -236,13 +238,16 @@ class TransactionIndex:
         self.open[transaction.txn_id] = transaction
         self._on_opened(transaction.txn_id)
 
-    def plan_end(self, end: End) -> EndPlan:
+    def plan_end(self, end: End, ledger_id: int = 0) -> EndPlan:
         """Compare an end with the writes here, and return its effect. Changes nothing.
 
+        Args:
+            ledger_id: the present one of the partition.
         Raises:
             InvalidTxnState: another outcome is recorded here, or an administrator means another
                 transaction.
-            TxnIncomplete: fewer writes are here than were confirmed to the client.
+            TxnIncomplete: fewer writes are here than were confirmed to the client; or data was lost
+                since the partition was added to the transaction.
         """
         if end.hanging is not None:
             self._check_hanging(end.txn_id, end.hanging)
@@ -257,9 +262,11 @@ class TransactionIndex:
                 raise InvalidTxnState(f"transaction {end.txn_id} was {ended.outcome.value} here")
             return EndPlan(already_ended=True)
         transaction = self.open.get(end.txn_id)
+        if transaction is None and self._covers(end.txn_id):
+            return EndPlan(already_ended=True)
+        if end.ledger_id and end.outcome is Outcome.COMMITTED and not end.loss_accepted:
+            _check_ledger(end, ledger_id)
         if transaction is None:
-            if self._covers(end.txn_id):
-                return EndPlan(already_ended=True)
             if end.outcome is Outcome.COMMITTED and not end.loss_accepted:
                 _check_complete(end, {})
             return EndPlan(already_ended=False)
@@ -319,6 +326,20 @@ class TransactionIndex:
                 start_offset=found[0],
                 producer_epoch=found[1],
             )
+
+
+def _check_ledger(end: End, ledger_id: int) -> None:
+    """Check that nothing can have been lost since the partition took part.
+
+    Raises:
+        TxnIncomplete: something may be missing.
+    """
+    if end.ledger_id < ledger_id:
+        raise TxnIncomplete(
+            f"transaction {end.txn_id}: the partition lost data since it took part, its ledger id"
+            f" was {end.ledger_id} and is {ledger_id}; an administrator must accept the loss",
+            ledger_id=ledger_id,
+        )
 
 
 def _check_complete(end: End, held: Mapping[int, int]) -> None:

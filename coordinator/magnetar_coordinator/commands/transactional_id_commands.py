@@ -6,7 +6,7 @@ Source: KIP-939, RPC Changes; docs/design/0002-two-phase-commit.md.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -154,7 +154,7 @@ class TransactionalIdCommands:
             # The answer was lost: the transaction has begun already.
             assert identity.txn_id is not None
             transaction = runtime.shard.live[identity.txn_id]
-            self._add(transaction, participants)
+            self._add(transaction, participants, request.ledger_ids)
         else:
             transaction = runtime.open(
                 participants,
@@ -162,6 +162,7 @@ class TransactionalIdCommands:
                 timeout_ms=0 if identity.two_phase_commit else identity.timeout_ms,
                 txn_owner=TxnOwner(identity.transactional_id, pair),
                 expires=not identity.two_phase_commit,
+                ledger_ids=request.ledger_ids,
             )
             runtime.transactional_ids.begin(
                 identity, transaction.txn_id, run_time_ms=runtime.run_time_ms()
@@ -199,7 +200,12 @@ class TransactionalIdCommands:
         )
         self._answer_opened(transaction, reply)
 
-    def _add(self, transaction: Transaction, participants: tuple[Participant, ...]) -> None:
+    def _add(
+        self,
+        transaction: Transaction,
+        participants: tuple[Participant, ...],
+        ledger_ids: Sequence[int] = (),
+    ) -> None:
         """Add participants, with a record for partitions and a record for subscriptions."""
         runtime = self._runtime
         partitions = [
@@ -208,11 +214,16 @@ class TransactionalIdCommands:
         subscriptions = [
             participant for participant in participants if isinstance(participant, SubscriptionName)
         ]
-        for kind in (partitions, subscriptions):
+        # Partitions come first.
+        of_partitions, of_subscriptions = (
+            ledger_ids[: len(partitions)],
+            ledger_ids[len(partitions) :],
+        )
+        for kind, ids in ((partitions, of_partitions), (subscriptions, of_subscriptions)):
             if kind:
                 runtime.carry_out(
                     runtime.shard.add_participants(
-                        transaction.txn_id, kind, time_ms=runtime.time_ms()
+                        transaction.txn_id, kind, time_ms=runtime.time_ms(), ledger_ids=ids
                     )
                 )
 

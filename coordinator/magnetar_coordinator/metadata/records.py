@@ -108,7 +108,11 @@ class Restored(IntEnum):
 
 
 class TxnOpened(NamedTuple):
-    """Record NEW. A timeout of 0: the transaction never expires."""
+    """Record NEW. A timeout of 0: the transaction never expires.
+
+    Attributes:
+        ledger_ids: of the participants; none: they are not compared.
+    """
 
     txn_id: TxnID
     timeout_ms: int
@@ -117,14 +121,20 @@ class TxnOpened(NamedTuple):
     participants: tuple[Participant, ...] = ()
     txn_owner: TxnOwner | None = None
     principal: str = ""
+    ledger_ids: tuple[int, ...] = ()
 
 
 class ParticipantsAdded(NamedTuple):
-    """Record ADD_PARTITION or ADD_SUBSCRIPTION: new participants, all of the same kind."""
+    """Record ADD_PARTITION or ADD_SUBSCRIPTION: new participants, all of the same kind.
+
+    Attributes:
+        ledger_ids: as in TxnOpened.
+    """
 
     txn_id: TxnID
     participants: tuple[Participant, ...]
     time_ms: int
+    ledger_ids: tuple[int, ...] = ()
 
 
 class StatusChanged(NamedTuple):

@@ -63,10 +63,19 @@ class Known:
 
 
 class Transactions:
-    """Transactions of Kafka's clients."""
+    """Transactions of Kafka's clients.
 
-    def __init__(self, coordinators: Coordinators) -> None:
+    Args:
+        ledger_id_of: returns the ledger id that a partition has now; 0: it is not known here. The
+            coordinator keeps it with the participant: if it rises before the commit, messages may
+            be lost, which no one has counted.
+    """
+
+    def __init__(
+        self, coordinators: Coordinators, ledger_id_of: Callable[[PartitionName], int]
+    ) -> None:
         self.coordinators = coordinators
+        self._ledger_id_of = ledger_id_of
         # The highest stamp of a commit that Kafka's clients may have read here.
         self._seen_stamp = NO_STAMP
         self._known: OrderedDict[str, Known] = OrderedDict()
@@ -277,6 +286,7 @@ class Transactions:
             partitions=[one.to_wire() for one in partitions],
             subscriptions=[one.to_wire() for one in subscriptions],
             follows_given=True,
+            ledger_ids=self._ledger_ids(partitions, subscriptions),
             seen_stamp=self._seen_stamp,
         )
         if known.latest is not None:
@@ -305,6 +315,7 @@ class Transactions:
                 pb.CommandAddPartitionToTxn(
                     txn_id=txn_id,
                     partitions=[one.to_wire() for one in new_partitions],
+                    ledger_ids=self._ledger_ids(new_partitions, ()),
                     identity=identity,
                 )
             )
@@ -313,6 +324,7 @@ class Transactions:
                 pb.CommandAddSubscriptionToTxn(
                     txn_id=txn_id,
                     subscriptions=[one.to_wire() for one in new_subscriptions],
+                    ledger_ids=self._ledger_ids((), new_subscriptions),
                     identity=identity,
                     seen_stamp=self._seen_stamp,
                 )
@@ -321,6 +333,12 @@ class Transactions:
             await self.coordinators.ask(transactional_id, command)
         known.participants.update(new_partitions)
         known.participants.update(new_subscriptions)
+
+    def _ledger_ids(
+        self, partitions: Iterable[PartitionName], subscriptions: Iterable[SubscriptionName]
+    ) -> list[int]:
+        names = [*partitions, *(one.partition_name for one in subscriptions)]
+        return [self._ledger_id_of(one) for one in names]
 
 
 def _check_takes_more(transactional_id: str, known: Known) -> None:
