@@ -47,6 +47,7 @@ LONG = frozenset(
         "console/test_top_command.py",
         "console/test_top_rights.py",
         "kafka_clients/test_clients.py",
+        "kafka_clients/test_group_clients.py",
         "mutants/test_reach.py",
         "mutants/test_sample.py",
         "spec/test_changed_traces.py",

@@ -176,7 +176,7 @@ class Broker:
             random,
             self._backup,
         )
-        self.local_access = LocalAccess(self.environment, self.topics, self.server)
+        self.local_access = LocalAccess(self.environment, self.topics, self.groups, self.server)
 
     def _commits_of(self, config: BrokerConfig, store: Store) -> GroupCommit:
         observe = self.metrics.commits.observe

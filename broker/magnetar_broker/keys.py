@@ -13,7 +13,7 @@
                                                                         see acknowledgements.py
     groups         a group's name                                       GroupRow
     meta           a name                         counters, watermarks, incarnations, identity,
-                                                  stores of other brokers
+                                                  stores of other brokers, groups of Kafka's clients
 
 A partition's own index rows have the subscription id 0. The lowest row of a cursor is where its
 mark-delete lies: everything below that chunk is acknowledged.
@@ -66,6 +66,7 @@ META_DIRECTORY_COPY = b"directory_copy"
 META_DIRECTORY_LIVES = b"directory_lives"
 META_PAST_CALL = b"past_call/"
 META_BROKER_STORE = b"broker_store/"
+META_KAFKA_GROUP = b"kafka_group/"
 
 _U16 = struct.Struct(">H")
 _U64 = struct.Struct(">Q")
@@ -170,6 +171,11 @@ def incarnation(tcid: int) -> bytes:
 def broker_store(name: str) -> bytes:
     """Return the key of another broker's store."""
     return META_BROKER_STORE + name.encode()
+
+
+def kafka_group(name: str) -> bytes:
+    """Return the key of a group of Kafka's clients."""
+    return META_KAFKA_GROUP + name.encode()
 
 
 def past_call(number: int) -> bytes:

@@ -8,15 +8,18 @@ Source: docs/design/0024-kafka.md.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from prometheus_client import Counter
 
+from magnetar_broker import keys
 from magnetar_broker.commands.service import BrokerServer
 from magnetar_broker.coordinators.unannounced import WAIT_SECONDS
 from magnetar_broker.dispatch.committed_offset import CommittedOffset
 from magnetar_broker.environment import Environment
+from magnetar_broker.groups.groups import Groups
+from magnetar_broker.recovery import pages
 from magnetar_broker.topics.partition import Partition
 from magnetar_broker.topics.topics import Topic, Topics
 from magnetar_broker.transactions.producers import client_pair, wrapped
@@ -26,7 +29,9 @@ from magnetar_core.history.events import Event, PlainConfirmed, WriteConfirmed
 from magnetar_core.ids import NO_EPOCH, TxnID
 from magnetar_core.server.commands import Gate, Reply, run_handler
 from magnetar_core.wire import common_pb2
+from magnetar_core.wire import record_pb2 as records
 from magnetar_core.wire import topic_pb2 as topic_wire
+from magnetar_storage.store import end_of_prefix
 
 
 class OpenProducer(NamedTuple):
@@ -50,9 +55,12 @@ class OpenProducer(NamedTuple):
 class LocalAccess:
     """A broker, for a listener in its process."""
 
-    def __init__(self, environment: Environment, topics: Topics, server: BrokerServer) -> None:
+    def __init__(
+        self, environment: Environment, topics: Topics, groups: Groups, server: BrokerServer
+    ) -> None:
         self._environment = environment
         self._topics = topics
+        self._groups = groups
         self._server = server
         # What was appended since the counters were set last.
         self._counts: dict[Counter, int] = {}
@@ -62,6 +70,12 @@ class LocalAccess:
         self.batch_bytes_max = config.batch_bytes_max
         self.batch_body_bytes_max = config.batch_body_bytes_max
         self.batch_messages_max = config.constants.batch_messages_max
+        self.shards = max(1, len(config.brokers))
+        self.groups_max = config.groups_max
+        self.group_members_max = config.group_members_max
+        self.session_timeout_ms_min = config.constants.group_session_timeout_ms_min
+        self.session_timeout_ms_max = config.group_session_timeout_ms_max
+        self.rebalance_timeout_ms_max = config.group_rebalance_timeout_ms_max
 
     # Topics
 
@@ -344,6 +358,39 @@ class LocalAccess:
             LogUnavailable: as commit_offset.
         """
         partition.subscriptions.forget_group(group, expired=expired)
+
+    def partitions(self) -> Iterable[Partition]:
+        """Return the partitions that this broker keeps."""
+        return self._topics.partitions()
+
+    # Groups of Kafka's clients: what is stored of them, and what limits them
+
+    async def stored_groups(self) -> list[tuple[str, records.KafkaGroupRow]]:
+        """Return the groups whose rows put_group() has stored."""
+        prefix = keys.META_KAFKA_GROUP
+        found: list[tuple[str, records.KafkaGroupRow]] = []
+        async for rows in pages(self._environment.store, keys.META, prefix, end_of_prefix(prefix)):
+            for key, value in rows:
+                name = key.removeprefix(prefix).decode()
+                found.append((name, records.KafkaGroupRow.FromString(value)))
+        return found
+
+    def put_group(self, name: str, row: records.KafkaGroupRow | None) -> None:
+        """Store a group; None: delete its row. settle() says when it is durable."""
+        batch = self._environment.commits.batch
+        if row is None:
+            batch.delete(keys.META, keys.kafka_group(name))
+        else:
+            batch.put(keys.META, keys.kafka_group(name), row.SerializeToString())
+
+    def has_members_of_ours(self, group: str) -> bool:
+        """Return whether a group of our clients has the name, and members here."""
+        return any(one.name == group and one.members for one in self._groups.all())
+
+    @property
+    def run_time_ms(self) -> int:
+        """The time that the broker has been running, in all its lives, in milliseconds."""
+        return self._environment.run_time.now_ms()
 
     # Answers
 

@@ -37,6 +37,16 @@ class KafkaConfig:
         kafka_request_timeout_ms: longest time for the bytes of a request to come, and for a client
             to take an answer. Then its connection is closed. Higher: slow networks work. Lower: a
             client that stops in the middle holds memory for less time.
+        kafka_groups_bytes_max: memory, and disk, of the metadata and the assignments of all members
+            of groups. Higher: more and larger groups. Lower: less memory.
+        kafka_group_first_join_delay_ms: how long a group without members waits for others when the
+            first one joins. Higher: members that start together share the partitions at once.
+            Lower: the first one begins sooner.
+        kafka_offset_metadata_bytes_max: largest text that a client keeps with a committed offset.
+            Higher: more room for clients that keep their state there. Lower: less memory.
+        kafka_offsets_retention_ms: how long committed offsets stay when a group has no members.
+            Only time during which the broker runs counts. Higher: a group may rest for longer.
+            Lower: groups that do not come back are forgotten sooner.
     """
 
     kafka_port: int | None = None
@@ -47,13 +57,17 @@ class KafkaConfig:
     kafka_memory_bytes_max: int = 128 << 20
     kafka_fetch_bytes_max: int = 8 << 20
     kafka_request_timeout_ms: int = 30_000
+    kafka_groups_bytes_max: int = 64 << 20
+    kafka_group_first_join_delay_ms: int = 500
+    kafka_offset_metadata_bytes_max: int = 4_096
+    kafka_offsets_retention_ms: int = 7 * 24 * 60 * 60 * 1000
 
     def __post_init__(self) -> None:
         if self.kafka_port is not None and not 0 <= self.kafka_port <= 0xFFFF:
             raise InvalidConfig(
                 f"kafka_port is {self.kafka_port}; choose one from 1 to 65535, or 0 for any"
             )
-        check_numbers(self, may_be_zero=("kafka_port",))
+        check_numbers(self, may_be_zero=("kafka_port", "kafka_group_first_join_delay_ms"))
         if self.kafka_request_bytes_max < REQUEST_BYTES_MIN:
             raise InvalidConfig(f"kafka_request_bytes_max must be at least {REQUEST_BYTES_MIN}")
         needed = 2 * max(self.kafka_request_bytes_max, self.kafka_fetch_bytes_max)

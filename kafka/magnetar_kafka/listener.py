@@ -17,11 +17,16 @@ from magnetar_kafka.budget import Budget
 from magnetar_kafka.config import KafkaConfig
 from magnetar_kafka.connection import Connection, Server
 from magnetar_kafka.coordinators import Coordinators
+from magnetar_kafka.group_coordinator import GroupCoordinators
 from magnetar_kafka.metrics import KafkaMetrics
 from magnetar_kafka.request import Handle, Request
 from magnetar_kafka.requests.client_requests import ClientRequests
+from magnetar_kafka.requests.coordinator_requests import CoordinatorRequests
 from magnetar_kafka.requests.fetch import FetchRequests
+from magnetar_kafka.requests.group_requests import GroupRequests
+from magnetar_kafka.requests.group_views import GroupViewRequests
 from magnetar_kafka.requests.list_offsets import ListOffsetsRequests
+from magnetar_kafka.requests.offset_requests import OffsetRequests
 from magnetar_kafka.requests.offsets_in_transactions import OffsetsInTransactions
 from magnetar_kafka.requests.produce import ProduceRequests
 from magnetar_kafka.requests.producer_ids import ProducerIdRequests
@@ -57,16 +62,21 @@ class Listener:
         self._coordinators = coordinators
         transactions = Transactions(coordinators, self.shards.ledger_id_of)
         metrics, budget = KafkaMetrics(registry), Budget(config.kafka_memory_bytes_max)
+        self._groups = groups = GroupCoordinators(self.shards, config, random)
         handlers: dict[int, Handle] = {
-            **ClientRequests(node_id).handlers,
+            **ClientRequests().handlers,
             **ProducerIdRequests(transactions, random).handlers,
             **TransactionRequests(self.shards, transactions).handlers,
-            **OffsetsInTransactions(self.shards, transactions).handlers,
+            **OffsetsInTransactions(self.shards, transactions, groups, config).handlers,
             **TransactionTools(self.shards, coordinators).handlers,
             **TopicRequests(self.shards, config, random, node_id=node_id, gate=gate).handlers,
             **ProduceRequests(self.shards, transactions).handlers,
             **FetchRequests(self.shards, config, budget, metrics, transactions.saw).handlers,
             **ListOffsetsRequests(self.shards).handlers,
+            **CoordinatorRequests(groups, node_id=node_id).handlers,
+            **GroupRequests(self.shards, groups).handlers,
+            **GroupViewRequests(groups).handlers,
+            **OffsetRequests(self.shards, groups, config).handlers,
         }
         self._handlers = handlers
         self._server = Server(config=config, handle=self._handle, metrics=metrics, budget=budget)
@@ -86,6 +96,7 @@ class Listener:
     def remove(self, shard: Shard) -> None:
         """Answer no longer in the name of a broker. Repeating it is harmless."""
         self.shards.remove(shard)
+        self._groups.ended(shard)
 
     async def open(self, host: str, port: int) -> None:
         """Open the port.
@@ -121,6 +132,7 @@ class Listener:
         for connection in list(self._server.connections):
             connection.abort()
         await self._coordinators.close()
+        self._groups.close()
 
     async def _handle(self, request: Request) -> Answer:
         return await self._handlers[request.api.key](request)

@@ -106,7 +106,15 @@ class Shards:
             return 0
         return partition.ledger_id if partition.name == name else 0
 
+    def numbered(self, number: int) -> Shard | None:
+        """Return a shard; None: it is not here, or may not speak."""
+        shard = self._shards.get(number)
+        return shard if shard is not None and shard.may_speak() else None
+
+    def all(self) -> list[Shard]:
+        """Return the shards that may speak."""
+        return [one for _, one in sorted(self._shards.items()) if one.may_speak()]
+
     def of(self, topic: topic_pb2.TopicRecord, partition: int) -> Shard | None:
         """Return the shard that has a partition; None: it is not here, or may not speak."""
-        shard = self._shards.get(shard_of(topic.topic_id, partition))
-        return shard if shard is not None and shard.may_speak() else None
+        return self.numbered(shard_of(topic.topic_id, partition))

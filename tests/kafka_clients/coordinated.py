@@ -162,7 +162,7 @@ class CoordinatedWorld:
         config = self.broker.environment.config
         self.coordinators = Coordinators(config.coordinators, self.loopback, settings, Random(5))
         self.listener = Listener(
-            KafkaConfig(),
+            KafkaConfig(kafka_group_first_join_delay_ms=0),
             Random(self._lives),
             CollectorRegistry(),
             node_id=1,

@@ -1,4 +1,4 @@
-"""Messages and offsets that a broker loses between Produce and EndTxn: no client has counted them."""
+"""What a broker loses between Produce and EndTxn: no client has counted messages and offsets."""
 
 from __future__ import annotations
 

@@ -42,6 +42,7 @@ async def put(
     *offsets: tuple[int, int],
     metadata: str | None = "",
     generation: int = -1,
+    member: str = "",
     group: str = GROUP,
 ) -> list[ErrorCode]:
     body: dict[str, Any] = {
@@ -50,7 +51,7 @@ async def put(
         "producer_epoch": producer.pair[1],
         "group_id": group,
         "generation_id": generation,
-        "member_id": "",
+        "member_id": member,
         "topics": [
             {
                 "name": "t",
@@ -181,27 +182,47 @@ def test_what_a_transaction_cannot_survive_has_a_code_to_abort(protocol: Protoco
     run(scenario)
 
 
+async def join(world: CoordinatedWorld) -> tuple[str, int]:
+    """Join the group as its only member; return the member's id, and the generation."""
+    client = await world.connect()
+    body = {
+        "group_id": GROUP,
+        "session_timeout": 30_000,
+        "rebalance_timeout": 30_000,
+        "member_id": "",
+        "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": b""}],
+    }
+    joined = await client.ask(apis.JOIN_GROUP, body, 3)
+    assert joined["error_code"] == NONE
+    return joined["member_id"], joined["generation_id"]
+
+
 @BOTH
-def test_a_generation_that_is_over_commits_nothing(protocol: Protocol) -> None:
-    over = ErrorCode.ILLEGAL_GENERATION
+def test_who_is_no_member_of_this_generation_commits_nothing(protocol: Protocol) -> None:
+    """KIP-447: the group's coordinator checks, and the owner of the partition once more."""
 
     async def scenario(world: CoordinatedWorld) -> None:
         await filled(world)
         producer = await made(world, protocol)
-        assert await commit(producer, (0, 3), generation=4) == [NONE]
+        member, generation = await join(world)
+        refused = [ErrorCode.ILLEGAL_GENERATION]
+        assert await commit(producer, (0, 3), member=member, generation=generation) == [NONE]
+        assert await put(producer, (0, 4), member=member, generation=generation + 1) == refused
+        unknown = await put(producer, (0, 4), member="other", generation=generation)
+        assert unknown == [ErrorCode.UNKNOWN_MEMBER_ID]
         assert await producer.end() is NONE
         await settled(world)
-        assert await commit(producer, (0, 5), generation=3) == [over]
-        assert await producer.end(commit=False) is NONE
+        assert committed(world) == CommittedOffset(3)
+        # It was checked, and arrives after a member of the next generation has asked for offsets.
+        access = world.broker.local_access
+        access.note_generation(world.partition(), GROUP, generation + 1)
+        assert await commit(producer, (0, 5), member=member, generation=generation) == refused
         await world.kill_broker()
         producer.client = await world.connect()
         await world.linked(producer.client)
-        # The generation of the new owner's fetch is above it.
-        world.broker.local_access.note_generation(world.partition(), GROUP, 5)
-        assert await commit(producer, (0, 5), generation=4) == [over]
-        assert await producer.end(commit=False) is NONE
-        assert await commit(producer, (0, 5), generation=5) == [NONE]
-        # A client that is no member names none.
+        assert await put(producer, (0, 5), member=member, generation=generation) == refused
+        # A client that is no member names no generation.
         assert await put(producer, (0, 6)) == [NONE]
         assert await producer.end() is NONE
         await settled(world)

@@ -194,14 +194,20 @@ def test_the_cluster_is_this_broker() -> None:
     run(scenario)
 
 
-def test_coordinators_are_refused_and_ids_of_producers_differ() -> None:
+def test_coordinators_of_groups_are_found_and_ids_of_producers_differ() -> None:
     async def scenario(world: KafkaWorld) -> None:
         client = await world.connect()
         for version in range(apis.FIND_COORDINATOR.last + 1):
             body: dict[str, Any] = {"key": "g", "coordinator_keys": ["g"]}
             answer = await client.ask(apis.FIND_COORDINATOR, body, version)
             rows = answer["coordinators"] if version == 4 else [answer]
-            assert rows[0]["error_code"] == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            assert rows[0]["error_code"] == ErrorCode.NONE
+            assert (rows[0]["node_id"], rows[0]["port"]) == (1, world.port)
+            if version:
+                body["key_type"] = 1
+                answer = await client.ask(apis.FIND_COORDINATOR, body, version)
+                rows = answer["coordinators"] if version == 4 else [answer]
+                assert rows[0]["error_code"] == ErrorCode.COORDINATOR_NOT_AVAILABLE
         ids = set()
         for version in range(apis.INIT_PRODUCER_ID.last + 1):
             body = {"transactional_id": None, "transaction_timeout": 1}

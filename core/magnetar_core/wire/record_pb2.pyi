@@ -147,6 +147,52 @@ class GroupMemberRow(_message.Message):
     join_epoch: int
     def __init__(self, member_id: _Optional[str] = ..., instance_id: _Optional[str] = ..., client_name: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., topic_pattern: _Optional[str] = ..., session_timeout_ms: _Optional[int] = ..., rebalance_timeout_ms: _Optional[int] = ..., join_epoch: _Optional[int] = ...) -> None: ...
 
+class KafkaGroupRow(_message.Message):
+    __slots__ = ("generation", "protocol_type", "protocol", "leader_id", "members", "is_stable", "used_run_time_ms")
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_TYPE_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    LEADER_ID_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    IS_STABLE_FIELD_NUMBER: _ClassVar[int]
+    USED_RUN_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    generation: int
+    protocol_type: str
+    protocol: str
+    leader_id: str
+    members: _containers.RepeatedCompositeFieldContainer[KafkaMemberRow]
+    is_stable: bool
+    used_run_time_ms: int
+    def __init__(self, generation: _Optional[int] = ..., protocol_type: _Optional[str] = ..., protocol: _Optional[str] = ..., leader_id: _Optional[str] = ..., members: _Optional[_Iterable[_Union[KafkaMemberRow, _Mapping]]] = ..., is_stable: _Optional[bool] = ..., used_run_time_ms: _Optional[int] = ...) -> None: ...
+
+class KafkaMemberRow(_message.Message):
+    __slots__ = ("member_id", "instance_id", "client_id", "client_host", "session_timeout_ms", "rebalance_timeout_ms", "assignors", "assignment")
+    MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_HOST_FIELD_NUMBER: _ClassVar[int]
+    SESSION_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    REBALANCE_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    ASSIGNORS_FIELD_NUMBER: _ClassVar[int]
+    ASSIGNMENT_FIELD_NUMBER: _ClassVar[int]
+    member_id: str
+    instance_id: str
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    assignors: _containers.RepeatedCompositeFieldContainer[KafkaAssignor]
+    assignment: bytes
+    def __init__(self, member_id: _Optional[str] = ..., instance_id: _Optional[str] = ..., client_id: _Optional[str] = ..., client_host: _Optional[str] = ..., session_timeout_ms: _Optional[int] = ..., rebalance_timeout_ms: _Optional[int] = ..., assignors: _Optional[_Iterable[_Union[KafkaAssignor, _Mapping]]] = ..., assignment: _Optional[bytes] = ...) -> None: ...
+
+class KafkaAssignor(_message.Message):
+    __slots__ = ("name", "metadata")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    METADATA_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    metadata: bytes
+    def __init__(self, name: _Optional[str] = ..., metadata: _Optional[bytes] = ...) -> None: ...
+
 class OwnerRow(_message.Message):
     __slots__ = ("member_id", "generation")
     MEMBER_ID_FIELD_NUMBER: _ClassVar[int]

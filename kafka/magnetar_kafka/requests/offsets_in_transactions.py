@@ -7,11 +7,12 @@ generation to the owner of the partition, which refuses lower ones (KIP-447).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from magnetar_broker.dispatch.committed_offset import NO_LEADER_EPOCH, CommittedOffset
+from magnetar_broker.dispatch.committed_offset import CommittedOffset
+from magnetar_broker.subscriptions.subscriptions import is_subscription_name
 from magnetar_core.errors import (
     InvalidTxnState,
     LogUnavailable,
@@ -22,10 +23,14 @@ from magnetar_core.errors import (
 )
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 from magnetar_kafka.answer import Answer, Part
+from magnetar_kafka.config import KafkaConfig
 from magnetar_kafka.error_codes import ErrorCode, Refused
+from magnetar_kafka.group_coordinator import GroupCoordinator, GroupCoordinators
+from magnetar_kafka.groups.classic_group import NO_GENERATION
 from magnetar_kafka.request import Handle, Request
+from magnetar_kafka.requests.offset_requests import offset_of
 from magnetar_kafka.requests.partitions import locate
-from magnetar_kafka.shards import Shards
+from magnetar_kafka.shards import Shard, Shards
 from magnetar_kafka.transactions.transaction_codes import Codes, codes_of
 from magnetar_kafka.transactions.transactions import Pair, Transactions
 from magnetar_kafka.wire import apis
@@ -33,12 +38,6 @@ from magnetar_kafka.wire import apis
 # The first version of which a client does not send AddOffsetsToTxn before (KIP-890).
 FIRST_COMMIT_OF_V2 = 5
 _FIRST_WITH_ABORTABLE = 4
-METADATA_BYTES_MAX = 4_096
-NO_GENERATION = -1
-
-# Checks that a client may commit for a group; returns the generation that the commit carries.
-# Takes the group, the member's id, its instance id, and the generation that it names.
-CheckCommit = Callable[[str, str, str | None, int], Awaitable[int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,19 +50,19 @@ class _Offset:
 
 
 class OffsetsInTransactions:
-    """Handlers of AddOffsetsToTxn and TxnOffsetCommit.
-
-    Args:
-        check_commit: what the coordinator of the group says. None: there is none here, and only the
-            owners of partitions know generations.
-    """
+    """Handlers of AddOffsetsToTxn and TxnOffsetCommit."""
 
     def __init__(
-        self, shards: Shards, transactions: Transactions, check_commit: CheckCommit | None = None
+        self,
+        shards: Shards,
+        transactions: Transactions,
+        groups: GroupCoordinators,
+        config: KafkaConfig,
     ) -> None:
         self._shards = shards
         self._transactions = transactions
-        self._check_commit = check_commit
+        self._groups = groups
+        self._metadata_bytes_max = config.kafka_offset_metadata_bytes_max
 
     @property
     def handlers(self) -> Mapping[int, Handle]:
@@ -98,13 +97,19 @@ class OffsetsInTransactions:
                 of_topic.append(fields)
                 try:
                     _, partition = locate(self._shards, topic["name"], one["partition_index"], part)
-                    offsets.append(_Offset(partition.name, part, _offset_of(one)))
+                    offset = offset_of(one, self._metadata_bytes_max)
+                    offsets.append(_Offset(partition.name, part, offset))
                 except (Refused, MagnetarError) as error:
                     fields["error_code"] = codes.of(error)
             topics.append({"name": topic["name"], "partitions": of_topic})
+        rests_on: list[Shard] = []
         if offsets:
             try:
-                await self._commit_all(body, offsets, codes, begins=version >= FIRST_COMMIT_OF_V2)
+                coordinator = await self._groups.of(body["group_id"])
+                rests_on.append(coordinator.shard)
+                await self._commit_all(
+                    coordinator, body, offsets, codes, begins=version >= FIRST_COMMIT_OF_V2
+                )
             except (Refused, MagnetarError) as error:
                 for one in offsets:
                     one.part.fields["error_code"] = codes.of(error)
@@ -112,24 +117,33 @@ class OffsetsInTransactions:
             body=lambda: {"topics": topics},
             parts=parts,
             withdrawn={"error_code": ErrorCode.NOT_COORDINATOR},
+            rests_on=rests_on,
         )
 
     async def _commit_all(
-        self, body: Mapping[str, Any], offsets: list[_Offset], codes: _Codes, *, begins: bool
+        self,
+        coordinator: GroupCoordinator,
+        body: Mapping[str, Any],
+        offsets: list[_Offset],
+        codes: _Codes,
+        *,
+        begins: bool,
     ) -> None:
         """Commit offsets, and fill in their parts of the answer.
 
         Raises:
+            Refused: the client may not commit for the group. Nothing was committed.
             MagnetarError: nothing was committed.
         """
         group, pair = body["group_id"], _pair_of(body)
-        _check_group(group)
-        generation = body.get("generation_id", NO_GENERATION)
-        if self._check_commit is not None:
-            instance_id = body.get("group_instance_id")
-            generation = await self._check_commit(
-                group, body.get("member_id", ""), instance_id, generation
-            )
+        named = body.get("generation_id", NO_GENERATION)
+        generation = coordinator.check_commit(
+            group,
+            body.get("member_id", ""),
+            body.get("group_instance_id"),
+            named,
+            in_transaction=True,
+        )
         for one in offsets:
             _, partition = locate(
                 self._shards, one.name.topic, one.name.partition, Part(shard=None, fields={})
@@ -145,7 +159,9 @@ class OffsetsInTransactions:
         for one in offsets:
             try:
                 try:
-                    await self._commit_one(txn_id, pair, group, generation, one)
+                    await self._commit_one(
+                        txn_id, pair, group, generation, one, is_member=named != NO_GENERATION
+                    )
                 except (InvalidTxnState, TxnNotFound) as error:
                     # The coordinator says why, unless only this partition has ended it.
                     self._transactions.forget(body["transactional_id"])
@@ -155,7 +171,14 @@ class OffsetsInTransactions:
                 one.part.fields["error_code"] = codes.of(error)
 
     async def _commit_one(
-        self, txn_id: TxnID, pair: Pair, group: str, generation: int, one: _Offset
+        self,
+        txn_id: TxnID,
+        pair: Pair,
+        group: str,
+        generation: int,
+        one: _Offset,
+        *,
+        is_member: bool,
     ) -> None:
         name = one.name
         shard, _ = locate(self._shards, name.topic, name.partition, one.part)
@@ -163,9 +186,9 @@ class OffsetsInTransactions:
         shard, partition = locate(self._shards, name.topic, name.partition, one.part)
         if partition.name != name:
             raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name.topic!r} was deleted")
-        if generation == NO_GENERATION:
-            # Of a client that is no member: the owner has nothing to compare.
-            generation = partition.subscriptions.generation(group)
+        if not is_member:
+            # The owner has nothing to compare.
+            generation = max(generation, partition.subscriptions.generation(group))
         shard.access.commit_offset_in(
             partition,
             group,
@@ -207,17 +230,5 @@ def _pair_of(body: Mapping[str, Any]) -> Pair:
 
 
 def _check_group(group: str) -> None:
-    if not group:
-        raise Refused(ErrorCode.INVALID_GROUP_ID, "a group has a name")
-
-
-def _offset_of(one: Mapping[str, Any]) -> CommittedOffset:
-    metadata = one["committed_metadata"] or ""
-    if len(metadata.encode()) > METADATA_BYTES_MAX:
-        raise Refused(
-            ErrorCode.OFFSET_METADATA_TOO_LARGE, f"metadata exceeds {METADATA_BYTES_MAX} bytes"
-        )
-    if one["committed_offset"] < 0:
-        raise Refused(ErrorCode.INVALID_REQUEST, "an offset cannot be negative")
-    epoch = one.get("committed_leader_epoch", NO_LEADER_EPOCH)
-    return CommittedOffset(one["committed_offset"], metadata, max(epoch, NO_LEADER_EPOCH))
+    if not is_subscription_name(group):
+        raise Refused(ErrorCode.INVALID_GROUP_ID, f"{group!r} is not a name of a group")

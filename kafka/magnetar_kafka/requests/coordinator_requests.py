@@ -1,0 +1,67 @@
+"""FindCoordinator: which broker has a group, or sends on the requests of a transactional id."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from magnetar_kafka.answer import Answer
+from magnetar_kafka.error_codes import ErrorCode, Refused
+from magnetar_kafka.group_coordinator import GroupCoordinators
+from magnetar_kafka.request import Handle, Request
+from magnetar_kafka.shards import Shard
+from magnetar_kafka.wire import apis
+
+# The first version that asks for several at once.
+SEVERAL_FROM = 4
+OF_GROUPS, OF_TRANSACTIONS = 0, 1
+_NONE = -1
+
+
+class CoordinatorRequests:
+    """Handler of FindCoordinator.
+
+    Args:
+        node_id: the number of this broker for clients.
+    """
+
+    def __init__(self, groups: GroupCoordinators, *, node_id: int) -> None:
+        self._groups = groups
+        self._node_id = node_id
+
+    @property
+    def handlers(self) -> Mapping[int, Handle]:
+        """The handler of each kind of request."""
+        return {apis.FIND_COORDINATOR.key: self._find_coordinator}
+
+    async def _find_coordinator(self, request: Request) -> Answer:
+        body = request.body
+        is_of_several = request.version >= SEVERAL_FROM
+        keys = body["coordinator_keys"] if is_of_several else [body["key"]]
+        kind = body.get("key_type", OF_GROUPS)
+        shards: dict[Shard, None] = {}
+        rows = [await self._row(request, kind, key, shards) for key in keys]
+        message = {"coordinators": rows} if is_of_several else rows[0]
+        codes = [row["error_code"] for row in rows]
+        return Answer(body=lambda: message, rests_on=tuple(shards), codes=codes)
+
+    async def _row(
+        self, request: Request, kind: int, key: str, shards: dict[Shard, None]
+    ) -> dict[str, Any]:
+        row: dict[str, Any] = {"key": key, "error_code": ErrorCode.NONE, "error_message": None}
+        host, port = request.address
+        here = {"node_id": self._node_id, "host": host, "port": port}
+        if kind == OF_TRANSACTIONS:
+            return row | here
+        try:
+            if kind != OF_GROUPS:
+                raise Refused(ErrorCode.INVALID_REQUEST, f"{kind} is no kind of coordinators here")
+            coordinator = await self._groups.of(key)
+        except Refused as refusal:
+            code = refusal.code
+            if code is ErrorCode.NOT_COORDINATOR:
+                code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+            row |= {"error_code": code, "error_message": str(refusal)}
+            return row | {"node_id": _NONE, "host": "", "port": _NONE}
+        shards[coordinator.shard] = None
+        return row | here
