@@ -72,7 +72,11 @@ class TransactionCommands:
         self._check_principal(txn_id, reply, ending=False)
         self._runtime.hear(request.seen_stamp)
         self._add(
-            txn_id, partitions_of(request.partitions), reply, responses.partitions_added(txn_id)
+            txn_id,
+            partitions_of(request.partitions),
+            request.ledger_ids,
+            reply,
+            responses.partitions_added(txn_id),
         )
 
     def _add_subscriptions(self, request: pb.CommandAddSubscriptionToTxn, reply: Reply) -> None:
@@ -82,15 +86,23 @@ class TransactionCommands:
         self._check_principal(txn_id, reply, ending=False)
         self._runtime.hear(request.seen_stamp)
         names = subscriptions_of(request.subscriptions)
-        self._add(txn_id, names, reply, responses.subscriptions_added(txn_id))
+        body = responses.subscriptions_added(txn_id)
+        self._add(txn_id, names, request.ledger_ids, reply, body)
 
     def _add(
-        self, txn_id: TxnID, participants: Sequence[Participant], reply: Reply, body: Any
+        self,
+        txn_id: TxnID,
+        participants: Sequence[Participant],
+        ledger_ids: Sequence[int],
+        reply: Reply,
+        body: Any,
     ) -> None:
         runtime = self._runtime
         runtime.brokers.placement.require_placed(participants)
         runtime.carry_out(
-            runtime.shard.add_participants(txn_id, participants, time_ms=runtime.time_ms())
+            runtime.shard.add_participants(
+                txn_id, participants, time_ms=runtime.time_ms(), ledger_ids=ledger_ids
+            )
         )
         told: ParticipantsConfirmed | None = None
         if runtime.history is not None:

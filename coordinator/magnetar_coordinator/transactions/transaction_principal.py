@@ -10,7 +10,13 @@ from __future__ import annotations
 from magnetar_coordinator.metadata.records import TxnEnded
 from magnetar_coordinator.metadata.transaction import Transaction
 from magnetar_core.access.grants import Rights
-from magnetar_core.access.needs import ADMINISTRATION, Kind, Need, Operation
+from magnetar_core.access.needs import (
+    ADMINISTRATION,
+    FOR_FOREIGN_CLIENTS,
+    Kind,
+    Need,
+    Operation,
+)
 from magnetar_core.access.principal import ANONYMOUS, Principal
 from magnetar_core.errors import AuthorizationFailed
 from magnetar_core.server.commands import Reply
@@ -30,7 +36,8 @@ def may_end_any(rights: Rights) -> bool:
 
 def may_use_name(rights: Rights, name: str) -> bool:
     """Return whether a principal may use a transactional id, or the name of a named sequence."""
-    return rights.may(Need(Operation.WRITE, Kind.TRANSACTIONAL_ID, name))
+    own = Need(Operation.WRITE, Kind.TRANSACTIONAL_ID, name)
+    return rights.may(own) or rights.may(FOR_FOREIGN_CLIENTS)
 
 
 def check_principal(
