@@ -55,7 +55,7 @@ class CoordinatorRequests:
             return row | here
         try:
             if kind != OF_GROUPS:
-                raise Refused(ErrorCode.INVALID_REQUEST, f"{kind} is no kind of coordinators here")
+                raise Refused(ErrorCode.INVALID_REQUEST, f"{kind} is not a kind of coordinators")
             coordinator = await self._groups.of(key)
         except Refused as refusal:
             code = refusal.code
