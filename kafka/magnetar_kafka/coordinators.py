@@ -1,8 +1,7 @@
 """Links to the transaction coordinators, which decide about all transactions of Kafka's clients.
 
-A transactional id has one coordinator, found by hashing, as for clients of ours. What a link loses
-is not sent again here: the client of Kafka asks again, and what it asks for is found as it is by
-then.
+A transactional id has one coordinator, found by hashing, as for clients of ours. A command that a
+link loses is not sent again here: the client of Kafka asks again, and the state is looked up then.
 """
 
 from __future__ import annotations

@@ -190,7 +190,7 @@ class CoordinatedWorld:
         self.loopback.acceptors[COORDINATOR] = self.coordinator.server
 
     async def kill_broker(self) -> None:
-        """As kill -9, and start it again."""
+        """Do as kill -9 does, and start it again."""
         self.broker_disk.crash()
         self.loopback.cut(BROKER)
         self.broker.abandon()
@@ -198,7 +198,7 @@ class CoordinatedWorld:
         await self.start_broker()
 
     async def kill_coordinator(self) -> None:
-        """As kill -9, and start it again."""
+        """Do as kill -9 does, and start it again."""
         self.coordinator_disk.crash()
         self.loopback.cut(COORDINATOR)
         self.coordinator.abandon()

@@ -1,4 +1,4 @@
-"""Kafka's own client, in Java: version 4 has transactions of KIP-890, and 3.9 those of before.
+"""Kafka's own client, in Java: version 4 has transactions of KIP-890, and 3.9 the older ones.
 
 It is left out without Java, or if Maven has not fetched the client:
 mvn dependency:get -Dartifact=org.apache.kafka:kafka-clients:4.1.0

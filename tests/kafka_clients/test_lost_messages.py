@@ -1,4 +1,4 @@
-"""What a broker loses between Produce and EndTxn: no client has counted messages and offsets."""
+"""Losses of a broker between Produce and EndTxn: no client has counted messages and offsets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SIDECARS = (keys.TXNLOG, keys.TXNINDEX, keys.PENDINGACKS)
 
 
 async def lose(world: CoordinatedWorld) -> None:
-    """The broker dies, and what was not committed is gone; somebody accepts that."""
+    """The broker dies, and loses what was not committed; an administrator accepts that."""
     store = world.broker.environment.store
     batch = WriteBatch()
     for family in SIDECARS:

@@ -222,7 +222,7 @@ def test_who_is_no_member_of_this_generation_commits_nothing(protocol: Protocol)
         producer.client = await world.connect()
         await world.linked(producer.client)
         assert await put(producer, (0, 5), member=member, generation=generation) == refused
-        # A client that is no member names no generation.
+        # A client that is not a member does not name a generation.
         assert await put(producer, (0, 6)) == [NONE]
         assert await producer.end() is NONE
         await settled(world)
@@ -238,7 +238,7 @@ def test_before_kip_890_the_group_is_added_first() -> None:
         assert await put(producer, (0, 3)) == [ErrorCode.INVALID_TXN_STATE]
         assert await add(producer, "") is ErrorCode.INVALID_GROUP_ID
         assert await add(producer) is NONE
-        # Nothing follows it, and its transaction ends all the same.
+        # Nothing follows it, and its transaction still ends.
         assert await producer.end() is NONE
         assert committed(world) is None
 

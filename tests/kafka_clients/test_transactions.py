@@ -20,7 +20,7 @@ NONE = ErrorCode.NONE
 
 
 class Protocol(NamedTuple):
-    """What a client of before KIP-890, or of after it, sends."""
+    """Versions of requests that a client sends, with or without KIP-890."""
 
     name: str
     produce: int

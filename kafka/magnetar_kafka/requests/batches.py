@@ -26,7 +26,7 @@ from magnetar_kafka.error_codes import ErrorCode, Refused
 NO_PRODUCER_ID = -1
 # Ids of producers have so many bits: behind them is room for the epoch.
 PRODUCER_ID_BITS = 47
-# Those of transactional producers have their coordinator above these bits, and no epoch behind.
+# Ids of transactional producers have their coordinator above these bits, and no epoch behind.
 TRANSACTIONAL_PRODUCER_ID_BITS = 63
 # What a batch has in the store besides itself.
 WRAPPING_BYTES = 24

@@ -57,7 +57,7 @@ class CoordinatorRequests:
                 self._transactions.check_possible()
                 return row | here
             if kind != OF_GROUPS:
-                raise Refused(ErrorCode.INVALID_REQUEST, f"{kind} is no kind of coordinators here")
+                raise Refused(ErrorCode.INVALID_REQUEST, f"{kind} is not a kind of coordinators")
             request.caller.check(Operation.DESCRIBE, Kind.GROUP, key)
             coordinator = await self._groups.of(key)
         except Refused as refusal:
