@@ -3,10 +3,10 @@
 import ast
 import dataclasses
 import inspect
-import re
 import textwrap
 
 from magnetar_broker.config import BrokerConfig
+from magnetar_cli.json_schema import attributes_of
 from magnetar_cli.servers.member_config import MemberConfig
 from magnetar_cluster.host_settings import HostSettings
 from magnetar_coordinator.config import CoordinatorConfig
@@ -96,16 +96,4 @@ def comments_of(kind: type) -> dict[str, str]:
             at -= 1
         if above:
             found[statement.target.id] = " ".join(above)
-    return found
-
-
-def attributes_of(kind: type) -> dict[str, str]:
-    """Return the part of the docstring below "Attributes:"."""
-    _, _, text = inspect.cleandoc(kind.__doc__ or "").partition("Attributes:\n")
-    found: dict[str, str] = {}
-    for entry in re.split(r"\n(?=    \w)", text):
-        names, _, meaning = entry.partition(":")
-        for name in names.split(","):
-            text = " ".join(meaning.split())
-            found[name.strip()] = text[:1].upper() + text[1:]
     return found

@@ -11,6 +11,7 @@ from contextvars import ContextVar
 from enum import Enum
 from typing import Any
 
+from magnetar_core.errors import MagnetarError, code_name
 from magnetar_core.ids import TxnID
 
 LINE_CELLS_MAX = 1 << 16
@@ -31,7 +32,7 @@ def in_frame(width: int) -> Iterator[None]:
 
 
 def print_json(value: Any) -> None:
-    """Print a value as JSON."""
+    """Print a value as JSON, in the form that json_schema.py describes."""
     print(json.dumps(_plain(value), indent=2))
 
 
@@ -131,6 +132,8 @@ def _plain(value: Any) -> Any:
         return str(value)
     if isinstance(value, Enum):
         return value.name
+    if isinstance(value, MagnetarError):
+        return {"code": code_name(value.to_wire().code), "message": str(value)}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {
             field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)

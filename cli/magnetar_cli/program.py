@@ -52,6 +52,7 @@ _COMMANDS = {
     "config": "commands.configuration:config",
     "access": "commands.access:access",
     "completion": "commands.completion:completion",
+    "json-schema": "commands.json_schema:json_schema",
 }
 
 PROGRAM = "magnetar"

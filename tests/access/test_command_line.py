@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
 from click.testing import CliRunner
+from tests.json_output import read_json
 
 from magnetar_cli.program import cli
 
@@ -27,7 +27,7 @@ def test_the_example_of_the_page_is_right(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "ops-*" in done.output
     done = CliRunner().invoke(cli, ["access", "check", path, "--principal", "billing", "--json"])
-    told = json.loads(done.output)
+    told = read_json("access check", done.output)
     assert told["roles"] == ["orders-reader", "billing-writer"]
     assert {(one["resource"], one["name"]) for one in told["grants"]} == {
         ("topic", "orders"),

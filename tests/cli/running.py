@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 from tests import fork_server
 from tests.environment import without_settings
+from tests.json_output import command_of, read_json
 from tests.waiting import wait_until
 
 MAGNETAR = (sys.executable, "-m", "magnetar_cli")
@@ -40,7 +41,7 @@ class Standalone:
         return done
 
     def json(self, *arguments: str) -> Any:
-        return json.loads(self.run(*arguments, "--json").stdout)
+        return read_json(command_of(arguments), self.run(*arguments, "--json").stdout)
 
     def lines(self, *arguments: str) -> list[str]:
         return self.run(*arguments).stdout.decode().splitlines()

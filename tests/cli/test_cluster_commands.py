@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 from tests.cli.running import Standalone
 from tests.core.ports import free_ports
 from tests.etcd_server import EtcdServer
+from tests.json_output import read_json
 from tests.waiting import wait_until
 
 from magnetar_cli.cluster.changes import present_view
@@ -84,7 +85,9 @@ class EtcdCluster:
         return result
 
     def json(self, *arguments: str, status: int = 0) -> Any:
-        return json.loads(self.run(*arguments, "--json", status=status).stdout)
+        return read_json(
+            f"cluster {arguments[0]}", self.run(*arguments, "--json", status=status).stdout
+        )
 
     def started(self, *arguments: str) -> subprocess.Popen[str]:
         return subprocess.Popen(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 from tests.cli.running import Standalone
+from tests.json_output import read_json
 
 from magnetar_cli.contexts import FILE_VARIABLE, chosen_broker
 from magnetar_cli.link_options import SETTINGS
@@ -112,7 +112,7 @@ def test_the_file_is_for_its_owner_and_has_no_token(file: Path, tmp_path: Path) 
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
     assert "a secret" not in file.read_text()
-    listed = json.loads(run("context", "list", "--json").output)
+    listed = read_json("context list", run("context", "list", "--json").output)
     assert [(each["name"], each["is_current"]) for each in listed] == [("a", True), ("b", False)]
     assert list(file.parent.iterdir()) == [file]
 

@@ -95,6 +95,7 @@ RUNS = {
     "config show": Run(""),
     "access check": Run("{here}/access.toml"),
     "completion": Run("bash"),
+    "json-schema": Run("topics list"),
 }
 # They take long to start. All of their streams are closed at once.
 SLOW_RUNS = {

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,7 +20,7 @@ from magnetar_cluster.directory.view import (
     ShardOwner,
     View,
 )
-from magnetar_cluster.directory.wish import may_differ, spread, wish
+from magnetar_cluster.directory.wish import _Ring, may_differ, spread, wish
 
 NAMES = [f"member-{letter}" for letter in "abcdef"]
 SHARDS = st.integers(0, 12).map(
@@ -166,3 +167,20 @@ def test_few_shards_move_when_a_member_comes_or_goes() -> None:
     assert moves(8, 3) <= 3
     assert moves(16, 4) <= 4.3
     assert moves(64, 4) <= 15.8
+
+
+def test_a_thousand_members_look_at_few_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All two million pairs took 6 s, which is longer than a lease."""
+    looked = 0
+    after = _Ring.after
+
+    def counted(ring: _Ring, distance: int, place: int) -> tuple[int, int]:
+        nonlocal looked
+        looked += 1
+        return after(ring, distance, place)
+
+    monkeypatch.setattr(_Ring, "after", counted)
+    shards = Format(broker_shards=2_048, coordinator_shards=1).shards(BROKER)
+    found = spread(shards, [f"member-{number}" for number in range(1_000)], {})
+    assert set(Counter(found.values()).values()) == {2, 3}
+    assert looked < 20_000

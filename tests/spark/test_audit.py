@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from pyspark.sql import SparkSession
+from tests.json_output import read_json
 from tests.spark.conftest import ROOT
 from tests.spark.damages import Store, damage
 from tests.system.processes import BROKER, COORDINATOR, Servers
@@ -247,7 +248,9 @@ def test_a_person_gets_a_table_and_the_exit_status(damaged: Damaged) -> None:
     assert gap == ["gap", "right", "1", "0 to 3", "-", gap[-1]]
     assert transaction[:5] == ["transaction", "right", "1", "-", damaged.txns["lost"]]
     assert "its coordinator has it COMMITTED" in transaction[-1]
-    report = json.loads(_invoke(damaged.servers, "clean", "--json", status=0).stdout)
+    report = read_json(
+        "pipeline audit", _invoke(damaged.servers, "clean", "--json", status=0).stdout
+    )
     assert (report["messages"], report["findings"]) == (4 * 6, [])
 
 

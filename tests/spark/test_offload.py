@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -14,6 +13,7 @@ import pyarrow.dataset
 import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
+from tests.json_output import read_json
 from tests.spark.damages import Store, damage
 from tests.spark.offloads import (
     LARGE_BYTES,
@@ -600,11 +600,11 @@ def test_commands(world: World) -> None:
     lines = [line.split() for line in done.stdout.splitlines()]
     assert ["new", "messages", "20"] in lines
     assert any(line[:6] == ["1", "0", "20", "20", "20", "2"] for line in lines)
-    report = json.loads(run("offload", topic, str(directory), "--json").stdout)
+    report = read_json("pipeline offload", run("offload", topic, str(directory), "--json").stdout)
     assert (report["messages"], report["new_messages"]) == (20, 0)
     done = run("restore", str(directory), "again", "--json")
     assert "restored 20 of 20 offsets (100 %), 1 transactions" in done.stderr
-    assert json.loads(done.stdout)["messages"] == 20
+    assert read_json("pipeline restore", done.stdout)["messages"] == 20
     assert "new messages" in run("restore", str(directory), "again").stdout
     done = run("restore", str(directory / "nothing"), "again", status=1)
     assert done.stderr.count("\n") == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import sys
@@ -18,6 +17,7 @@ import pytest
 from click.testing import CliRunner
 from pyiceberg.exceptions import CommitStateUnknownException
 from pyspark.sql import DataFrame, SparkSession
+from tests.json_output import read_json
 from tests.spark.conftest import ROOT, environment_of_a_user
 from tests.spark.orders_world import order
 from tests.spark.tables_world import Killed, World, failing_catalog, raising
@@ -499,7 +499,10 @@ def test_the_command_line(world: World, tmp_path: Path) -> None:
     assert "With --keep-bad they go to a table of their own" in failed.stderr
     made = CliRunner().invoke(cli, [*given, "--keep-bad", "--json"])
     assert made.exit_code == 0, made.output
-    assert [one["new_rows"] for one in json.loads(made.stdout)["tables"]] == [1, 1]
+    assert [one["new_rows"] for one in read_json("pipeline tables", made.stdout)["tables"]] == [
+        1,
+        1,
+    ]
     world.send(name, [b"tea"])
     all_bad = CliRunner().invoke(cli, given)
     assert all_bad.exit_code == 3

@@ -13,6 +13,7 @@ from uuid import UUID
 import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
+from tests.json_output import read_json
 from tests.spark.orders_world import OrdersWorld, order
 from tests.spark.test_payloads import ORDER as AVRO_ORDER
 from tests.spark.test_payloads import PROTO, RECORD, compiled, new_order, saved, written
@@ -165,7 +166,7 @@ def test_bad_values_alone_are_an_exit_status(world: World) -> None:
     done = CliRunner().invoke(cli, [*given, "--accept-all-bad"])
     assert done.exit_code == 3
     assert "no value could be decoded" in done.stderr
-    assert json.loads(done.stdout)["bad"] == 2
+    assert read_json("pipeline transform", done.stdout)["bad"] == 2
     assert len(world.read(f"{name}-bad")) == 2
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -17,6 +16,7 @@ from tests import fork_server
 from tests.core.ports import free_ports
 from tests.environment import without_settings
 from tests.fork_server import ForkedProcess
+from tests.json_output import command_of, read_json
 
 MAGNETAR = (sys.executable, "-m", "magnetar_cli")
 BROKER = "broker"
@@ -214,4 +214,4 @@ class CommandLine:
         return out if status in (0, 3) else error
 
     def json(self, *arguments: str, status: int = 0) -> Any:
-        return json.loads(self.run(*arguments, "--json", status=status))
+        return read_json(command_of(arguments), self.run(*arguments, "--json", status=status))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests import fork_server
+from tests.json_output import read_json
 from tests.object_server import BUCKET, ObjectServer
 from tests.system.conftest import Figure
 from tests.system.processes import BROKER, COORDINATOR, MAGNETAR, Servers
@@ -50,7 +50,7 @@ DIRECTORIES = ("broker", "broker-1", "coordinator", "coordinator-1")
 def checked(*places: Path | str, status: int = 0, environ: dict[str, str] | None = None) -> Any:
     done = fork_server.run("check", *map(str, places), "--json", environ=environ, timeout_s=120)
     assert done.returncode == status, done.stdout + done.stderr
-    return json.loads(done.stdout) if done.stdout else done.stderr.decode()
+    return read_json("check", done.stdout) if done.stdout else done.stderr.decode()
 
 
 async def leave_a_transaction_open(client: Client) -> None:

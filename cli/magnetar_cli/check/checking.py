@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from google.protobuf.message import DecodeError
 
@@ -124,6 +124,23 @@ class Report:
     def damage_count(self) -> int:
         """Number of findings that are damage."""
         return self.between_damage_count + sum(store.damage_count for store in self.stores)
+
+
+class CheckedStores(TypedDict):
+    """Findings in all stores.
+
+    Attributes:
+        whole: whether nothing is damaged.
+        damage_count: findings that are damage.
+        between: findings that compare stores.
+        missing: servers that were not given, so that comparisons with them were not made.
+    """
+
+    whole: bool
+    damage_count: int
+    stores: list[Checked]
+    between: list[Finding]
+    missing: list[str]
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from magnetar_cli.cluster.options import etcd_options
 from magnetar_cli.types import json_option
 
 if TYPE_CHECKING:
-    from magnetar_cli.check.checking import Report
+    from magnetar_cli.check.checking import CheckedStores, Report
     from magnetar_cli.check.history.judging import Report as HistoryReport
 
 
@@ -58,15 +58,14 @@ def check(
     with RowsRead(shown=not as_json) as rows_read:
         report = run_check(stores, rows_read.show, etcd, cluster_id)
     if as_json:
-        print_json(
-            {
-                "whole": not report.damage_count,
-                "damage_count": report.damage_count,
-                "stores": report.stores,
-                "between": report.between,
-                "missing": report.missing,
-            }
-        )
+        shown: CheckedStores = {
+            "whole": not report.damage_count,
+            "damage_count": report.damage_count,
+            "stores": report.stores,
+            "between": report.between,
+            "missing": report.missing,
+        }
+        print_json(shown)
     else:
         _print(report)
     raise click.exceptions.Exit(STATUS_OF_KIND[ErrorKind.DATA_LOST] if report.damage_count else 0)

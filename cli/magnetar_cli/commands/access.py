@@ -10,6 +10,7 @@ import click
 from magnetar_cli.types import json_option
 
 if TYPE_CHECKING:
+    from magnetar_cli.commands.json_shapes.rows import PrincipalRights, PrincipalRoles, ShownGrant
     from magnetar_core.access.policy import Policy
 
 
@@ -39,7 +40,7 @@ def check(file: Path, principal: str | None, as_json: bool) -> None:
 def _show_policy(policy: Policy, as_json: bool) -> None:
     from magnetar_cli.output import print_json, print_table
 
-    rows = [
+    rows: list[PrincipalRoles] = [
         {"principal": str(pattern), "roles": list(roles)}
         for pattern, roles in policy.principals.items()
     ]
@@ -54,13 +55,11 @@ def _show_policy(policy: Policy, as_json: bool) -> None:
 
 
 def _show_principal(policy: Policy, name: str, as_json: bool) -> None:
-    from dataclasses import asdict
-
     from magnetar_cli.output import print_json, print_table
     from magnetar_core.access.principal import Principal
 
     principal = Principal(name)
-    grants = [
+    grants: list[ShownGrant] = [
         {
             "resource": grant.kind.value,
             "name": str(grant.pattern),
@@ -69,15 +68,13 @@ def _show_principal(policy: Policy, name: str, as_json: bool) -> None:
         for grant in policy.rights_of(principal).grants
     ]
     if as_json:
-        quotas = asdict(policy.quotas_of(principal))
-        print_json(
-            {
-                "principal": name,
-                "roles": policy.roles_of(principal),
-                "grants": grants,
-                "quotas": quotas,
-            }
-        )
+        rights: PrincipalRights = {
+            "principal": name,
+            "roles": list(policy.roles_of(principal)),
+            "grants": grants,
+            "quotas": policy.quotas_of(principal),
+        }
+        print_json(rights)
         return
     print_table(
         ("RESOURCE", "NAME", "MAY"),

@@ -19,7 +19,13 @@ def config() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Setting:
+class Setting:
+    """A setting of a server.
+
+    Attributes:
+        origin: where its value comes from.
+    """
+
     section: str
     setting: str
     value: object
@@ -57,17 +63,17 @@ def show(config_file: Path | None, changed: bool, as_toml: bool, as_json: bool) 
         )
 
 
-def _settings(config_file: Path | None) -> list[_Setting]:
+def _settings(config_file: Path | None) -> list[Setting]:
     from magnetar_core.process.settings import Sources, names_of, resolve, unknown_variables
 
     sources = Sources.load(os.environ, SECTIONS, config_file)
-    found: list[_Setting] = []
+    found: list[Setting] = []
     for section in SECTIONS:
         kinds = all_settings(section)
         for kind in kinds:
             resolved = resolve(kind, section, sources, beside=kinds)
             found += [
-                _Setting(section, name, getattr(resolved.settings, name), resolved.origins[name])
+                Setting(section, name, getattr(resolved.settings, name), resolved.origins[name])
                 for name in names_of(kind)
             ]
     every = [one for section in SECTIONS for one in all_settings(section)]
@@ -82,7 +88,7 @@ def _shown(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def _print_toml(found: list[_Setting]) -> None:
+def _print_toml(found: list[Setting]) -> None:
     section = ""
     for one in found:
         if one.section != section:

@@ -10,6 +10,7 @@ import click
 from magnetar_cli.contexts import Context, Contexts, contexts_file, read, write
 from magnetar_cli.link_options import SETTINGS, link_options
 from magnetar_cli.output import print_json, print_table
+from magnetar_cli.types import json_option
 
 
 class ContextName(click.ParamType[str]):
@@ -81,7 +82,7 @@ def use(name: str) -> None:
 
 
 @context.command(name="list")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 def list_contexts(as_json: bool) -> None:
     """List the contexts."""
     contexts = read(contexts_file(os.environ))

@@ -12,6 +12,7 @@ from magnetar_cli.types import json_option, place_of, watch_option
 
 if TYPE_CHECKING:
     from magnetar import Client
+    from magnetar_cli.commands.json_shapes.rows import SubscriptionOfPartition
 
 
 @click.group()
@@ -48,13 +49,12 @@ def list_subscriptions(topic: str, watch: bool, as_json: bool) -> None:
             _show(topic)
             return
         found = with_client(lambda client: client.admin.topics.describe(topic))
-        print_json(
-            [
-                {"partition": partition.partition, "subscription": one}
-                for partition in found.partitions
-                for one in partition.subscriptions
-            ]
-        )
+        rows: list[SubscriptionOfPartition] = [
+            {"partition": partition.partition, "subscription": one}
+            for partition in found.partitions
+            for one in partition.subscriptions
+        ]
+        print_json(rows)
 
     watched(show) if watch else show()
 

@@ -7,7 +7,7 @@ Source: docs/design/0013-traces.md.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -24,7 +24,8 @@ from magnetar_core.traces.descriptions import (
     txn_attributes,
     txn_id_of,
 )
-from magnetar_core.traces.otel import OtelSpan, tracer_of
+from magnetar_core.traces.otel import OtelSpan, header_of, tracer_of
+from magnetar_core.traces.traceparent import TRACEPARENT
 from magnetar_core.transport.columns.kinds import Row
 from magnetar_core.transport.frames import name_of
 from magnetar_core.wire import broker_pb2
@@ -47,6 +48,16 @@ class ClientTraces:
     def current(self) -> Any:
         """Return the context of OpenTelemetry at this place of the program."""
         return otel_context.get_current()
+
+    def carried(self, properties: Any) -> Any:
+        """Return the properties of a message, with one that names the program's current span.
+
+        Other things than mappings stay as they are: the producer refuses them.
+        """
+        header = header_of(trace.get_current_span())
+        if not header or not (properties is None or isinstance(properties, Mapping)):
+            return properties
+        return {TRACEPARENT: header.decode(), **(properties or {})}
 
     def request(self, body: Message | Row, context: Any) -> OtelSpan | None:
         """Begin the span of a command that is about to leave; None: the command has none.

@@ -9,12 +9,21 @@ Source: docs/design/0009-owners.md, Placement of shards.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping
+from functools import lru_cache
 from hashlib import blake2b
+from heapq import heapify, heappop, heapreplace
+from typing import Final
 
 from magnetar_cluster.directory.view import KINDS, Format, ShardName, View
 
-HASH_BYTES = 8
+HASH_BYTES: Final = 8
+_ROUND: Final = 1 << 8 * HASH_BYTES
+# Of each member. With fewer, a member's shards go to few others when it goes.
+POINTS: Final = 64
+# Whose points are kept in memory.
+_MEMBERS_MAX: Final = 4_096
 
 
 def wish(view: View, shards: Iterable[ShardName]) -> dict[ShardName, str]:
@@ -57,10 +66,11 @@ def spread(
 ) -> dict[ShardName, str]:
     """Return a member for each shard, such that no other choice would be more even.
 
-    Pairs of a shard and a member are hashed, and the highest ones come first (rendezvous with
-    bounded loads): a member takes a shard if it has fewer than its part, and one more while there
+    A ring has some points of each member, and a shard looks for a member from its own point on
+    (consistent hashing with bounded loads). Pairs of a shard and a point are taken in the order of
+    their distance: a member takes a shard if it has fewer than its part, and one more while there
     are some left over. So a member that comes or goes moves few shards beside those that have to
-    move.
+    move, and few pairs are looked at.
 
     Args:
         members: at least one.
@@ -71,16 +81,22 @@ def spread(
     for member in pins.values():
         loads[member] += 1
     part, left_over = _level(sorted(loads.values()), len(shards) - len(pins))
-    pairs = [(_hash(one, member), one, member) for one in shards for member in members]
-    for _, shard, member in sorted(pairs, reverse=True):
-        if shard in found or loads[member] > part:
+    ring = _Ring(members)
+    # Of each shard that has no member yet: distance of the point that is its next choice, and that
+    # point's place. Names differ, so that nothing behind them is compared.
+    choices = [(*ring.first(shard), shard) for shard in shards if shard not in found]
+    heapify(choices)
+    while choices:
+        distance, place, shard = choices[0]
+        member = ring.members[place]
+        if loads[member] > part or (loads[member] == part and not left_over):
+            heapreplace(choices, (*ring.after(distance, place), shard))
             continue
         if loads[member] == part:
-            if not left_over:
-                continue
             left_over -= 1
         loads[member] += 1
         found[shard] = member
+        heappop(choices)
     return found
 
 
@@ -99,11 +115,12 @@ def _without_refused(
     }
     if not refusing:
         return found
+    ring = _Ring(members)
     for shard, member in found.items():
         if (shard.kind, shard.number, member) in refusing:
             others = [one for one in members if (shard.kind, shard.number, one) not in refusing]
             if others:
-                found[shard] = max(others, key=lambda one: _hash(shard, one))
+                found[shard] = ring.nearest(shard, others)
     return found
 
 
@@ -122,7 +139,43 @@ def _level(loads: list[int], free: int) -> tuple[int, int]:
     return part, left_over
 
 
-def _hash(shard: ShardName, member: str) -> int:
-    # Numbers have no spaces, so that no two pairs have the same text.
-    text = f"{shard.kind} {shard.number} {member}".encode()
-    return int.from_bytes(blake2b(text, digest_size=HASH_BYTES).digest())
+class _Ring:
+    """Points of members, and where shards begin to look for one.
+
+    Attributes:
+        members: of each point, in the order of the points.
+    """
+
+    def __init__(self, members: Iterable[str]) -> None:
+        points = sorted((point, member) for member in members for point in _points(member))
+        self._points = [point for point, _ in points]
+        self.members = [member for _, member in points]
+
+    def first(self, shard: ShardName) -> tuple[int, int]:
+        """Return the next point from a shard's own on: how far it is away, and its place."""
+        # Numbers have no spaces, so that no two shards have the same text.
+        own = _number(f"{shard.kind} {shard.number}", 0)
+        place = bisect_left(self._points, own) % len(self._points)
+        return (self._points[place] - own) % _ROUND, place
+
+    def after(self, distance: int, place: int) -> tuple[int, int]:
+        """Return the point behind another one, as first() does."""
+        after = (place + 1) % len(self._points)
+        return distance + (self._points[after] - self._points[place]) % _ROUND, after
+
+    def nearest(self, shard: ShardName, members: Collection[str]) -> str:
+        """Return the first of some members of the ring that a shard finds."""
+        distance, place = self.first(shard)
+        while self.members[place] not in members:
+            distance, place = self.after(distance, place)
+        return self.members[place]
+
+
+@lru_cache(_MEMBERS_MAX)
+def _points(member: str) -> tuple[int, ...]:
+    return tuple(_number(member, number) for number in range(POINTS))
+
+
+def _number(name: str, number: int) -> int:
+    digest = blake2b(name.encode(), digest_size=HASH_BYTES, salt=number.to_bytes(HASH_BYTES))
+    return int.from_bytes(digest.digest())

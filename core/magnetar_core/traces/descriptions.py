@@ -57,6 +57,25 @@ def txn_attributes(txn_id: TxnID) -> Attributes:
     return {**SYSTEM, TXN_ID: str(txn_id)}
 
 
+def processing(topic: str, count: int, partition: int | None) -> Description:
+    """Return the description of the processing of messages.
+
+    Args:
+        partition: that of all of them; None: they are of several.
+    """
+    attributes: Attributes = {
+        **SYSTEM,
+        "messaging.operation.name": "process",
+        "messaging.operation.type": "process",
+        "messaging.destination.name": shortened(topic),
+    }
+    if partition is not None:
+        attributes["messaging.destination.partition.id"] = str(partition)
+    if count > 1:
+        attributes["messaging.batch.message_count"] = count
+    return Description(f"process {shortened(topic)}", attributes)
+
+
 def txn_id_of(command: Any) -> TxnID | None:
     """Return the transaction that a command belongs to; None: it belongs to none."""
     if isinstance(command, tuple):

@@ -90,12 +90,16 @@ def header_of(span: Any) -> bytes:
     return TraceParent(found.trace_id, found.span_id, found.trace_flags.sampled).encode()
 
 
+def remote_span(parent: TraceParent) -> Any:
+    """Return the SpanContext of OpenTelemetry for a span of another process."""
+    flags = trace.TraceFlags.SAMPLED if parent.sampled else trace.TraceFlags.DEFAULT
+    return trace.SpanContext(parent.trace_id, parent.span_id, True, trace.TraceFlags(flags))
+
+
 def context_of(parent: TraceParent) -> Any:
     """Return the context of OpenTelemetry in which a span of another process is the current one."""
-    remote = trace.SpanContext(
-        parent.trace_id, parent.span_id, True, trace.TraceFlags(trace.TraceFlags.SAMPLED)
-    )
-    return trace.set_span_in_context(trace.NonRecordingSpan(remote), otel_context.Context())
+    remote = trace.NonRecordingSpan(remote_span(parent))
+    return trace.set_span_in_context(remote, otel_context.Context())
 
 
 class OtelServerTraces:

@@ -6,8 +6,10 @@ Source: W3C Trace Context, https://www.w3.org/TR/trace-context/#traceparent-head
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+# Name of the header, and of the property of a message that has it.
+TRACEPARENT: Final = "traceparent"
 _SAMPLED = 0x01
 # A later version may append fields, which are ignored. Nothing honest is longer than this.
 _BYTES_MAX = 256

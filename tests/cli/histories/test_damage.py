@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.histories.recorded import SECRET, Recorded, line_of
+from tests.json_output import read_json
 
 from magnetar_cli.check.history.judging import Verdict
 from magnetar_cli.program import cli
@@ -86,7 +87,7 @@ def test_the_command_says_so_and_exits_with_its_status(
         assert left.value.code == 0
         shown = capsys.readouterr().out
         if arguments:
-            assert json.loads(shown)["verdict"] == Verdict.ACCEPTED.name
+            assert read_json("check", shown)["verdict"] == Verdict.ACCEPTED.name
         else:
             assert "the servers did what the protocol allows" in shown
     name, place = recorded.find("Finished")

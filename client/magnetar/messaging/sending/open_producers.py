@@ -43,7 +43,13 @@ class OpenProducers:
             on_close=self._forget,
         )
         self._open[work.producer_id] = work
-        return Producer(work)
+        traces = self._cluster.runtime.traces
+        if traces is None:
+            return Producer(work)
+        # Only such a client has OpenTelemetry.
+        from magnetar.messaging.sending.traced_producer import TracedProducer
+
+        return TracedProducer(work, traces)
 
     def fail(self, error: MagnetarError) -> None:
         """Fail the unconfirmed messages of all producers, since the client has failed."""

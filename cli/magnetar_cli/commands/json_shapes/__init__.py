@@ -1,0 +1,1 @@
+"""Types of what commands print with `--json`, of which json_schema.py makes schemas."""
