@@ -193,6 +193,10 @@ bench-peers: $(INSTALLED) ## Magnetar beside Kafka and Pulsar, which are fetched
 judges-kafka: $(INSTALLED) ## librdkafka's own tests against a broker, a selection; fetched and built once
 	$(BIN)/python -m tests.kafka_clients.judges.librdkafka $(ARGS)
 
+.PHONY: judges-franz-go
+judges-franz-go: $(INSTALLED) ## franz-go's own test of groups against a broker; fetched and built once; needs Go
+	$(BIN)/python -m tests.kafka_clients.judges.franz_go $(ARGS)
+
 .PHONY: clean
 clean: ## Remove caches and builds
 	rm -rf build dist .docs .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
