@@ -101,10 +101,14 @@ class GroupCoordinator:
         self._expiry: asyncio.TimerHandle | None = None
 
     async def ready(self) -> None:
-        """Return when the groups are read."""
+        """Return when the groups are read. Raises: Refused: the shard has ended meanwhile."""
         if self._loading is None:
             self._loading = asyncio.get_running_loop().create_task(self._load())
-        await asyncio.shield(self._loading)
+        loading = self._loading
+        await asyncio.wait([loading])
+        if loading.cancelled():
+            raise Refused(ErrorCode.NOT_COORDINATOR, "the server has lost the group: ask again")
+        loading.result()
 
     async def _load(self) -> None:
         now_ms = _now_ms()
@@ -434,7 +438,7 @@ class GroupCoordinators:
         return await self._coordinator(shard)
 
     async def all(self) -> list[GroupCoordinator]:
-        """Return the coordinators of this process's shards."""
+        """Return the coordinators of this process's shards. Raises: Refused: as of()."""
         return [await self._coordinator(shard) for shard in self._shards.all()]
 
     def close(self) -> None:

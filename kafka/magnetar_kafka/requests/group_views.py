@@ -35,7 +35,11 @@ class GroupViewRequests:
 
     async def _list(self, request: Request) -> Answer:
         states = [one.lower() for one in request.body.get("states_filter", ())]
-        coordinators = await self._groups.all()
+        try:
+            coordinators = await self._groups.all()
+        except Refused as refusal:
+            refused = {"error_code": refusal.code, "groups": []}
+            return Answer(body=lambda: refused, codes=(refusal.code,))
         rows = [
             {
                 "group_id": group.name,
