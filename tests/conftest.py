@@ -46,6 +46,8 @@ LONG = frozenset(
         "console/test_top.py",
         "console/test_top_command.py",
         "console/test_top_rights.py",
+        "double/test_conformance.py",
+        "double/test_fixtures.py",
         "kafka_clients/test_clients.py",
         "kafka_clients/test_clusters.py",
         "kafka_clients/test_fuzz.py",

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
-from tests.core.envelope import command, in_columns, singles
 from tests.waiting import turns
 
+from magnetar.testing.envelope import command, in_columns, singles
 from magnetar_core.transport.transport import LinkClosed
 from magnetar_core.wire import service_pb2
 

@@ -26,10 +26,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from google.protobuf import text_format
-from tests.core.envelope import command
 from tests.fake_link import FakeLink
 from tests.waiting import until
 
+from magnetar.testing.envelope import command
 from magnetar_core.errors import MagnetarError
 from magnetar_core.wire import service_pb2
 

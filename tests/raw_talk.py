@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from tests.core.envelope import command, framed
+from tests.core.envelope import framed
 
+from magnetar.testing.envelope import command
 from magnetar_core.errors import from_wire
 from magnetar_core.transport.frames import Carried
 from magnetar_core.transport.transport import Link, Transport

@@ -1,350 +1,51 @@
 """An event loop whose time is virtual: it never waits, it moves its clock to the next timer.
 
 No sockets, no threads, no operating system: whatever asks for them fails. The order of everything
-is a function of the program and its seed alone. Code runs on behalf of an *incarnation* of a node
-(one life of one process), which a context variable names; after that incarnation's death none of
-its callbacks or tasks ever takes another step, exactly as after kill -9.
+is a function of the program and its seed alone. Whose code runs, and what a crash ends, is
+magnetar.testing.life_loop's to say, which test servers of users have too.
 """
 
 from __future__ import annotations
 
 import asyncio
-import heapq
-import threading
-from asyncio import events
-from collections import deque
-from collections.abc import Callable, Coroutine, Generator
-from contextvars import Context, ContextVar, copy_context
-from types import AsyncGeneratorType
-from typing import Any
 
-# Steps without any progress of time before the loop calls it a livelock.
-STEPS_AT_ONE_INSTANT_MAX = 200_000
+from magnetar.testing.life_loop import LifeLoop
+from magnetar.testing.lives import SimulationFailure
+
 WALL_EPOCH_MS = 1_700_000_000_000
-
-
-class SimulationFailure(Exception):
-    """The run found something wrong."""
 
 
 class Deadlock(SimulationFailure):
     """Something is awaited, and nothing is left that could bring it."""
 
 
-class Livelock(SimulationFailure):
-    """Steps without end at one instant."""
-
-
 class DeadlineExceeded(SimulationFailure):
     """Virtual time ran out."""
 
 
-class UnhandledException(SimulationFailure):
-    """A task or callback failed, and its error was not looked at."""
-
-
-class Incarnation:
-    """One life of one node.
-
-    Attributes:
-        context: what everything that runs on this life's behalf runs in.
-        tasks: its tasks, so that a deadlock can be explained and a corpse be buried.
-    """
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.alive = True
-        # A node that reported a fatal error lives on for a moment; its tasks may then fail freely.
-        self.failing = False
-        # Callbacks that fell due while the process was frozen, in order; None: it runs.
-        self.held: list[Any] | None = None
-        self.tasks: list[asyncio.Task[Any]] = []
-        # Tasks that prune() has found failed once already.
-        self._suspects: set[asyncio.Task[Any]] = set()
-        self.context: Context = copy_context()
-        self.context.run(CURRENT.set, self)
-        self._prune_at = 64
-
-    def add_task(self, task: asyncio.Task[Any]) -> None:
-        self.tasks.append(task)
-        if len(self.tasks) >= self._prune_at:
-            self.prune()
-
-    def prune(self, *, at_the_end: bool = False) -> None:
-        """Forget finished tasks; a failed task whose error was not looked at fails the run.
-
-        A task that awaits another one looks in its own next step. Until the end, a failure
-        therefore counts when it is met for the second time, and not while the process is frozen.
-
-        Raises:
-            UnhandledException: such a task was found, and this incarnation was not dying of it.
-        """
-        failed = None
-        unfinished = []
-        suspects = set()
-        for task in self.tasks:
-            if not task.done():
-                unfinished.append(task)
-            elif task._log_traceback:
-                if at_the_end or (task in self._suspects and self.held is None):
-                    task._log_traceback = False
-                    failed = failed or task
-                else:
-                    unfinished.append(task)
-                    suspects.add(task)
-        self.tasks, self._suspects = unfinished, suspects
-        self._prune_at = 2 * len(unfinished) + 64
-        if failed is not None and self.alive and not self.failing:
-            error = failed.exception()
-            raise UnhandledException(
-                f"{self.name}: task {failed.get_name()} failed: {error!r}"
-            ) from error
-
-
-CURRENT: ContextVar[Incarnation | None] = ContextVar("simulated_incarnation", default=None)
-
-
-class _Timer(events.TimerHandle):
-    """A timer that does not tell its loop of a cancellation; the loop passes over it."""
-
-    __slots__ = ()
-
-    # As every handle has it; the stubs leave it out.
-    _context: Context
-
-    def cancel(self) -> None:
-        events.Handle.cancel(self)
-
-
-class VirtualLoop(asyncio.BaseEventLoop):
+class VirtualLoop(LifeLoop):
     """Args:
     deadline: virtual seconds after which the run has failed.
     """
 
-    # Inherited; the stubs leave them out. What is ready are handles.
-    _ready: deque[Any]
-    _stopping: bool
-    _thread_id: int | None
-
     def __init__(self, *, deadline: float = 100_000.0) -> None:
         super().__init__()
         self.deadline = deadline
-        self.step_count = 0
-        self._now = 0.0
-        self._timers: list[tuple[float, int, _Timer]] = []
-        self._timer_count = 0
-        self._steps_at_one_instant = 0
-        self._failure: BaseException | None = None
-        self._muted = False
-        # Also the dead: kept, so that no corpse's `finally` runs by chance.
-        self._incarnations: list[Incarnation] = []
-        self._nobody = Incarnation("simulation")
-        self.set_task_factory(self._make_task)
-        self.set_exception_handler(self._on_exception)
-
-    # Time.
-
-    def time(self) -> float:
-        return self._now
-
-    def call_later(  # type: ignore[override]
-        self, delay: float, callback: Callable[..., object], *args: Any, context: Any = None
-    ) -> events.TimerHandle:
-        return self.call_at(self._now + delay, callback, *args, context=context)
-
-    def call_at(  # type: ignore[override]
-        self, when: float, callback: Callable[..., object], *args: Any, context: Any = None
-    ) -> events.TimerHandle:
-        timer = _Timer(when, callback, args, self, context)
-        self._timer_count += 1
-        # The count makes timers of the same instant fire in the order in which they were set.
-        heapq.heappush(self._timers, (when, self._timer_count, timer))
-        return timer
-
-    def _run_once(self) -> None:
-        if self._failure is not None:
-            failure, self._failure = self._failure, None
-            raise failure
-        ready = self._ready
-        timers = self._timers
-        if not ready:
-            self._advance()
-        while timers and timers[0][0] <= self._now:
-            timer = heapq.heappop(timers)[2]
-            if not timer._cancelled:
-                ready.append(timer)
-        count = len(ready)
-        self.step_count += count
-        self._steps_at_one_instant += count
-        if self._steps_at_one_instant > STEPS_AT_ONE_INSTANT_MAX:
-            raise Livelock(f"{self._steps_at_one_instant} steps at {self._now:.6f} s")
-        for _ in range(count):
-            handle = ready.popleft()
-            if handle._cancelled:
-                continue
-            incarnation = handle._context.get(CURRENT)
-            if incarnation is None:
-                handle._run()
-            elif incarnation.held is not None:
-                incarnation.held.append(handle)
-            elif incarnation.alive:
-                handle._run()
 
     def _advance(self) -> None:
         """Move time to the next timer that will really fire."""
-        timers = self._timers
-        while timers:
-            when, _, timer = timers[0]
-            if timer._cancelled or not _is_alive(timer._context.get(CURRENT)):
-                heapq.heappop(timers)
-                continue
-            if when > self._now:
-                if when > self.deadline:
-                    raise DeadlineExceeded(
-                        f"still running after {self.deadline:.0f} virtual seconds\n"
-                        + self.describe_tasks()
-                    )
-                self._now = when
-                self._steps_at_one_instant = 0
-            return
-        if not self._stopping:
-            raise Deadlock("nothing is left to happen, but awaited:\n" + self.describe_tasks())
-
-    # Tasks.
-
-    def _make_task(
-        self, loop: asyncio.AbstractEventLoop, coroutine: Any, context: Context | None = None
-    ) -> asyncio.Task[Any]:
-        task: asyncio.Task[Any] = asyncio.Task(coroutine, loop=loop, context=context)
-        incarnation = context.get(CURRENT) if context is not None else CURRENT.get()
-        (incarnation or self._nobody).add_task(task)
-        return task
-
-    def incarnate(self, name: str) -> Incarnation:
-        """A node comes to life."""
-        incarnation = Incarnation(name)
-        self._incarnations.append(incarnation)
-        return incarnation
-
-    def spawn(
-        self,
-        incarnation: Incarnation,
-        coroutine: Coroutine[Any, Any, Any] | Generator[Any, None, Any],
-        *,
-        name: str | None = None,
-    ) -> asyncio.Task[Any]:
-        """Run a coroutine on a node's behalf."""
-        context = incarnation.context.copy()
-        return self.create_task(coroutine, name=name, context=context)
-
-    def kill(self, incarnation: Incarnation) -> None:
-        """Whatever runs on this incarnation's behalf stops where it stands."""
-        incarnation.alive = False
-
-    def freeze(self, incarnation: Incarnation) -> None:
-        """Nothing of this incarnation runs until thaw(), as after SIGSTOP."""
-        if incarnation.held is None:
-            incarnation.held = []
-
-    def thaw(self, incarnation: Incarnation) -> None:
-        """Everything that fell due meanwhile runs now, in its order."""
-        held, incarnation.held = incarnation.held or [], None
-        # Before what is ready already: that fell due later.
-        self._ready.extendleft(reversed(held))
-
-    def describe_tasks(self) -> str:
-        """Return the place of every live unfinished task."""
-        lines = []
-        for incarnation in [self._nobody, *self._incarnations]:
-            for task in incarnation.tasks:
-                if incarnation.alive and not task.done():
-                    place = _stack(task.get_coro())
-                    lines.append(f"  {incarnation.name}: {task.get_name()} at {place}")
-        return "\n".join(lines) or "  (no tasks)"
-
-    def check(self) -> None:
-        """Raises: what failed since the last step, and what check_tasks raises."""
-        if self._failure is not None:
-            failure, self._failure = self._failure, None
-            raise failure
-        self.check_tasks()
-
-    def check_tasks(self) -> None:
-        """Raises: UnhandledException: a task of a live process failed, and was not looked at."""
-        for incarnation in [self._nobody, *self._incarnations]:
-            incarnation.prune(at_the_end=True)
-
-    # Failures.
-
-    def _on_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        incarnation = CURRENT.get()
-        if self._muted or (incarnation is not None and incarnation.failing):
-            return
-        error = context.get("exception")
-        if isinstance(error, SimulationFailure):
-            self.fail(error)
-            return
-        name = incarnation.name if incarnation is not None else "simulation"
-        failure = UnhandledException(f"{name}: {context.get('message')}: {error!r}")
-        failure.__cause__ = error
-        self.fail(failure)
-
-    def fail(self, failure: BaseException) -> None:
-        """End the run with this failure, unless another came first."""
-        if self._failure is None:
-            self._failure = failure
-
-    def bury(self) -> None:
-        """Close everything that is unfinished, quietly. The loop cannot run after this."""
-        self._muted = True
-        self._close_tasks()
-        self._ready.clear()
-        self._timers.clear()
-        self._incarnations.clear()
-        self.close()
-
-    def _close_tasks(self) -> None:
-        """Close coroutines until none is left: one that is closed may start another."""
-        events._set_running_loop(self)
-        try:
-            for incarnation in [self._nobody, *self._incarnations, self._nobody]:
-                while incarnation.tasks:
-                    _close(incarnation.tasks.pop())
-        finally:
-            events._set_running_loop(None)
-
-    def _asyncgen_finalizer_hook(self, agen: AsyncGeneratorType[Any, Any]) -> None:
-        """Fail the run: an async generator was dropped before its end without being closed.
-
-        A real loop closes it some time later, by a task without an owner.
-        """
-        self._asyncgens.discard(agen)  # type: ignore[attr-defined]
-        if not self._muted:
-            self.fail(
-                UnhandledException(
-                    f"{agen.__qualname__} was left half-read: close it where it is read"
-                    " (contextlib.aclosing)"
+        when = self.next_due()
+        if when is None:
+            if not self._stopping:
+                raise Deadlock("nothing is left to happen, but awaited:\n" + self.describe_tasks())
+        elif when > self._now:
+            if when > self.deadline:
+                raise DeadlineExceeded(
+                    f"still running after {self.deadline:.0f} virtual seconds\n"
+                    + self.describe_tasks()
                 )
-            )
-
-    # What a virtual world does not have.
-
-    def _process_events(self, event_list: object) -> None:
-        raise NotImplementedError
-
-    def _write_to_self(self) -> None:
-        raise NotImplementedError
-
-    def call_soon_threadsafe(  # type: ignore[override]
-        self, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> events.Handle:
-        # Handlers of signals call it from the loop's own thread.
-        if self._thread_id != threading.get_ident():
-            raise SimulationFailure("a thread called the event loop: there are none here")
-        return self.call_soon(callback, *args, context=context)
-
-    def run_in_executor(self, *_: Any, **__: Any) -> Any:  # type: ignore[override]
-        raise SimulationFailure("work was given to a thread: there are none here")
+            self._now = when
+            self._steps_at_one_instant = 0
 
 
 class VirtualClock:
@@ -375,31 +76,3 @@ class VirtualClock:
 
     def _time_s(self) -> float:
         return (self._loop or asyncio.get_running_loop()).time()
-
-
-def _is_alive(incarnation: Incarnation | None) -> bool:
-    return incarnation is None or incarnation.alive
-
-
-def _close(task: asyncio.Task[Any]) -> None:
-    task._log_destroy_pending = False  # type: ignore[attr-defined]
-    if task.done():
-        task._log_traceback = False
-        return
-    try:
-        task.get_coro().close()
-    except BaseException:
-        pass
-
-
-def _stack(coroutine: Any) -> str:
-    """The chain of functions in which a coroutine waits, innermost last."""
-    places = []
-    while coroutine is not None:
-        frame = getattr(coroutine, "cr_frame", None) or getattr(coroutine, "gi_frame", None)
-        if frame is None:
-            break
-        file = frame.f_code.co_filename.rsplit("/", 1)[-1]
-        places.append(f"{frame.f_code.co_qualname}({file}:{frame.f_lineno})")
-        coroutine = getattr(coroutine, "cr_await", None) or getattr(coroutine, "gi_yieldfrom", None)
-    return " > ".join(places) or "not started"

@@ -11,6 +11,7 @@ from magnetar_core.access.needs import Kind, Need, Reach
 from magnetar_core.access.policy import BUILT_IN_ROLES
 from magnetar_core.access.principal import Principal
 from magnetar_core.access.rules import RULES, Needs, Rule
+from magnetar_core.transport.columns.kinds import as_row
 from magnetar_core.transport.frames import FIELD_OF_BODY
 from magnetar_core.wire import service_pb2
 
@@ -91,15 +92,16 @@ def _rows(title: str, name: str, rule: Rule) -> Iterator[str]:
 
 def _variants(kind: Any, rule: Rule) -> Iterator[tuple[str, Needs]]:
     """Yield the needs of a command with all fields, and of those that depend on a field."""
-    needs = rule.needs(_filled(kind))
+    needs = rule.needs(as_row(_filled(kind)))
     yield "", needs
     for field in kind.DESCRIPTOR.fields:
         if field.type == FieldDescriptor.TYPE_BOOL:
             command = _filled(kind)
             setattr(command, field.name, True)
-            if rule.needs(command) != needs:
-                yield f", `{field.name}`", rule.needs(command)
-    empty = rule.needs(kind())
+            changed = rule.needs(as_row(command))
+            if changed != needs:
+                yield f", `{field.name}`", changed
+    empty = rule.needs(as_row(kind()))
     if empty != needs and any(
         need.reach is Reach.ANY for alternatives in empty for need in alternatives
     ):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from magnetar.client import Client
 from magnetar.config import ClientConfig
 from magnetar.environment import check_clock
+from magnetar.link import in_process
 from magnetar.link.addresses import addresses_of
 from magnetar.link.cluster import Cluster
 from magnetar.link.runtime import Runtime
@@ -68,7 +69,13 @@ async def connect(
         UnsupportedEnvironment: something has replaced the process's clock.
     """
     addresses = addresses_of(address, of_any_form=transport is not None)
-    if transport is None:
+    here = in_process.server_at(addresses) if transport is None else None
+    if here is not None:
+        if tls is not None or token is not None:
+            raise InvalidArgument("a test server has neither TLS nor rights: give no tls or token")
+        transport, own_clock = here.attach()
+        clock = clock or own_clock
+    elif transport is None:
         from magnetar_core.link.grpc_transport import GrpcTransport
 
         check_clock(asyncio.get_running_loop())
@@ -85,6 +92,8 @@ async def connect(
     )
     cluster = Cluster(addresses, runtime)
     client = Client(cluster)
+    if here is not None:
+        here.note_client(client._opened, client)
     try:
         await cluster.bootstrap()
     except BaseException:

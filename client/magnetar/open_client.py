@@ -54,6 +54,16 @@ class OpenClient:
             raise ClientClosed("the client is closed")
         return await self.producers.make(topic, ProducerConfig())
 
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop on which it runs."""
+        return self._runtime.loop
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its close has not begun."""
+        return not self._runtime.is_closing
+
     def fail(self, error: MagnetarError) -> None:
         """Fail everything: see Runtime.fail."""
         parts = (self.transactions, self.producers, self.consumers, self._cluster)
@@ -105,6 +115,10 @@ class OpenClient:
     def hand_over(self) -> None:
         """Leave it to other code to close everything when the client is dropped."""
         self._is_watched = False
+
+    def belongs_to_test(self) -> None:
+        """Do not warn if it is not closed: the test server that it is connected to closes it."""
+        self._is_warned_of = True
 
     def drop(self, client: object) -> None:
         """Close everything in the background, since the program has dropped the client.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from types import MappingProxyType
 from typing import TypeAlias
@@ -79,7 +79,7 @@ class Viewers:
             self._close_when_idle(key, hub)
         return hub
 
-    def events(self, token: str | None, view: View, last_id: str = "") -> AsyncIterator[str]:
+    def events(self, token: str | None, view: View, last_id: str = "") -> AsyncGenerator[str, None]:
         """Return the events of a view for one viewer; see Channel.events.
 
         Raises:
@@ -92,7 +92,7 @@ class Viewers:
             raise TooManyViewers("too many different views are open; close some")
         return self._counted(channel, last_id)
 
-    async def _counted(self, channel: Channel, last_id: str) -> AsyncIterator[str]:
+    async def _counted(self, channel: Channel, last_id: str) -> AsyncGenerator[str, None]:
         self._count += 1
         try:
             async with aclosing(channel.events(last_id)) as events:

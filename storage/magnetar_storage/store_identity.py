@@ -14,6 +14,8 @@ FORMAT = 2
 KEY = b"identity"
 # Both servers keep it there.
 IDENTITY_FAMILY = "meta"
+# More losses than a store that is lost can have had: their number is not known.
+LOSSES_OF_EVERYTHING = 1_000
 # Of a ledger id: how many losses there may be between two restores.
 _LOSS_BITS = 16
 

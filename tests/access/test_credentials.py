@@ -28,8 +28,8 @@ from tests.access.world import (
     is_refused,
     world,
 )
-from tests.core.envelope import command
 
+from magnetar.testing.envelope import command
 from magnetar_core.gates.access_file import AccessConfig
 from magnetar_core.protocol_version import PROTOCOL_VERSION
 from magnetar_core.transport.frames import FIELD_OF_BODY

@@ -28,8 +28,8 @@ from tests.access.world import (
     world,
     write_access,
 )
-from tests.core.envelope import command
 
+from magnetar.testing.envelope import command
 from magnetar_core.security.identity import NAME_CHARACTERS_MAX
 from magnetar_core.transport.frames import FIELD_OF_BODY
 from magnetar_core.wire import common_pb2 as common

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from itertools import chain, repeat
 from typing import Any
 
-from tests.core.envelope import command
-
+from magnetar.testing.envelope import command
 from magnetar_core.access.policy import Policy, parse_policy
 from magnetar_core.access.principal import Principal
 from magnetar_core.access.rules import RULES

@@ -18,9 +18,9 @@ import grpc
 import grpc.aio
 from google.protobuf.message_factory import GetMessageClass
 from google.rpc import status_pb2
-from tests.core.envelope import command
 from tests.tokens import Maker, jwks
 
+from magnetar.testing.envelope import command
 from magnetar_broker import keys
 from magnetar_broker.broker import Broker
 from magnetar_broker.config import BrokerConfig

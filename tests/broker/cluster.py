@@ -8,13 +8,15 @@ from random import Random
 from typing import Any
 
 from tests.configs import broker_config
-from tests.core.envelope import command, framed
+from tests.core.envelope import framed
 from tests.simulation.network import Network
 from tests.simulation.nodes import Environment, ServerNode
 from tests.simulation.trace import Trace
-from tests.virtual_loop import Incarnation, VirtualLoop
+from tests.virtual_loop import VirtualLoop
 from tests.virtual_time import time_passes
 
+from magnetar.testing.envelope import command
+from magnetar.testing.lives import Incarnation
 from magnetar_broker import keys
 from magnetar_broker.broker import Broker
 from magnetar_core.errors import LogUnavailable, from_wire

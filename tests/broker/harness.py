@@ -9,9 +9,10 @@ from typing import Any, Protocol
 
 from tests import virtual_time
 from tests.configs import broker_config
-from tests.core.envelope import command, in_columns, parsed, singles
+from tests.core.envelope import parsed
 from tests.waiting import turns
 
+from magnetar.testing.envelope import command, in_columns, singles
 from magnetar_broker.broker import Broker
 from magnetar_broker.keys import FAMILIES
 from magnetar_broker.subscriptions.subscription import Subscription

@@ -16,8 +16,8 @@ from magnetar_core.membership.placement import serial_of
 from magnetar_core.wire import record_pb2 as records
 from magnetar_core.wire import topic_pb2 as topic_wire
 from magnetar_storage import store_identity
-from magnetar_storage.offline.accepted_loss import LOSSES_OF_EVERYTHING
 from magnetar_storage.store import StoreDamaged, WriteBatch
+from magnetar_storage.store_identity import LOSSES_OF_EVERYTHING
 
 
 async def accept_loss(world: World, batch: WriteBatch, losses: int = 1) -> None:

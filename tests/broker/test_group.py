@@ -91,6 +91,9 @@ def test_acks_are_held_against_owner_and_generation() -> None:
         group.check_partition_owner(moved, MemberName("a", generation=2))
     with pytest.raises(IllegalGeneration):
         group.check_partition_owner(moved, MemberName("b", generation=1))
+    # It has the number from another broker, and does not know of this partition yet.
+    with pytest.raises(IllegalGeneration, match="has not come to generation 3 here"):
+        group.check_partition_owner(moved, MemberName("b", generation=3))
     with pytest.raises(UnknownMember):
         group.check_partition_owner(moved, MemberName("c", generation=9))
 

@@ -21,8 +21,9 @@ from tests.broker.harness import (
     subscription,
     txn,
 )
-from tests.core.envelope import command, framed, in_columns, parsed, singles
+from tests.core.envelope import framed, parsed
 
+from magnetar.testing.envelope import command, in_columns, singles
 from magnetar_broker.keys import FAMILIES
 from magnetar_broker.subscriptions.subscription import Subscription
 from magnetar_broker.topics.partition import Partition

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 from tests.cluster.directories import MemoryCluster
-from tests.core.envelope import command, parsed
+from tests.core.envelope import parsed
 from tests.virtual_time import run, time_passes
 from tests.waiting import until
 
+from magnetar.testing.envelope import command
 from magnetar_broker.commands.cluster_responses import ClusterResponses
 from magnetar_broker.config import BrokerConfig
 from magnetar_cli.servers.member_commands import MemberCommands

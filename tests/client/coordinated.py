@@ -13,11 +13,12 @@ from typing import Any
 from tests import virtual_time
 from tests.client.fakes import COORDINATOR_ADDRESS, FakeCluster, connect
 from tests.coordinator.fakes import World
-from tests.core.envelope import command, parsed
+from tests.core.envelope import parsed
 from tests.fake_link import FakeLink
 from tests.playbook import Playbook
 
 from magnetar import Client
+from magnetar.testing.envelope import command
 from magnetar_core.ids import TxnID
 from magnetar_core.server.commands import CommandSession, Conversation
 from magnetar_core.wire import service_pb2

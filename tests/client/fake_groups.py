@@ -6,8 +6,7 @@ import fnmatch
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.core.envelope import command
-
+from magnetar.testing.envelope import command
 from magnetar_core.errors import (
     FencedInstance,
     IllegalGeneration,

@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 
 from tests import virtual_time
 from tests.client.fake_groups import FakeGroups
-from tests.core.envelope import command
 from tests.fake_link import FakeLink, FakeTransport
 from tests.playbook import Playbook
 from tests.virtual_loop import VirtualClock
 
 import magnetar
+from magnetar.testing.envelope import command
 from magnetar_core.batch import decode, encode
 from magnetar_core.errors import (
     InvalidTxnState,

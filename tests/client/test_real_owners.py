@@ -15,11 +15,12 @@ import pytest
 from tests.broker.cluster import Cluster, run
 from tests.client.fakes import FAST
 from tests.simulation.links import Part, SimulatedLink
-from tests.virtual_loop import Incarnation, VirtualClock, VirtualLoop
+from tests.virtual_loop import VirtualClock, VirtualLoop
 from tests.virtual_time import time_passes
 
 import magnetar
 from magnetar import Client
+from magnetar.testing.lives import Incarnation
 from magnetar_core.membership.address_book import MemberAddress
 from magnetar_core.membership.shard_address import ShardAddress, ShardPlace, server_of
 from magnetar_core.transport.transport import LinkClosed

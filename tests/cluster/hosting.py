@@ -15,9 +15,10 @@ from functools import wraps
 from random import Random
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from tests.virtual_loop import Incarnation, SimulationFailure, VirtualLoop
+from tests.virtual_loop import VirtualLoop
 from tests.virtual_time import time_passes
 
+from magnetar.testing.lives import Incarnation, SimulationFailure
 from magnetar_cluster.directory.cluster_directory import ClusterDirectoryUnavailable
 from magnetar_cluster.directory.cluster_directory_state import (
     Claim,

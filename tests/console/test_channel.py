@@ -16,6 +16,7 @@ from magnetar_console.hub import Hub
 from magnetar_console.looks.view import View
 from magnetar_console.seen import Seen
 from magnetar_console.viewers import TooManyViewers, Viewers
+from magnetar_console.web.app import PIECE_CHARACTERS, in_pieces
 from magnetar_core.clock import SystemClock
 
 
@@ -244,11 +245,11 @@ def test_viewers_are_limited() -> None:
             assert await anext(one)
         with pytest.raises(TooManyViewers, match="2 pages are open"):
             all_viewers.events(None, View("groups"))
-        await cast("AsyncGenerator[str, None]", streams[0]).aclose()
+        await streams[0].aclose()
         third = all_viewers.events(None, View("groups"))
         assert await anext(third)
         for one in (streams[1], third):
-            await cast("AsyncGenerator[str, None]", one).aclose()
+            await one.aclose()
         await all_viewers.close()
 
     run(work())
@@ -264,7 +265,7 @@ def test_each_token_has_a_connection_of_its_own() -> None:
             assert "no broker answers" in await anext(one) + await anext(one)
         assert {*connected} == {None, "alice", "bob"}
         for one in streams:
-            await cast("AsyncGenerator[str, None]", one).aclose()
+            await one.aclose()
         await all_viewers.close()
 
     run(work())
@@ -316,5 +317,27 @@ def test_refused_credentials_are_tried_anew() -> None:
         assert await hub.client() is not first
         assert closed == [True]
         await hub.close()
+
+    run(work())
+
+
+def test_long_events_leave_in_pieces_and_end_with_the_viewer() -> None:
+    """The console would hold the whole state once more for each viewer that reads slowly."""
+    ended = []
+
+    async def events() -> AsyncGenerator[str, None]:
+        try:
+            yield "e" * (2 * PIECE_CHARACTERS + 1)
+            yield "short"
+        finally:
+            ended.append(True)
+
+    async def work() -> None:
+        pieces = [piece async for piece in in_pieces(events())]
+        assert [len(one) for one in pieces] == [PIECE_CHARACTERS, PIECE_CHARACTERS, 1, 5]
+        left_early = in_pieces(events())
+        await anext(left_early)
+        await left_early.aclose()
+        assert ended == [True, True]
 
     run(work())

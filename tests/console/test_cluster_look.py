@@ -10,13 +10,13 @@ from typing import Any, cast
 
 import pytest
 from tests.console.test_looks import FakeCoordinators
-from tests.core.envelope import command
 from tests.fake_link import FakeLink, FakeTransport
 from tests.virtual_loop import VirtualClock
 from tests.virtual_time import run, time_passes
 
 from magnetar import Client, ClusterInfo, InvalidArgument, LogUnavailable, ShardMove
 from magnetar.link.members import Member
+from magnetar.testing.envelope import command
 from magnetar_console import actions
 from magnetar_console.channel import Channel
 from magnetar_console.hub import Hub

@@ -9,11 +9,12 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 from tests.configs import coordinator_config
-from tests.core.envelope import command, parsed
+from tests.core.envelope import parsed
 from tests.fake_link import FakeLink, FakeTransport
 from tests.virtual_loop import VirtualClock
 from tests.virtual_time import time_passes
 
+from magnetar.testing.envelope import command
 from magnetar_coordinator.coordinator import Coordinator
 from magnetar_coordinator.ending.end_command_sender import GONE_CODES
 from magnetar_coordinator.metadata.records import FAMILIES

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from tests.coordinator.fakes import P0, P1, S0, SILENCE, World, end_command
-from tests.core.envelope import command
 from tests.virtual_time import run
 
+from magnetar.testing.envelope import command
 from magnetar_coordinator.ending import end_command_sender, end_commands
 from magnetar_coordinator.metadata.transaction import Transaction
 from magnetar_core.errors import Gone, LogUnavailable, TxnIncomplete

@@ -313,7 +313,7 @@ def test_a_takeover_that_names_a_transaction_touches_no_other(keep: bool) -> Non
         app = Hand(world)
         pair = await app.init()
         seen = await app.begin(pair, P0)
-        named = {"open_txn_id": seen.to_wire()}
+        named: dict[str, Any] = {"open_txn_id": seen.to_wire()}
         pair = await app.end(pair, COMMIT)
         await world.settle()
         before = world.coordinator.transactional_ids.get(app.id)
@@ -356,7 +356,7 @@ def test_a_takeover_that_names_a_transaction_creates_no_id() -> None:
     async def scenario() -> None:
         world = await open_world()
         app = Hand(world)
-        named = {"open_txn_id": TxnID.of(0, 1, 1).to_wire()}
+        named: dict[str, Any] = {"open_txn_id": TxnID.of(0, 1, 1).to_wire()}
         await refused(app.ask(app.init_command(**named)), TransactionalIdNotFound)
         assert world.coordinator.transactional_ids.find(app.id) is None
         await app.init()

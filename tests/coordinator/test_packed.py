@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from google.protobuf.descriptor import FieldDescriptor
 from tests.coordinator.fakes import P0, P1, S0, counted
-from tests.core.envelope import singles
 
+from magnetar.testing.envelope import singles
 from magnetar_coordinator.ending.end_commands import end_command
 from magnetar_coordinator.metadata.transaction import Participant, Transaction, TxnStatus
 from magnetar_core.ids import TxnID

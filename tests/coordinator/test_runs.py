@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.coordinator.fakes import P0, P1, S0, SILENCE, World, add_command, counted
-from tests.core.envelope import command, parsed
+from tests.core.envelope import parsed
 from tests.fake_link import FakeLink
 from tests.virtual_time import run
 
+from magnetar.testing.envelope import command
 from magnetar_coordinator.metadata.records import FAMILIES
 from magnetar_coordinator.runtime import Runtime
 from magnetar_coordinator.transactions.shard import Shard

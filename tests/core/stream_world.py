@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from tests.core.envelope import command, framed
+from tests.core.envelope import framed
 from tests.core.fakes import FakeServer
 from tests.waiting import until
 
+from magnetar.testing.envelope import command
 from magnetar_core.config import ListenConfig
 from magnetar_core.link.grpc_transport import GrpcLink, GrpcTransport
 from magnetar_core.security.link_security import PLAIN, LinkSecurity

@@ -14,11 +14,12 @@ import grpc.aio
 import pytest
 from tests.certificates import Authority, Pair
 from tests.core.calls import credentials_of
-from tests.core.envelope import command, framed
+from tests.core.envelope import framed
 from tests.core.fakes import FakeServer
 from tests.core.test_tokens import CLAIMS, forged
 from tests.tokens import Maker, jwks
 
+from magnetar.testing.envelope import command
 from magnetar_core.clock import SystemClock
 from magnetar_core.config import InvalidConfig, ListenConfig
 from magnetar_core.errors import AuthenticationFailed, from_wire

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 import uvloop
-from tests.core.envelope import command, framed
+from tests.core.envelope import framed
 from tests.core.stream_world import served
 from tests.core.test_http2 import DATA, HEADERS, RST_STREAM, SETTINGS, frame, headers, number
 from tests.waiting import for_ever, until
 
+from magnetar.testing.envelope import command
 from magnetar_core.config import ListenConfig
 from magnetar_core.errors import InvalidArgument
 from magnetar_core.link import client_call, dialing

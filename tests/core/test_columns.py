@@ -12,8 +12,9 @@ from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.coordinator.fakes import counted as counted_end
-from tests.core.envelope import command, framed, in_columns, singles
+from tests.core.envelope import framed
 
+from magnetar.testing.envelope import command, in_columns, singles
 from magnetar_core.errors import InvalidArgument
 from magnetar_core.ids import (
     NO_EPOCH,
@@ -25,8 +26,7 @@ from magnetar_core.ids import (
 )
 from magnetar_core.server.texts import TEXT_CHARACTERS_MAX, check_texts
 from magnetar_core.transport.columns.acks import Ack, Acked
-from magnetar_core.transport.columns.answers import Answers
-from magnetar_core.transport.columns.column import ROWS_MAX, Rows
+from magnetar_core.transport.columns.column import ROWS_MAX, Answers, Rows
 from magnetar_core.transport.columns.ends import EndedOnParticipants, EndOnParticipants, participant
 from magnetar_core.transport.columns.kinds import ANSWERS, COLUMNS, COLUMNS_OF, as_row
 from magnetar_core.transport.columns.sends import NOWHERE, Send, Sent

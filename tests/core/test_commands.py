@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tests.core.envelope import command, in_columns, parsed
+from tests.core.envelope import parsed
 from tests.waiting import turns
 
+from magnetar.testing.envelope import command, in_columns
 from magnetar_core.access.grants import Rights
 from magnetar_core.access.principal import ANONYMOUS
 from magnetar_core.config import FRAME_BYTES_MAX

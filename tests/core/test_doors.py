@@ -8,11 +8,12 @@ from collections.abc import Awaitable, Callable
 import grpc
 import grpc.aio
 import pytest
-from tests.core.envelope import command, framed, parsed
+from tests.core.envelope import framed, parsed
 from tests.core.fakes import FakeServer
 from tests.core.test_grpc import LIST_TOPICS, health, raw_call
 from tests.waiting import until
 
+from magnetar.testing.envelope import command
 from magnetar_core.config import ListenConfig
 from magnetar_core.errors import LogUnavailable, PartitionMoved
 from magnetar_core.invariants import BrokenInvariant

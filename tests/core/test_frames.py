@@ -4,9 +4,10 @@ import asyncio
 
 import pytest
 from google.protobuf.message import DecodeError
-from tests.core.envelope import command, parsed
+from tests.core.envelope import parsed
 from tests.waiting import turns
 
+from magnetar.testing.envelope import command
 from magnetar_core.transport.frames import (
     COMMAND_BYTES_MAX,
     COMMANDS_AT_ONCE,

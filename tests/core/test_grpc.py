@@ -26,9 +26,10 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
 from grpc_status import rpc_status
 from prometheus_client import CollectorRegistry, Counter
 from tests.core.calls import failed_call
-from tests.core.envelope import command, framed
+from tests.core.envelope import framed
 from tests.core.fakes import FakeServer
 
+from magnetar.testing.envelope import command
 from magnetar_core.config import InvalidConfig, ListenConfig
 from magnetar_core.errors import InvalidArgument, TopicNotFound, from_wire
 from magnetar_core.link.grpc_transport import GrpcLink, GrpcTransport

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.core.envelope import command, framed
+from tests.core.envelope import framed
 from tests.fake_link import FakeTransport
 from tests.playbook import BREAK, DROP, HOLD, LOSE, Expect, NotAsPlayed, Playbook
 from tests.virtual_time import run
 from tests.waiting import turns
 
+from magnetar.testing.envelope import command
 from magnetar_core.errors import DiskFull
 from magnetar_core.wire import broker_pb2, common_pb2, service_pb2, topic_pb2
 

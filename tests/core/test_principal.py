@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.core.envelope import command
 
+from magnetar.testing.envelope import command
 from magnetar_core.access.principal import ANONYMOUS, Principal
 from magnetar_core.server.commands import (
     CommandServer,

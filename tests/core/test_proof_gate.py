@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.core.envelope import command, parsed
+from tests.core.envelope import parsed
 from tests.proof_keys import write_keys
 
+from magnetar.testing.envelope import command
 from magnetar_core.access.principal import Principal
 from magnetar_core.access.rules import RULES
 from magnetar_core.clock import SystemClock

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.core.envelope import command, framed
+from tests.core.envelope import framed
 from tests.core.fakes import FakeServer
 from tests.core.test_grpc import raw_call
 from tests.waiting import turns
 
+from magnetar.testing.envelope import command
 from magnetar_core.config import ListenConfig
 from magnetar_core.errors import InvalidArgument, MagnetarError
 from magnetar_core.link.grpc_transport import GrpcTransport

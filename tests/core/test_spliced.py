@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.core.envelope import command, parsed
+from tests.core.envelope import parsed
 
+from magnetar.testing.envelope import command
 from magnetar_core.transport.frames import FRAME_BYTES_SOFT_MAX, FrameWriter
 from magnetar_core.transport.spliced import (
     PAYLOAD_BYTES_MIN,

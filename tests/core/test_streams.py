@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 from tests.certificates import Authority
-from tests.core.envelope import command, framed
+from tests.core.envelope import framed
 from tests.core.stream_world import Conversation, Scenario, World, fill_the_network, served
 from tests.core.stream_world import play as plain_play
 from tests.virtual_time import run as run_in_virtual_time
 from tests.virtual_time import time_passes
 from tests.waiting import turns, until
 
+from magnetar.testing.envelope import command
 from magnetar_core.config import InvalidConfig, ListenConfig
 from magnetar_core.link import stream_taking
 from magnetar_core.link.grpc_transport import GrpcTransport

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.virtual_loop import Deadlock, UnhandledException, VirtualClock
+from tests.virtual_loop import Deadlock, VirtualClock
 from tests.virtual_time import run, time_passes
+
+from magnetar.testing.lives import UnhandledException
 
 
 async def fail() -> None:

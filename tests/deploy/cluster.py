@@ -48,7 +48,7 @@ def default(name: str) -> str:
 
 
 def _open_files() -> int:
-    """What a server takes, or less where this machine gives less."""
+    """Return how many files a server may open: the default, or what this machine gives."""
     wanted, hard = int(default("OPEN_FILES")), resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     return wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
 

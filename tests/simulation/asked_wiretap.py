@@ -17,8 +17,8 @@ from typing import Any, NamedTuple, NoReturn
 from tests.simulation.client_wiretap import NO_TXN, Asked, Txn, txn_of
 from tests.simulation.follow_wiretap import HEARD_SECONDS, PATIENCE_SECONDS_MIN
 from tests.simulation.sending_wiretap import Lane, SendingWiretap
-from tests.virtual_loop import Incarnation
 
+from magnetar.testing.lives import Incarnation
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import broker_pb2, common_pb2
 

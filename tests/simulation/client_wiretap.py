@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from tests.virtual_loop import Incarnation
-
 import magnetar
+from magnetar.testing.lives import Incarnation
 from magnetar_core.wire import service_pb2 as pb
 
 Txn = tuple[int, int]

@@ -13,8 +13,8 @@ from typing import Any, NoReturn
 
 from tests.simulation.client_wiretap import NO_TXN, Asked, Txn, followed, txn_of
 from tests.simulation.sending_wiretap import Lane, SendingWiretap
-from tests.virtual_loop import Incarnation
 
+from magnetar.testing.lives import Incarnation
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import common_pb2
 

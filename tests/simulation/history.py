@@ -10,8 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import NoReturn
 
-from tests.virtual_loop import SimulationFailure
-
+from magnetar.testing.lives import SimulationFailure
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import common_pb2
 

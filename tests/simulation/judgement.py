@@ -12,8 +12,8 @@ from tests.simulation.nodes import ClientNode
 from tests.simulation.raw import BROKER, COORDINATOR, RawClient, send_command
 from tests.simulation.raw_unit import RawUnit, ask_status, raw_client, read_new
 from tests.simulation.settling_tricks import held_on, probe_settling
-from tests.virtual_loop import SimulationFailure
 
+from magnetar.testing.lives import SimulationFailure
 from magnetar_core.errors import OutOfRange
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import broker_pb2, common_pb2, transaction_pb2

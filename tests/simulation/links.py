@@ -12,10 +12,10 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Protocol
 
-from tests.core.envelope import Together, singles
 from tests.simulation.wiretaps import Named
-from tests.virtual_loop import Incarnation, SimulationFailure
 
+from magnetar.testing.envelope import Together, singles
+from magnetar.testing.lives import Incarnation, SimulationFailure
 from magnetar_core.server.commands import Acceptor, CommandSession, Conversation
 from magnetar_core.transport.columns.kinds import COLUMNS
 from magnetar_core.wire import service_pb2 as pb

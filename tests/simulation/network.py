@@ -16,8 +16,9 @@ from tests.simulation.client_wiretap import ClientWiretaps
 from tests.simulation.ends_alone import EndsAlone
 from tests.simulation.links import Part, SimulatedLink
 from tests.simulation.trace import Trace
-from tests.virtual_loop import Incarnation, VirtualLoop
+from tests.virtual_loop import VirtualLoop
 
+from magnetar.testing.lives import Incarnation
 from magnetar_core.server.commands import Acceptor
 from magnetar_core.transport.transport import LinkClosed
 from magnetar_core.wire import service_pb2 as pb

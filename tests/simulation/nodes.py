@@ -13,8 +13,9 @@ from tests.simulation.places import Place
 from tests.simulation.poison import Poisoned
 from tests.simulation.slow_reads import SlowStore
 from tests.simulation.trace import Trace
-from tests.virtual_loop import Incarnation, UnhandledException, VirtualClock, VirtualLoop
+from tests.virtual_loop import VirtualClock, VirtualLoop
 
+from magnetar.testing.lives import Incarnation, UnhandledException
 from magnetar_storage.memory.engine import MemoryDisk, MemoryStore
 from magnetar_storage.store import StoreFailed
 

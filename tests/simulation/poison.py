@@ -13,9 +13,9 @@ from contextlib import ExitStack, contextmanager
 from random import Random
 from typing import Any
 
-from tests.core.envelope import singles
 from tests.simulation.planting import replaced
 
+from magnetar.testing.envelope import singles
 from magnetar_core.server.commands import CommandSession
 from magnetar_core.wire import service_pb2 as pb
 

@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tests.core.envelope import Together, command, framed, in_columns, singles
+from tests.core.envelope import framed
 
+from magnetar.testing.envelope import Together, command, in_columns, singles
 from magnetar_core import batch
 from magnetar_core.errors import MagnetarError, from_wire
 from magnetar_core.ids import TxnID

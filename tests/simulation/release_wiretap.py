@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from tests.simulation.client_wiretap import Asked
-from tests.virtual_loop import Incarnation
+
+from magnetar.testing.lives import Incarnation
 
 # Heartbeats about what was lost leave this far from each other; and a moment until one leaves.
 TOLD_SECONDS_MAX = 0.1 + 0.02

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from tests.simulation.history import COMMIT_STATUSES, Sent, TransactionRecord
 from tests.simulation.nodes import ClientNode
-from tests.virtual_loop import CURRENT
 
 import magnetar
+from magnetar.testing.lives import CURRENT
 from magnetar_core.errors import (
     InvalidTxnState,
     MagnetarError,

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from tests.simulation.client_wiretap import NO_TXN, Asked, Txn, followed, txn_of
-from tests.virtual_loop import Incarnation
+
+from magnetar.testing.lives import Incarnation
 
 # Topic id and partition.
 Place = tuple[int, int]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from tests.simulation.nodes import ServerNode
 from tests.simulation.raw import BROKER as BROKER_SERVICE
 from tests.simulation.raw import COORDINATOR as COORDINATOR_SERVICE
-from tests.virtual_loop import Incarnation
 
+from magnetar.testing.lives import Incarnation
 from magnetar_core.history.events import BROKER, COORDINATOR
 from magnetar_storage.memory.engine import MemoryStore
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 import pytest
-from tests.core.envelope import command
 from tests.simulation.asked_wiretap import AskedWiretap
 from tests.simulation.client_wiretap import ClientWiretaps
 from tests.simulation.follow_wiretap import FollowWiretap
 from tests.simulation.sending_wiretap import SendingWiretap
-from tests.virtual_loop import Incarnation
 
 import magnetar
+from magnetar.testing.envelope import command
+from magnetar.testing.lives import Incarnation
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import broker_pb2, common_pb2, transaction_pb2
 from magnetar_core.wire import service_pb2 as pb

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 import pytest
-from tests.core.envelope import command
 from tests.simulation.cluster_wiretap import ClusterWiretap
 from tests.simulation.raw import send_command
 
+from magnetar.testing.envelope import command
 from magnetar_core.membership.placement import new_topic_id, shard_of
 from magnetar_core.wire import broker_pb2, common_pb2, topic_pb2, transaction_pb2
 from magnetar_core.wire import service_pb2 as pb

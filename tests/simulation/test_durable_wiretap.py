@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 import pytest
-from tests.core.envelope import command
 from tests.simulation.durable_wiretap import DurableWiretap
 from tests.simulation.planting import replaced
 from tests.simulation.protocol_wiretap import ProtocolWiretap
 from tests.simulation.short.runner import run_history
 from tests.virtual_time import run
 
+from magnetar.testing.envelope import command
 from magnetar_coordinator.metadata.records import FAMILIES, META, META_COUNTER, u64
 from magnetar_coordinator.parking import Parking
 from magnetar_core.ids import TxnID

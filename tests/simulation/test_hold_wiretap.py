@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 import pytest
-from tests.core.envelope import command
 from tests.simulation.hold_wiretap import HoldWiretap
 
+from magnetar.testing.envelope import command
 from magnetar_core.wire import broker_pb2, common_pb2
 from magnetar_core.wire import service_pb2 as pb
 

@@ -11,23 +11,18 @@ from random import Random
 from typing import Any, TypeVar
 
 import pytest
-from tests.core.envelope import command, framed
+from tests.core.envelope import framed
 from tests.simulation.client_wiretap import Asked, ClientWiretaps
 from tests.simulation.network import Network
 from tests.simulation.nodes import ClientNode, Environment, ServerNode
 from tests.simulation.planting import replaced
 from tests.simulation.raw import BROKER, NoAnswer, RawClient
 from tests.simulation.trace import Trace
-from tests.virtual_loop import (
-    DeadlineExceeded,
-    Deadlock,
-    Incarnation,
-    SimulationFailure,
-    UnhandledException,
-    VirtualLoop,
-)
+from tests.virtual_loop import DeadlineExceeded, Deadlock, VirtualLoop
 
 import magnetar
+from magnetar.testing.envelope import command
+from magnetar.testing.lives import Incarnation, SimulationFailure, UnhandledException
 from magnetar_core.protocol_version import PROTOCOL_VERSION
 from magnetar_core.server.commands import CommandSession, Conversation, Reply, each
 from magnetar_core.wire import common_pb2

@@ -7,13 +7,13 @@ from contextlib import nullcontext
 from typing import Any, NoReturn
 
 import pytest
-from tests.core.envelope import command
 from tests.simulation.key_order import KeyOrder
 from tests.simulation.key_wiretap import KeyWiretap
 from tests.simulation.planted import PLANTED
 from tests.simulation.planting import replaced
 from tests.simulation.short.runner import run_history
 
+from magnetar.testing.envelope import command
 from magnetar_core.batch import encode
 from magnetar_core.wire import broker_pb2, common_pb2, transaction_pb2
 from magnetar_core.wire import service_pb2 as pb

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 import pytest
-from tests.core.envelope import command
 from tests.simulation.open_wiretap import OpenWiretap
 from tests.simulation.planting import replaced
 from tests.simulation.protocol_wiretap import ProtocolWiretap
 from tests.simulation.short.runner import run_history
 
+from magnetar.testing.envelope import command
 from magnetar_broker.transactions.watermark import Watermark, Watermarks
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import broker_pb2, common_pb2, transaction_pb2

@@ -7,8 +7,8 @@ from typing import Any, NoReturn
 import pytest
 from tests.simulation.client_wiretap import Asked
 from tests.simulation.release_wiretap import ReleaseWiretap
-from tests.virtual_loop import Incarnation
 
+from magnetar.testing.lives import Incarnation
 from magnetar_core.wire import broker_pb2, common_pb2, group_pb2
 
 PARTITION = common_pb2.Partition(topic="in", topic_id=1)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import NoReturn
 
 import pytest
-from tests.core.envelope import command
 from tests.simulation.planting import replaced
 from tests.simulation.repeat_wiretap import RepeatWiretap
 from tests.simulation.short.runner import run_history
 
+from magnetar.testing.envelope import command
 from magnetar_broker.transactions import producers
 from magnetar_core.errors import InvalidArgument
 from magnetar_core.wire import broker_pb2, common_pb2

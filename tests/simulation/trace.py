@@ -7,8 +7,7 @@ import struct
 from collections.abc import Callable
 from typing import TextIO
 
-from tests.core.envelope import Together, singles
-
+from magnetar.testing.envelope import Together, singles
 from magnetar_core.wire import service_pb2 as pb
 
 _HEAD = struct.Struct("<dI")

@@ -48,14 +48,10 @@ from tests.simulation.short.script import Script, Step
 from tests.simulation.situations import Situations
 from tests.simulation.trace import Trace
 from tests.simulation.wiretaps import Wiretaps
-from tests.virtual_loop import (
-    CURRENT,
-    Incarnation,
-    UnhandledException,
-    VirtualLoop,
-)
+from tests.virtual_loop import VirtualLoop
 
 import magnetar
+from magnetar.testing.lives import CURRENT, Incarnation, UnhandledException
 from magnetar_broker.subscriptions.subscription import Subscription
 from magnetar_cluster.directory import view as cluster_view
 from magnetar_core.errors import ChecksumMismatch, InternalError, InvalidArgument, TopicExists

@@ -8,8 +8,8 @@ from random import Random
 from google.protobuf.internal.encoder import _VarintBytes  # type: ignore[attr-defined]
 from google.protobuf.message_factory import GetMessageClass
 from tests.access.test_fuzz import BODIES, filled
-from tests.core.envelope import command
 
+from magnetar.testing.envelope import command
 from magnetar_core.transport.frames import FIELD_OF_BODY
 from magnetar_core.wire import service_pb2
 

@@ -15,7 +15,7 @@ from magnetar_core.ids import PartitionName
 
 @dataclass(slots=True)
 class Found:
-    """What a server has read from its store, before it told that it has started.
+    """The events that a server has read from its store before it told that it has started.
 
     Attributes:
         read: events that tell of it.

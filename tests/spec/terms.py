@@ -1,4 +1,4 @@
-"""How the model names what servers tell of: participants, servers, transactions, counts. Pure."""
+"""Names of participants, servers, transactions and counts, as the model has them. Pure."""
 
 from __future__ import annotations
 

@@ -26,10 +26,10 @@ from magnetar_storage.object_store.object_marks import ObjectMarkPlace
 from magnetar_storage.object_store.shared_prefix import mark_names, place_of_store, store_url
 from magnetar_storage.object_store.url import ObjectStoreUrl
 from magnetar_storage.offline import slate_accepted_loss as accepted_loss
-from magnetar_storage.offline.accepted_loss import LOSSES_OF_EVERYTHING
 from magnetar_storage.slatedb.end import end_of_store
 from magnetar_storage.slatedb.engine import SlateStore
 from magnetar_storage.store import KEY_END, StoreDamaged, StoreFenced, WriteBatch
+from magnetar_storage.store_identity import LOSSES_OF_EVERYTHING
 
 KIND, NAME = "broker", "broker-0"
 META = store_identity.IDENTITY_FAMILY

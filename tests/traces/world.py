@@ -20,9 +20,10 @@ from tests.client.fakes import FAST
 from tests.configs import coordinator_config
 from tests.simulation.nodes import Environment, ServerNode
 from tests.simulation.raw import BROKER, COORDINATOR
-from tests.virtual_loop import Incarnation, VirtualClock, VirtualLoop
+from tests.virtual_loop import VirtualClock, VirtualLoop
 
 import magnetar
+from magnetar.testing.lives import Incarnation
 from magnetar_coordinator.coordinator import Coordinator
 from magnetar_coordinator.metadata.records import FAMILIES
 from magnetar_core.membership.address_book import MemberAddress

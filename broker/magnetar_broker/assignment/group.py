@@ -137,13 +137,21 @@ class Group:
         Raises:
             UnknownMember: as member().
             FencedInstance: as member().
-            IllegalGeneration: the member does not own it, or got it again since.
+            IllegalGeneration: the member does not own it, or got it again since, or names a
+                generation of another broker.
         """
         self.member(name)
         owner = self.partition_owners.get(partition)
         if owner is None or owner.member_id != name.member_id:
             raise IllegalGeneration(
                 f"{name.member_id!r} does not own {partition} in group {self.name!r}",
+                generation=self.generation,
+            )
+        if name.generation > self.generation:
+            # Brokers count apart. The owner has not been told yet that it is one here.
+            raise IllegalGeneration(
+                f"group {self.name!r} has not come to generation {name.generation} here: it is in"
+                f" {self.generation}",
                 generation=self.generation,
             )
         if name.generation < owner.generation:

@@ -74,7 +74,7 @@ class SendCommands:
             raise InvalidArgument(
                 f"num_messages is {num_messages}, but the batch has {count} messages"
             )
-        unsettled = partition.order.unsettled_of(follows) if follows else ()
+        unsettled = partition.order.unsettled_of(follows)
         offset: int | None = None
         settled: Sequence[Pair] = ()
         all_settled = False

@@ -233,7 +233,7 @@ class Partition:
         is_new = txn_id not in index.open
         if is_new and len(index.open) + len(self.order.passing) >= config.open_txns_max:
             raise QuotaExceeded(f"{config.open_txns_max} transactions are open on {self.name}")
-        followed = self.order.to_follow(txn_id, producer_id, follows) if follows else ()
+        followed = self.order.to_follow(txn_id, producer_id, follows)
         byte_count = len(batch)
         open_bytes = environment.open_bytes
         rights = sender.rights

@@ -79,7 +79,7 @@ def require_console(packages: Sequence[str] = PACKAGES) -> None:
             )
 
 
-def console_arguments(brokers: Sequence[str], port: int, values: Sequence[str]) -> list[str]:
+def console_arguments(brokers: Sequence[str], port: int, values: Sequence[str] = ()) -> list[str]:
     """Return the command line of a console that another process supervises.
 
     Args:

@@ -12,6 +12,8 @@ from magnetar.blocking.loop_thread import LoopThread
 from magnetar.client import Client as AsyncClient
 from magnetar.config import ClientConfig
 from magnetar.environment import check_sockets
+from magnetar.link import in_process
+from magnetar.link.addresses import addresses_of
 from magnetar_core.clock import Clock
 from magnetar_core.security.link_security import TlsFiles, Token
 from magnetar_core.transport.transport import Transport
@@ -73,7 +75,11 @@ def connect(
     try:
         client = loop.wait(work())
         loop.serve(client._opened)
-        return Client(loop, client)
+        made = Client(loop, client)
+        here = in_process.server_at(addresses_of(address)) if transport is None else None
+        if here is not None:
+            here.note_blocking(client._opened, made)
+        return made
     except BaseException:
         loop.close()
         raise

@@ -20,8 +20,7 @@ from magnetar_core.errors import InternalError, MagnetarError, from_wire
 from magnetar_core.membership.cluster_identity import ClusterIdentity
 from magnetar_core.protocol_version import PROTOCOL_VERSION, check_server
 from magnetar_core.requests import Request
-from magnetar_core.transport.columns.answers import AnswerColumns
-from magnetar_core.transport.columns.column import Columns
+from magnetar_core.transport.columns.column import AnswerColumns, Columns
 from magnetar_core.transport.columns.kinds import ANSWER_FIELDS, ANSWERS, COLUMNS, Row, as_row
 from magnetar_core.transport.frames import Carried, FrameWriter
 from magnetar_core.transport.spliced import Spliced, whole

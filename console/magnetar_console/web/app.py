@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from typing import Final
 from urllib.parse import parse_qs
 
 from starlette.applications import Starlette
@@ -31,6 +33,7 @@ from magnetar_core.config import InvalidConfig, is_loopback
 log = logging.getLogger("magnetar_console")
 
 TOKEN_CHARACTERS_MAX = 16_384
+PIECE_CHARACTERS: Final = 1 << 16
 
 
 class Web:
@@ -123,7 +126,7 @@ class Web:
             return PlainTextResponse(str(error), 404)
         except TooManyViewers as error:
             return PlainTextResponse(str(error), 503)
-        return StreamingResponse(events, media_type="text/event-stream")
+        return StreamingResponse(in_pieces(events), media_type="text/event-stream")
 
     async def _sign_in_page(self, request: Request) -> Response:
         session = self._sessions.id_of(request) or self._sessions.new_id()
@@ -177,3 +180,11 @@ def _own_path(text: str) -> str:
     """Return a path of the console; any other text becomes that of the first page."""
     is_path = text.startswith("/") and not text.startswith(("//", "/\\"))
     return text if is_path and text.isprintable() and "\\" not in text else "/"
+
+
+async def in_pieces(events: AsyncGenerator[str, None]) -> AsyncGenerator[str, None]:
+    """Yield long events in pieces: a viewer who reads slowly holds one of them, not megabytes."""
+    async with aclosing(events):
+        async for event in events:
+            for start in range(0, len(event), PIECE_CHARACTERS):
+                yield event[start : start + PIECE_CHARACTERS]

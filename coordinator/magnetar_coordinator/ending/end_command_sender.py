@@ -29,7 +29,8 @@ from magnetar_core.errors import END_REFUSALS, code_name
 from magnetar_core.link.broker_link import BrokerLink
 from magnetar_core.traces.descriptions import ERROR_TYPE
 from magnetar_core.traces.spans import Span
-from magnetar_core.transport.frames import detached
+from magnetar_core.transport.columns.ends import EndOnParticipants
+from magnetar_core.transport.frames import Numbered, detached
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import transaction_pb2 as pb
 
@@ -247,6 +248,7 @@ class EndCommandSender:
 
     def _send(self, ends: Iterable[PendingEnd]) -> None:
         """Send end commands, which leave together."""
+        rows: list[Numbered] = []
         for end in ends:
             traceparent = b""
             if self._spans and (span := self._spans.get(end.request_id)) is not None:
@@ -254,10 +256,15 @@ class EndCommandSender:
                 traceparent = span.traceparent
             try:
                 command = end_command(end.transaction, end.participants, self._incarnation)
-                self._link.send(command, end.request_id, traceparent)
+                if isinstance(command, EndOnParticipants):
+                    rows.append((end.request_id, traceparent, command))
+                else:
+                    self._link.send(command, end.request_id, traceparent)
             except Exception:
                 # The others leave; this one is tried again when it is due.
                 log.exception("an end command of %s failed", end.transaction.txn_id)
+        if rows:
+            self._link.send_rows(rows)
 
     def _due_later(self, end: PendingEnd, event: EndEvent, due_ms: float) -> None:
         self._first.pop(end.request_id, None)

@@ -30,7 +30,6 @@ from magnetar_core.access.needs import (
     Reach,
 )
 from magnetar_core.ids import SubscriptionName
-from magnetar_core.transport.columns.transactions import NewTxn
 
 # Each item is satisfied by any of its alternatives.
 Needs = list[tuple[Need, ...]]
@@ -151,7 +150,7 @@ def _participants(partitions: Iterable[Any], subscriptions: Iterable[Any]) -> Ne
     return needs
 
 
-def _new_txn(command: NewTxn) -> Needs:
+def _new_txn(command: Any) -> Needs:
     needs: Needs = []
     for one in command.participants:
         if isinstance(one, SubscriptionName):

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-from magnetar_core.transport.columns.answers import AnswerColumns, Answers
+from magnetar_core.transport.columns.column import AnswerColumns, Answers
 from magnetar_core.transport.columns.kinds import as_message
 
-if TYPE_CHECKING:
-    from magnetar_core.server.commands import Answer, Reply
+
+class Asked(Protocol):
+    """A command of the message, by its place in it."""
+
+    @property
+    def place(self) -> int:
+        """Return the place."""
+        ...
+
+    @property
+    def request_id(self) -> int:
+        """Return the number of the request."""
+        ...
 
 
 class AnsweredTogether:
@@ -49,7 +60,7 @@ class AnsweredTogether:
         # By place; None: none yet, or a refusal.
         self._answers: list[Any] = [None] * count
 
-    def answer(self, reply: Reply, body: Any) -> None:
+    def answer(self, reply: Asked, body: Any) -> None:
         """Answer a command."""
         self._open_count -= 1
         if self._has_left or type(body) is not self._kind.row:
@@ -62,14 +73,14 @@ class AnsweredTogether:
         if not self._open_count:
             self._leave()
 
-    def answer_all(self, answers: Sequence[Answer]) -> None:
+    def answer_all(self, answers: Sequence[tuple[Asked, Any]]) -> None:
         """Answer several commands, each with a row."""
         if self._has_left or len(answers) < self._open_count:
             for reply, body in answers:
                 self.answer(reply, body)
             return
         for reply, body in answers:
-            self._answers[reply[1]] = body
+            self._answers[reply.place] = body
         self._open_count = 0
         self._leave()
 

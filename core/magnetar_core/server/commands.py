@@ -53,7 +53,7 @@ Complaint = Callable[[], MagnetarError | None]
 
 
 class Desk:
-    """What the replies to the commands of a run have in common: who asked, and how answers leave.
+    """Place at which the commands of a run are answered: it knows who asked, and how answers leave.
 
     A run has one. A reply that differs from those beside it has its own.
 
@@ -135,7 +135,7 @@ class Desk:
             listener(answer)
 
     def send_all(self, answers: Sequence[Answer]) -> None:
-        """Send answers, none of which is an error. One that cannot leave keeps no other back."""
+        """Send answers, none of which is an error. All leave that can."""
         places = [reply.place for reply, _ in answers]
         if (
             self._respond_in_columns is not None
@@ -182,7 +182,7 @@ class Desk:
 
 
 class _Asked(NamedTuple):
-    """What a reply has: its place at a desk, and what its command brought beside its body."""
+    """Fields of a reply: its place at a desk, and what its command brought beside its body."""
 
     desk: Desk
     place: int
@@ -236,12 +236,12 @@ class Reply(_Asked):
 
     @property
     def principal(self) -> Principal:
-        """Who sends the command."""
+        """The sender of the command."""
         return self.desk.principal
 
     @property
     def rights(self) -> Rights | None:
-        """What the sender may do; see Desk."""
+        """The rights of the sender; see Desk."""
         return self.desk.rights
 
     @property

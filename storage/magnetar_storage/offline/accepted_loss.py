@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Final
 
 from magnetar_core.config import InvalidConfig
 from magnetar_core.invariants import BrokenInvariant
@@ -30,10 +29,8 @@ from magnetar_storage.rocksdb.engine import ENGINE, FORMAT
 from magnetar_storage.rocksdb.lost_changes import count, give_up
 from magnetar_storage.rocksdb.value_log import listed_files
 from magnetar_storage.store import StoreDamaged, ValuesMissing
+from magnetar_storage.store_identity import LOSSES_OF_EVERYTHING
 from magnetar_storage.store_stamp import check_directory_stamp
-
-# More losses than the lost store can have had: their number is not known.
-LOSSES_OF_EVERYTHING: Final = 1_000
 
 
 def lost_from(directory: str) -> str | None:

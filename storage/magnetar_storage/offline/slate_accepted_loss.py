@@ -22,7 +22,6 @@ from magnetar_storage.object_store.check import generation_at
 from magnetar_storage.object_store.objects import open_objects, until_answered
 from magnetar_storage.object_store.shared_prefix import place_of_store
 from magnetar_storage.object_store.url import ObjectStoreUrl
-from magnetar_storage.offline.accepted_loss import LOSSES_OF_EVERYTHING
 from magnetar_storage.slatedb.end import (
     LogBroken,
     check_log,
@@ -89,7 +88,7 @@ async def accept_loss_of_everything(url: ObjectStoreUrl, mark_place: MarkPlace) 
         reason = await lost_from(url, mark_place)
         if reason is not None:
             raise StoreDamaged(f"{reason}; accept that first")
-    await _count(url, mark_place, losses=LOSSES_OF_EVERYTHING)
+    await _count(url, mark_place, losses=store_identity.LOSSES_OF_EVERYTHING)
 
 
 async def _cut(url: ObjectStoreUrl, number: int) -> ObjectStoreUrl | None:
@@ -124,7 +123,7 @@ async def _count(url: ObjectStoreUrl, mark_place: MarkPlace, *, losses: int) -> 
     try:
         row = await store.get(_FAMILY, store_identity.KEY)
         if row is None:
-            row, losses = _new_identity(url), LOSSES_OF_EVERYTHING
+            row, losses = _new_identity(url), store_identity.LOSSES_OF_EVERYTHING
         row = store_identity.with_losses_above(row, losses, known)
         batch = WriteBatch()
         batch.put(_FAMILY, store_identity.KEY, row)

@@ -20,11 +20,12 @@ from tests.simulation.servers import (
     coordinator_names,
 )
 from tests.simulation.trace import Trace
-from tests.virtual_loop import Incarnation, VirtualClock, VirtualLoop
+from tests.virtual_loop import VirtualClock, VirtualLoop
 from tests.virtual_time import time_passes
 
 import magnetar
 from magnetar import Client
+from magnetar.testing.lives import Incarnation
 from magnetar_broker import keys
 from magnetar_broker.broker import Broker
 from magnetar_coordinator.coordinator import Coordinator

@@ -17,12 +17,12 @@ from tests.client.fuzzing.ledger import Content, Ledger, Record, Wrong
 from tests.client.fuzzing.script import SCOPE, Script, Step
 from tests.client.transactions.disorder import ExpiringCluster, Faults
 from tests.fake_link import FakeLink
-from tests.virtual_loop import SimulationFailure
 from tests.virtual_time import time_passes
 from tests.waiting import turns
 
 from magnetar import Client, Message, Transaction
 from magnetar.message import AssembledBatch, ReceivedBatch
+from magnetar.testing.lives import SimulationFailure
 from magnetar_core.batch import part_of
 from magnetar_core.errors import InvalidArgument, MagnetarError
 from magnetar_core.wire import broker_pb2

@@ -23,7 +23,7 @@ def batch_of(size: int) -> ReceivedBatch:
     return ReceivedBatch("t", 0, 1, wire)
 
 
-@dataclass
+@dataclass(eq=False)
 class Partition:
     """A partition's broker, which sends batches of one size, and its queue in the client."""
 

@@ -72,7 +72,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "first-writer-order-only",
         "magnetar_broker.transactions.order:Order.awaited",
-        Put("plan.writers[:1]", "plan.writers"),
+        Put("tuple(writers)[:1]", "writers"),
         "Rule k looks at the first writer of a transaction only.",
     ),
     Mutant(
@@ -84,7 +84,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "passing-not-stored",
         "magnetar_broker.transactions.index_rows:put_ended",
-        Put("()", "ended.follows"),
+        Insert("follows = ()", after="outcome, digest, follows, stamp = ended"),
         "What an ended transaction passes on is kept in memory only.",
     ),
     Mutant(
@@ -131,7 +131,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "opposite-end-succeeds",
-        "magnetar_broker.transactions.transaction_index:TransactionIndex.plan_end",
+        "magnetar_broker.transactions.transaction_index:TransactionIndex._plan_without_writes",
         Without("ended.outcome is not end.outcome"),
         "A repeated end succeeds whatever it asks for (rule e).",
     ),
@@ -192,7 +192,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "nothing-passed-on",
         "magnetar_broker.transactions.order:Order.ended",
-        Put("()", "tuple(self.unsettled(...))"),
+        Put("()", "self._unsettled_of_writers(...)"),
         "An ended transaction lets its followers go, although what it followed is open (rule k).",
     ),
     Mutant(

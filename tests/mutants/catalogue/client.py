@@ -166,7 +166,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "doubt-forgotten-at-the-next-link",
         "magnetar.link.repeated_request:RepeatedRequest.fail",
-        Put("not error", "is_doubted and kind_of(self._body) not in HARMLESS_BODIES"),
+        Put("not error", "is_doubted and _kind(self._body) not in HARMLESS_BODIES"),
         "A request that may have arrived is said to have had no effect.",
     ),
     Mutant(
@@ -201,8 +201,14 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "answers-in-columns-twice",
-        "magnetar.link.session:LinkSession._replied_in_columns",
-        Put("False", "len(set(request_ids)) != len(request_ids)"),
+        "magnetar.link.session:LinkSession._replied_to",
+        Put("False", "len(set(request_ids)) != len(answers)"),
         "A message that answers a request twice counts, and another request stays open.",
+    ),
+    Mutant(
+        "answers-to-another-number",
+        "magnetar.link.session:LinkSession._replied_together",
+        Put("False", "not together or len(together) != answers.asked_count"),
+        "An answer to more or fewer commands than were sent is believed.",
     ),
 )

@@ -15,7 +15,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "decision-told-before-durable",
         "magnetar_coordinator.runtime:Runtime.answer",
-        Put("send(body)", "self.when_durable(...)"),
+        Put("self._send_all([(reply, body, told)])", "self.parking.gather(...)"),
         "The coordinator answers when it has decided, before that is durable (rule a).",
     ),
     Mutant(
@@ -45,7 +45,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "txn-id-told-before-durable",
         "magnetar_coordinator.runtime:Runtime.answer_opened",
-        Put("self._tell([(reply, body)])", "self.when_durable(...)"),
+        Put("self._tell([(reply, body)])", "self.parking.gather(...)"),
         "A TxnID is told before it is stored, and issued again after a crash.",
     ),
     Mutant(

@@ -18,8 +18,8 @@ from tests.simulation.owners.seats import Seat
 from tests.simulation.owners.simulated_directory import SimulatedDirectory
 from tests.simulation.owners.watch import OwnersWatch
 from tests.simulation.raw import BROKER, COORDINATOR
-from tests.virtual_loop import SimulationFailure
 
+from magnetar.testing.lives import SimulationFailure
 from magnetar_cli.servers.server_process import World as ShardWorld
 from magnetar_cluster.directory import view as cluster_view
 from magnetar_cluster.directory.cluster_directory_state import Drain, Pin

@@ -8,8 +8,8 @@ from contextvars import Context
 from typing import TYPE_CHECKING
 
 from tests.simulation.links import Part, SimulatedLink
-from tests.virtual_loop import Incarnation
 
+from magnetar.testing.lives import Incarnation
 from magnetar_core.errors import MagnetarError
 from magnetar_core.membership.shard_address import ShardAddress, ShardPlace, server_of
 from magnetar_core.server.doors import Door

@@ -10,8 +10,8 @@ from tests.simulation.nodes import Node
 from tests.simulation.owners.fenced_store import FencedStore
 from tests.simulation.owners.opening import Opening
 from tests.simulation.owners.simulated_directory import Way
-from tests.virtual_loop import Incarnation
 
+from magnetar.testing.lives import Incarnation
 from magnetar_cli.servers.membership import Membership
 from magnetar_cli.servers.membership_commands import membership_handlers
 from magnetar_cli.servers.open_store import Rows

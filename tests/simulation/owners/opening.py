@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from tests.simulation.links import SimulatedLink
 from tests.simulation.owners.fenced_store import FencedStore
 from tests.simulation.owners.seats import Seat
-from tests.virtual_loop import Incarnation, UnhandledException
 
+from magnetar.testing.lives import Incarnation, UnhandledException
 from magnetar_cli.servers.server_process import World as ShardWorld
 from magnetar_cli.servers.shard_servers import ShardServers
 from magnetar_cluster.hosting.shard_opener import RunningShard, ShardOwnership

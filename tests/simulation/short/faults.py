@@ -8,13 +8,13 @@ from contextvars import Context
 from random import Random
 from typing import TYPE_CHECKING
 
-from tests.core.envelope import singles
 from tests.simulation.links import SimulatedLink
 from tests.simulation.owners.seats import AnyServer
 from tests.simulation.short import owner_faults
 from tests.simulation.short.calm import EVERYBODY, FOR_EVER
 from tests.simulation.short.script import Fault
 
+from magnetar.testing.envelope import singles
 from magnetar_broker.keys import PAYLOAD_FAMILIES
 from magnetar_core.wire import service_pb2 as pb
 

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache, partial
 from itertools import accumulate, chain, pairwise, repeat
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
 from magnetar_core.ids import TxnID
 from magnetar_core.transport.spliced import Body, field_start
 from magnetar_core.wire.common_pb2 import TxnId
-
-if TYPE_CHECKING:
-    from magnetar_core.transport.columns.answers import AnswerColumns
 
 # The most rows of a message: so many commands are handled in a turn of the event loop.
 ROWS_MAX: Final = 64
@@ -39,6 +36,49 @@ class Rows(NamedTuple):
     request_ids: Sequence[int]
     traceparents: Sequence[bytes]
     rows: Sequence[Any]
+
+
+class Answers(NamedTuple):
+    """Answers to commands that came together.
+
+    Attributes:
+        first_request_id: the first of their request ids.
+        asked_count: how many commands came together.
+        left_out: the places of those that are answered alone, ascending.
+        rows: the answers to the others, in their order.
+    """
+
+    first_request_id: int
+    asked_count: int
+    left_out: Sequence[int]
+    rows: Sequence[Any]
+
+    def places(self) -> list[int]:
+        """Return the places of the commands that are answered."""
+        left_out = dict.fromkeys(self.left_out)
+        return [place for place in range(self.asked_count) if place not in left_out]
+
+
+class AnswerColumns(NamedTuple):
+    """The form of a kind of answers in columns, as Columns is that of other kinds.
+
+    Attributes:
+        name: the field in the envelope of such an answer alone.
+        field: the field of the columns.
+        row: the class of the rows, with `to_wire` and `from_wire` for one alone.
+        single: the class of the message for one alone.
+        message: the class of the columns.
+        pack: returns the columns of answers.
+        unpack: returns the answers in columns; raises DecodeError.
+    """
+
+    name: str
+    field: str
+    row: type[Any]
+    single: type[Message]
+    message: type[Message]
+    pack: Callable[[Answers], Message]
+    unpack: Callable[[Any], Answers]
 
 
 class Columns(NamedTuple):
@@ -87,6 +127,28 @@ def made(
     if len(rows) != len(request_ids) or len(traceparents) not in (0, len(rows)):
         raise DecodeError("columns have different lengths")
     return Rows(request_ids, traceparents, rows)
+
+
+def answers_made(
+    kind: type[Any],
+    message: Any,
+    columns: Iterable[Iterable[Any]],
+) -> Answers:
+    """Return the answers in columns.
+
+    Raises:
+        DecodeError: there are too many commands, places that no command has, or another number of
+            answers.
+    """
+    count, left_out = message.count, message.left_out[:]
+    if count > ROWS_MAX:
+        raise DecodeError(f"{count} rows exceed {ROWS_MAX}")
+    if any(one >= following for one, following in pairwise((*left_out, count))):
+        raise DecodeError("what is left out is not in its order, or not there")
+    rows = list(map(partial(tuple.__new__, kind), zipped(*columns)))
+    if len(rows) != count - len(left_out):
+        raise DecodeError("there are other numbers of answers than of commands")
+    return Answers(message.first_request_id, count, left_out, rows)
 
 
 def zipped(*columns: Iterable[Any]) -> list[tuple[Any, ...]]:

@@ -6,8 +6,7 @@ from typing import Any, Final, TypeAlias
 
 from magnetar_core.requests import RESPONSE_FIELDS
 from magnetar_core.transport.columns.acks import ACKED, ACKS, Ack, Acked
-from magnetar_core.transport.columns.answers import AnswerColumns
-from magnetar_core.transport.columns.column import Columns
+from magnetar_core.transport.columns.column import AnswerColumns, Columns
 from magnetar_core.transport.columns.ends import (
     ENDED,
     ENDS,

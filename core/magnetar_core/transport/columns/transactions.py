@@ -12,11 +12,13 @@ from typing import Any, Final, NamedTuple, Self, TypeAlias, TypeVar
 from google.protobuf.message import DecodeError, Message
 
 from magnetar_core.ids import Participant, PartitionName, SubscriptionName, TxnID
-from magnetar_core.transport.columns.answers import AnswerColumns, Answers, answers_made
 from magnetar_core.transport.columns.column import (
     NO_TXN,
+    AnswerColumns,
+    Answers,
     Columns,
     Rows,
+    answers_made,
     divided,
     filled,
     halves_of,
