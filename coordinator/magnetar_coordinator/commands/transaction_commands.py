@@ -22,7 +22,7 @@ from magnetar_coordinator.transactions import responses
 from magnetar_coordinator.transactions.transaction_principal import (
     check_principal,
     may_end_any,
-    may_use_name,
+    may_use_id,
 )
 from magnetar_core.errors import AuthorizationFailed
 from magnetar_core.history.events import ParticipantsConfirmed
@@ -144,7 +144,7 @@ class TransactionCommands:
             AuthorizationFailed: another principal began it. No effect.
         """
         rights = reply.rights
-        if rights is None or may_use_name(rights, transactional_id) or may_end_any(rights):
+        if rights is None or may_use_id(rights, transactional_id) or may_end_any(rights):
             return
         txn_id = self._runtime.transactional_ids.get(transactional_id).txn_id
         if txn_id is None:
