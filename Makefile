@@ -201,6 +201,10 @@ judges-kafka-tools: $(INSTALLED) ## Kafka's own command-line tools, which Maven 
 fuzz-kafka: $(INSTALLED) ## A million mutated requests of Kafka's clients at a real server; ARGS="1000000 SEED"
 	$(BIN)/python -m tests.kafka_clients.fuzz $(or $(ARGS),1000000)
 
+.PHONY: judges-franz-go
+judges-franz-go: $(INSTALLED) ## franz-go's own test of groups against a broker; fetched and built once; needs Go
+	$(BIN)/python -m tests.kafka_clients.judges.franz_go $(ARGS)
+
 .PHONY: clean
 clean: ## Remove caches and builds
 	rm -rf build dist .docs .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from prometheus_client import Counter
 
 from magnetar_broker import keys
 from magnetar_broker.commands.service import BrokerServer
+from magnetar_broker.coordinators.unannounced import WAIT_SECONDS
 from magnetar_broker.dispatch.committed_offset import CommittedOffset
 from magnetar_broker.environment import Environment
 from magnetar_broker.groups.groups import Groups
@@ -23,16 +24,36 @@ from magnetar_broker.recovery import pages
 from magnetar_broker.topics.deletions import delete_before
 from magnetar_broker.topics.partition import Partition
 from magnetar_broker.topics.topics import Topic, Topics
+from magnetar_broker.transactions.producers import client_pair, wrapped
+from magnetar_broker.transactions.sender import Sender
 from magnetar_core import batch as columnar
 from magnetar_core.access.principal import ANONYMOUS, Principal
-from magnetar_core.errors import DataLoss, OutOfRange, from_wire
-from magnetar_core.history.events import Event, PlainConfirmed
-from magnetar_core.ids import TxnID
+from magnetar_core.errors import DataLoss, LogUnavailable, MagnetarError, OutOfRange, from_wire
+from magnetar_core.history.events import Event, PlainConfirmed, WriteConfirmed
+from magnetar_core.ids import NO_EPOCH, TxnID
 from magnetar_core.server.commands import Gate, Reply, run_handler
 from magnetar_core.wire import common_pb2
 from magnetar_core.wire import record_pb2 as records
 from magnetar_core.wire import topic_pb2 as topic_wire
 from magnetar_storage.store import RowsUnreadable, end_of_prefix
+
+
+class OpenProducer(NamedTuple):
+    """A producer of Kafka on a partition, or one with an open transaction there.
+
+    Attributes:
+        start_offset: where the log ended when its transaction began here; -1: none is open.
+        txn_id: its open transaction.
+        txn_epoch: the epoch that the transaction has here.
+    """
+
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    last_time_ms: int
+    start_offset: int = -1
+    txn_id: TxnID | None = None
+    txn_epoch: int = NO_EPOCH
 
 
 class LocalAccess:
@@ -181,11 +202,68 @@ class LocalAccess:
         confirmed = PlainConfirmed(partition.name, key, sequence_id, count, known, is_late=True)
         return offset, confirmed
 
-    def _count(self, messages: int, byte_count: int) -> None:
+    def append_in_transaction(
+        self,
+        partition: Partition,
+        records: bytes,
+        count: int,
+        max_timestamp_ms: int,
+        *,
+        txn_id: TxnID,
+        producer_id: int,
+        producer_epoch: int,
+        sequence: int,
+        sender: Sender,
+    ) -> Event:
+        """Store a RecordBatch of a transactional producer, unless it is a repeat.
+
+        Returns:
+            The event of the answer, for tell(). It may be told when it is durable, not late.
+        Raises:
+            MagnetarError: as Partition.send_of_kafka.
+        """
+        batch = columnar.wrapped_records(records, count)
+        is_new, place = partition.send_of_kafka(
+            txn_id, producer_id, producer_epoch, sequence, count, batch, sender=sender
+        )
+        if is_new:
+            partition.note_timestamp(max_timestamp_ms)
+            self._count(count, len(batch), transactional=True)
+        return WriteConfirmed(partition.name, txn_id, producer_id, place + count)
+
+    async def announced(self, txn_id: TxnID) -> None:
+        """Wait a moment until a coordinator has announced a TxnID that it gave out.
+
+        The announcement has left before the TxnID, but on another connection.
+        """
+        issued, news = self._environment.issued, asyncio.Event()
+        forget = issued.when_announced(news.set)
+        try:
+            async with asyncio.timeout(WAIT_SECONDS):
+                while not self._is_announced(txn_id):
+                    news.clear()
+                    await news.wait()
+        except TimeoutError:
+            return
+        finally:
+            forget()
+
+    def _is_announced(self, txn_id: TxnID) -> bool:
+        try:
+            self._environment.issued.check(txn_id)
+        except LogUnavailable:
+            return False
+        except MagnetarError:
+            # It never will be: the append says so.
+            return True
+        return True
+
+    def _count(self, messages: int, byte_count: int, *, transactional: bool = False) -> None:
         if not self._counts:
             self._environment.when_written(self._leave_counts)
         metrics = self._environment.metrics
-        self._counts[metrics.plain_in] += messages
+        counter = metrics.transactional_in if transactional else metrics.plain_in
+        self._counts[counter] += messages
         self._counts[metrics.bytes_in] += byte_count
 
     def _leave_counts(self) -> None:
@@ -211,6 +289,28 @@ class LocalAccess:
             await delete_before(self._environment, partition, offset)
         except RowsUnreadable as error:
             raise DataLoss(f"messages of {partition.name} cannot be read: {error}") from error
+
+    def producers(self, partition: Partition) -> list[OpenProducer]:
+        """Return the producers of a partition, with their open transactions."""
+        found: dict[int, OpenProducer] = {}
+        for known, producer in partition.producers.all():
+            producer_id, epoch = client_pair(known, producer)
+            found[producer_id] = OpenProducer(
+                producer_id, epoch, wrapped(producer.next_sequence_id - 1), producer.last_time_ms
+            )
+        for transaction in partition.index.open.values():
+            for writer in transaction.writers.values():
+                plain = found.get(writer.writer_id)
+                found[writer.writer_id] = OpenProducer(
+                    writer.writer_id,
+                    plain.epoch if plain is not None else transaction.producer_epoch,
+                    plain.last_sequence if plain is not None else wrapped(writer.next_index - 1),
+                    plain.last_time_ms if plain is not None else transaction.start_time_ms,
+                    transaction.start_offset,
+                    transaction.txn_id,
+                    transaction.producer_epoch,
+                )
+        return list(found.values())
 
     # Offsets of Kafka groups: the cursors of the subscriptions with their names
 

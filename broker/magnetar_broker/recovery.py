@@ -144,7 +144,12 @@ class Recovery:
                 row = records.ProducerRow.FromString(value)
                 # The run time is persisted less often than it is used.
                 self._run_time.resume(row.last_run_time_ms)
-                producer = Producer(row.next_sequence_id, row.last_time_ms, row.last_run_time_ms)
+                producer = Producer(
+                    row.next_sequence_id,
+                    row.last_time_ms,
+                    row.last_run_time_ms,
+                    row.producer_epoch,
+                )
                 producer.recent.append((row.last_sequence_id, row.last_entry_id))
                 partition.producers.restore(keys.last_u64(key), producer)
 

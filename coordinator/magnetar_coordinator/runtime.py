@@ -294,6 +294,7 @@ class Runtime:
         txn_owner: TxnOwner | None = None,
         expires: bool = True,
         hurried: bool = True,
+        ledger_ids: Sequence[int] = (),
     ) -> Transaction:
         """Open a transaction for a client. The caller sends the answer.
 
@@ -315,6 +316,7 @@ class Runtime:
             txn_owner=txn_owner,
             principal=recorded(reply.principal),
             expires=expires,
+            ledger_ids=ledger_ids,
         )
         with nullcontext() if hurried else self._commits.unhurried():
             transaction = self.carry_out(decision)

@@ -24,6 +24,7 @@ from magnetar_kafka.error_codes import ErrorCode, Refused
 from magnetar_kafka.groups.classic_group import ClassicGroup, State
 from magnetar_kafka.groups.group_rows import restored, row_of
 from magnetar_kafka.groups.members import Join, Joined, Synced, protocol_bytes
+from magnetar_kafka.nodes import Nodes
 from magnetar_kafka.shards import Shard, Shards
 
 log = logging.getLogger(__name__)
@@ -100,10 +101,14 @@ class GroupCoordinator:
         self._expiry: asyncio.TimerHandle | None = None
 
     async def ready(self) -> None:
-        """Return when the groups are read."""
+        """Return when the groups are read. Raises: Refused: the shard has ended meanwhile."""
         if self._loading is None:
             self._loading = asyncio.get_running_loop().create_task(self._load())
-        await asyncio.shield(self._loading)
+        loading = self._loading
+        await asyncio.wait([loading])
+        if loading.cancelled():
+            raise Refused(ErrorCode.NOT_COORDINATOR, "the server has lost the group: ask again")
+        loading.result()
 
     async def _load(self) -> None:
         now_ms = _now_ms()
@@ -406,8 +411,9 @@ class GroupCoordinator:
 class GroupCoordinators:
     """The coordinators of this process's shards."""
 
-    def __init__(self, shards: Shards, config: KafkaConfig, random: Random) -> None:
+    def __init__(self, shards: Shards, nodes: Nodes, config: KafkaConfig, random: Random) -> None:
         self._shards = shards
+        self._nodes = nodes
         self._config = config
         self._random = random
         self._memory = GroupMemory(config.kafka_groups_bytes_max)
@@ -417,10 +423,12 @@ class GroupCoordinators:
         """Return the coordinator of a group.
 
         Raises:
-            Refused: the name is not one of a group, or another server coordinates it.
+            Refused: the name is not one of a group, another server coordinates it, or there are
+                several broker processes.
         """
         if not is_subscription_name(group):
             raise Refused(ErrorCode.INVALID_GROUP_ID, f"{group!r} is not a name of a group")
+        self._nodes.check_alone("groups")
         directory = self._shards.directory()
         if directory is None:
             raise Refused(ErrorCode.NOT_COORDINATOR, "this server has no shard: ask again")
@@ -430,7 +438,7 @@ class GroupCoordinators:
         return await self._coordinator(shard)
 
     async def all(self) -> list[GroupCoordinator]:
-        """Return the coordinators of this process's shards."""
+        """Return the coordinators of this process's shards. Raises: Refused: as of()."""
         return [await self._coordinator(shard) for shard in self._shards.all()]
 
     def close(self) -> None:
@@ -456,6 +464,11 @@ class GroupCoordinators:
 
     def _forget(self, group: str) -> bool:
         """Delete the offsets of a group that has expired; return whether all are gone."""
+        try:
+            self._nodes.check_alone("groups")
+        except Refused:
+            # Others have some of them.
+            return False
         are_gone = True
         for shard in self._shards.all():
             for partition in shard.access.partitions():

@@ -18,6 +18,7 @@ from magnetar_kafka.answer import Answer
 from magnetar_kafka.budget import Budget
 from magnetar_kafka.config import KafkaConfig
 from magnetar_kafka.connection import Server
+from magnetar_kafka.coordinators import Coordinators
 from magnetar_kafka.group_coordinator import GroupCoordinators
 from magnetar_kafka.metrics import KafkaMetrics
 from magnetar_kafka.nodes import Nodes
@@ -35,12 +36,17 @@ from magnetar_kafka.requests.group_views import GroupViewRequests
 from magnetar_kafka.requests.list_offsets import ListOffsetsRequests
 from magnetar_kafka.requests.metadata_requests import MetadataRequests
 from magnetar_kafka.requests.offset_requests import OffsetRequests
+from magnetar_kafka.requests.offsets_in_transactions import OffsetsInTransactions
 from magnetar_kafka.requests.produce import ProduceRequests
+from magnetar_kafka.requests.producer_ids import ProducerIdRequests
 from magnetar_kafka.requests.sasl_requests import SaslRequests
 from magnetar_kafka.requests.topic_requests import TopicRequests
+from magnetar_kafka.requests.transaction_requests import TransactionRequests
+from magnetar_kafka.requests.transaction_tools import TransactionTools
 from magnetar_kafka.security.port_tls import PortTls
 from magnetar_kafka.security.visitor import Doorkeeper
 from magnetar_kafka.shards import Shard, Shards
+from magnetar_kafka.transactions.transactions import Transactions
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +57,7 @@ class Listener:
     Args:
         listen: settings of the server that count for this port, too: TLS, and who clients are.
         nodes: the brokers of the cluster.
+        coordinators: links to those who decide about transactions.
         gate: access control; None: there is none.
     Raises:
         InvalidConfig: a file of the settings cannot be read.
@@ -65,6 +72,7 @@ class Listener:
         registry: CollectorRegistry,
         *,
         nodes: Nodes,
+        coordinators: Coordinators,
         gate: Gate | None = None,
     ) -> None:
         self.shards = Shards()
@@ -72,19 +80,27 @@ class Listener:
         # Apart, since requests wait for room for their answers.
         requests, answers = (Budget(config.kafka_memory_bytes_max // 2) for _ in range(2))
         self.parking = Parking(config.kafka_memory_bytes_max // 2)
-        self._groups = groups = GroupCoordinators(self.shards, config, random)
+        self._coordinators = coordinators
+        transactions = Transactions(coordinators, self.shards.ledger_id_of, nodes)
+        self._groups = groups = GroupCoordinators(self.shards, nodes, config, random)
         handlers: dict[int, Handle] = {
-            **ClientRequests(random).handlers,
+            **ClientRequests().handlers,
             **SaslRequests().handlers,
             **MetadataRequests(self.shards, nodes, config, random).handlers,
             **TopicRequests(self.shards, config, random).handlers,
             **ConfigRequests(self.shards, nodes, config, random).handlers,
-            **ProduceRequests(self.shards).handlers,
-            **FetchRequests(self.shards, config, answers, self.parking, metrics).handlers,
+            **ProducerIdRequests(transactions, random).handlers,
+            **TransactionRequests(self.shards, transactions).handlers,
+            **OffsetsInTransactions(self.shards, transactions, groups, config).handlers,
+            **TransactionTools(self.shards, coordinators).handlers,
+            **ProduceRequests(self.shards, transactions).handlers,
+            **FetchRequests(
+                self.shards, config, answers, self.parking, metrics, transactions.saw
+            ).handlers,
             **DescriptionRequests(self.shards).handlers,
             **DeleteRecordsRequests(self.shards).handlers,
             **ListOffsetsRequests(self.shards).handlers,
-            **CoordinatorRequests(groups, nodes).handlers,
+            **CoordinatorRequests(groups, transactions, nodes).handlers,
             **GroupRequests(self.shards, groups).handlers,
             **GroupViewRequests(groups).handlers,
             **OffsetRequests(self.shards, groups, config).handlers,
@@ -138,6 +154,7 @@ class Listener:
         await port.open(self._host, number)
         if not self._ports:
             self._admission.start()
+            self._coordinators.start()
         self._ports.append(port)
         return join_address(self._host, port.number)
 
@@ -159,6 +176,7 @@ class Listener:
         self._admission.close()
         for connection in list(self._server.connections):
             connection.abort()
+        await self._coordinators.close()
         self._groups.close()
 
     async def _handle(self, request: Request) -> Answer:

@@ -14,6 +14,7 @@ import google_crc32c
 
 from magnetar_core.config import split_address
 from magnetar_core.membership.address_book import MemberAddress
+from magnetar_kafka.error_codes import ErrorCode, Refused
 
 # The number of a process that is the only one.
 ALONE = 1
@@ -62,6 +63,23 @@ class Nodes:
             self._node(shard, member, is_external=is_external)
             for shard, member in enumerate(self._members())
         ]
+
+    def check_alone(self, what: str) -> None:
+        """Check that one process has all shards.
+
+        State of groups and transactions would be at several processes otherwise, which do not tell
+        each other of commits.
+
+        Args:
+            what: needs that.
+        Raises:
+            Refused: there are several, or a shard has none at the moment.
+        """
+        if len(set(self.by_shard(is_external=False))) > 1:
+            raise Refused(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                f"{what} of Kafka's clients need a cluster with one broker process",
+            )
 
     @property
     def own_number(self) -> int:

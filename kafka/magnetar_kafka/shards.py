@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from magnetar_broker.local_access import LocalAccess
+from magnetar_core.errors import MagnetarError
+from magnetar_core.ids import PartitionName
 from magnetar_core.membership.placement import shard_of
 from magnetar_core.wire import topic_pb2
 
@@ -92,6 +94,17 @@ class Shards:
             if self._shards[number].may_speak():
                 return self._shards[number]
         return None
+
+    def ledger_id_of(self, name: PartitionName) -> int:
+        """Return the ledger id of a partition; 0: the partition is not here."""
+        shard = self._shards.get(shard_of(name.topic_id, name.partition))
+        if shard is None or not shard.may_speak():
+            return 0
+        try:
+            partition = shard.access.partition(name.topic, name.partition)
+        except MagnetarError:
+            return 0
+        return partition.ledger_id if partition.name == name else 0
 
     def numbered(self, number: int) -> Shard | None:
         """Return a shard; None: it is not here, or may not speak."""

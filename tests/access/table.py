@@ -204,26 +204,31 @@ TABLE: list[tuple[str, Any, Set[str]]] = [
     (
         COORDINATOR,
         txn.CommandInitProducer(transactional_id="id-a"),
-        {"admin", "writer", "preparer"},
+        {"admin", "writer", "preparer", "broker"},
     ),
     (
         COORDINATOR,
         txn.CommandInitProducer(transactional_id="id-a", enable_2pc=True),
-        {"admin", "preparer"},
+        {"admin", "preparer", "broker"},
     ),
     (COORDINATOR, txn.CommandNewTxn(), {"admin", "reader", "writer", "neighbour"}),
     (COORDINATOR, txn.CommandNewTxn(partitions=[PARTITION]), {"admin", "writer"}),
     (COORDINATOR, txn.CommandNewTxn(subscriptions=[SUBSCRIPTION]), {"admin", "reader"}),
-    (COORDINATOR, txn.CommandNewTxn(identity=IDENTITY), {"admin", "writer", "preparer"}),
+    (COORDINATOR, txn.CommandNewTxn(identity=IDENTITY), {"admin", "writer", "preparer", "broker"}),
     (
         COORDINATOR,
         txn.CommandNewTxn(partitions=[PARTITION], identity=IDENTITY),
-        {"admin", "writer"},
+        {"admin", "writer", "broker"},
     ),
     (
         COORDINATOR,
         txn.CommandNewTxn(named_sequence=txn.NamedSequence(name="id-n", run_token="r")),
         {"admin", "writer", "preparer"},
+    ),
+    (
+        COORDINATOR,
+        txn.CommandNewTxn(subscriptions=[SUBSCRIPTION], identity=IDENTITY),
+        {"admin", "broker"},
     ),
     (
         COORDINATOR,
@@ -252,7 +257,7 @@ TABLE: list[tuple[str, Any, Set[str]]] = [
     (
         COORDINATOR,
         txn.CommandDescribeTransactionalId(transactional_id="id-a"),
-        {"admin", "writer", "preparer", "manager", "viewer"},
+        {"admin", "writer", "preparer", "manager", "viewer", "broker"},
     ),
     (COORDINATOR, txn.CommandListTransactionalIds(), EVERYBODY),
     (
@@ -262,7 +267,7 @@ TABLE: list[tuple[str, Any, Set[str]]] = [
     ),
     (COORDINATOR, txn.CommandRemoveName(name="id-m"), {"admin", "manager"}),
     (COORDINATOR, txn.CommandAcceptTxnLoss(txn_id=NEVER), {"admin", "operator"}),
-    (COORDINATOR, txn.CommandAbortHangingTxn(txn_id=NEVER), {"admin", "operator"}),
+    (COORDINATOR, txn.CommandAbortHangingTxn(txn_id=NEVER), {"admin", "operator", "broker"}),
 ]
 
 # A backup has everything, of both servers: the right to alter the cluster is not enough.

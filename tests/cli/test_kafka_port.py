@@ -20,6 +20,7 @@ from magnetar_core.config import InvalidConfig, ListenConfig
 from magnetar_core.membership.address_book import MemberAddress
 from magnetar_core.process.settings import Sources
 from magnetar_kafka.config import KafkaConfig
+from magnetar_kafka.coordinators import Coordinators
 from magnetar_kafka.listener import Listener
 from magnetar_kafka.nodes import Node, alone, number_of
 
@@ -126,6 +127,7 @@ def test_a_port_that_is_taken() -> None:
                 Random(1),
                 CollectorRegistry(),
                 nodes=alone(),
+                coordinators=Coordinators(),
             )
             optional = KafkaPort(config, ListenConfig(), (), is_optional=True, refusal="")
             await optional.open(listener)

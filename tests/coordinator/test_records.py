@@ -46,8 +46,15 @@ owners = st.builds(
 )
 selections = st.none() | st.lists(u64, max_size=3).map(tuple)
 opened = st.builds(
-    lambda txn_id, timeout, start, time, owner, principal, some, others: TxnOpened(
-        txn_id, timeout, start, time, (*some, *others), owner, principal
+    lambda txn_id, timeout, start, time, owner, principal, some, others, ledger_id: TxnOpened(
+        txn_id,
+        timeout,
+        start,
+        time,
+        (*some, *others),
+        owner,
+        principal,
+        (ledger_id,) * len((*some, *others)) if ledger_id else (),
     ),
     txn_ids,
     times,
@@ -57,12 +64,16 @@ opened = st.builds(
     st.text(),
     st.lists(partitions, max_size=3),
     st.lists(subscriptions, max_size=3),
+    u64,
 )
 added = st.builds(
-    ParticipantsAdded,
+    lambda txn_id, names, time, ledger_id: ParticipantsAdded(
+        txn_id, tuple(names), time, (ledger_id,) * len(names) if ledger_id else ()
+    ),
     txn_ids,
-    (st.lists(partitions, min_size=1, max_size=3) | st.lists(subscriptions, min_size=1)).map(tuple),
+    st.lists(partitions, min_size=1, max_size=3) | st.lists(subscriptions, min_size=1),
     times,
+    u64,
 )
 changed = st.builds(
     StatusChanged,
@@ -75,6 +86,8 @@ changed = st.builds(
     st.text(),
     u64,
     st.binary(),
+    # Not in the row.
+    st.just(False),
 )
 
 

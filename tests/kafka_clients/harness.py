@@ -19,6 +19,7 @@ from magnetar_core.gates.gates import gates_of
 from magnetar_core.kafka_records.writing import write_records
 from magnetar_core.record_batch import NO_TIMESTAMP
 from magnetar_kafka.config import KafkaConfig
+from magnetar_kafka.coordinators import Coordinators
 from magnetar_kafka.error_codes import ErrorCode
 from magnetar_kafka.listener import Listener
 from magnetar_kafka.nodes import alone
@@ -131,6 +132,7 @@ class KafkaWorld(World):
             Random(3),
             self.registry,
             nodes=alone(max(1, len(self.broker.environment.config.brokers))),
+            coordinators=Coordinators(),
             gate=gates_of(self.access, self.listen, self.clock),
         )
         self.shard: Shard = self.listener.add(self.broker.local_access)

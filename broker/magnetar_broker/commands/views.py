@@ -14,9 +14,9 @@ from magnetar_broker.metrics import Overview
 from magnetar_broker.subscriptions.subscription import Subscription
 from magnetar_broker.topics.partition import Partition
 from magnetar_broker.topics.topics import Topic, Topics
+from magnetar_broker.transactions.producers import id_and_epoch
 from magnetar_core import batch as columnar
 from magnetar_core.errors import InvalidArgument
-from magnetar_core.ids import NO_EPOCH
 from magnetar_core.wire import broker_pb2 as wire
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import topic_pb2 as topic_wire
@@ -121,10 +121,11 @@ def _open_writers(partition: Partition) -> Iterator[wire.ProducerDescription]:
 
 
 def _plain_producers(partition: Partition) -> Iterator[wire.ProducerDescription]:
-    for producer_id, producer in partition.producers.all():
+    for known, producer in partition.producers.all():
+        producer_id, epoch = id_and_epoch(known, producer)
         yield wire.ProducerDescription(
             producer_id=producer_id,
-            producer_epoch=NO_EPOCH,
+            producer_epoch=epoch,
             last_sequence=producer.next_sequence_id - 1,
             last_time_ms=producer.last_time_ms,
         )

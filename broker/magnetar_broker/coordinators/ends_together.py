@@ -75,12 +75,13 @@ class EndsTogether:
         self.ended_partitions = 0
         self.unfinished: dict[PartitionName | SubscriptionName, MagnetarError | None] = {}
         hosted = topics.hosted
-        txn_id, outcome, _, selection, is_lost, hanging, is_dropped, stamp = end
-        for name, counts in participants:
+        txn_id, outcome, _, selection, is_lost, hanging, is_dropped, stamp, _ = end
+        for name, counts, ledger_id in participants:
             own = end
-            if are_counted:
-                fields = txn_id, outcome, counts, selection, is_lost, hanging, is_dropped, stamp
-                own = tuple.__new__(End, fields)
+            if are_counted or ledger_id:
+                confirmed = counts if are_counted else None
+                fields = txn_id, outcome, confirmed, selection, is_lost, hanging, is_dropped, stamp
+                own = tuple.__new__(End, (*fields, ledger_id))
             if isinstance(name, PartitionName):
                 self._partitions.append((name, own, hosted.get(name) or self._find(name)))
             else:

@@ -133,7 +133,7 @@ class TransactionCommands:
         outcome = Outcome.COMMITTED if action == common.COMMIT else Outcome.ABORTED
         selection = None if selected is None else frozenset(selected)
         self._check_end(txn_id, stamp, incarnation, reply)
-        fields = txn_id, outcome, None, selection, is_lost, None, False, stamp
+        fields = txn_id, outcome, None, selection, is_lost, None, False, stamp, 0
         end = tuple.__new__(End, fields)
         ends = EndsTogether(self._topics, end, map(counted, participants), are_counted=are_counted)
         ends.begin(reply.session, reply.request_id)
@@ -215,6 +215,7 @@ class TransactionCommands:
         self._store(command.tcid, advanced)
         self._replies.answer(reply, answer)
         self._unannounced.announced(command.tcid, advanced)
+        self._environment.issued.announced()
 
     def _admit(
         self, command: txn_wire.CommandLowWatermark | txn_wire.CommandDescribeEnds
@@ -280,6 +281,7 @@ class TransactionCommands:
             watermarks.set(command.tcid, advanced)
             self._environment.issued.hear(command.tcid)
             self._unannounced.announced(command.tcid, advanced)
+            self._environment.issued.announced()
 
     def _describe_ends(self, command: txn_wire.CommandDescribeEnds, reply: Reply) -> None:
         """Handle CommandDescribeEnds: a coordinator sends it after a loss, before it ends anything.
@@ -363,6 +365,7 @@ def _end_in(command: _EndOfOne) -> End:
         command.loss_accepted,
         hanging,
         stamp=command.stamp,
+        ledger_id=command.ledger_id,
     )
 
 

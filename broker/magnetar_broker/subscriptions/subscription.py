@@ -338,7 +338,7 @@ class Subscription:
             InvalidTxnState: as TransactionIndex.plan_end.
             TxnIncomplete: as TransactionIndex.plan_end.
         """
-        already_ended, transaction, writers = self.index.plan_end(end)
+        already_ended, transaction, writers = self.index.plan_end(end, self._log.ledger_id)
         if already_ended:
             return
         txn_id, environment = end.txn_id, self._environment

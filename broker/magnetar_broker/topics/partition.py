@@ -22,6 +22,7 @@ from magnetar_broker.subscriptions.subscriptions import Subscriptions
 from magnetar_broker.transactions import index_rows
 from magnetar_broker.transactions.order import Order
 from magnetar_broker.transactions.producers import Producers, unwrapped, with_epoch
+from magnetar_broker.transactions.sender import Sender
 from magnetar_broker.transactions.transaction_index import (
     End,
     KeptWriter,
@@ -32,6 +33,7 @@ from magnetar_broker.transactions.transaction_index import (
 from magnetar_broker.transactions.waiting_ends import AskedEnd, WaitingEnds
 from magnetar_core.errors import (
     Gone,
+    InvalidArgument,
     MagnetarError,
     ProducerFenced,
     QuotaExceeded,
@@ -204,7 +206,7 @@ class Partition:
         batch: bytes,
         *,
         follows: Sequence[TxnID],
-        sender: Desk,
+        sender: Desk | Sender,
         producer_epoch: int,
     ) -> bool:
         """Store a batch of an open transaction in the sidecar txnlog.
@@ -267,6 +269,62 @@ class Partition:
             environment.metrics.open_txns += 1
         return True
 
+    def send_of_kafka(
+        self,
+        txn_id: TxnID,
+        producer_id: int,
+        producer_epoch: int,
+        sequence: int,
+        count: int,
+        batch: bytes,
+        *,
+        sender: Sender,
+    ) -> tuple[bool, int]:
+        """Store a batch of Kafka's transactional producer, as send_in() does.
+
+        Its sequence runs over the transactions of the epoch. It is in the producer's row, which is
+        written in the same step.
+
+        Args:
+            sequence: of 31 bits; it begins at 0 again after the highest.
+        Returns:
+            Whether it was stored now; and its place in the transaction.
+        Raises:
+            ProducerFenced: a later epoch of the producer is known.
+            SequenceGap: earlier messages are missing.
+            InvalidArgument: it repeats, in part at least, what came before the transaction.
+            MagnetarError: as send_in().
+        """
+        open_here = self.index.open.get(txn_id)
+        writer = open_here.writers.get(producer_id) if open_here is not None else None
+        held = writer.next_index if writer is not None else 0
+        place = self.producers.place_in_transactions(producer_id, producer_epoch, sequence, held)
+        if place < 0:
+            raise InvalidArgument(
+                f"sequence {sequence} of producer {producer_id} came before this transaction"
+            )
+        environment = self._environment
+        is_new = self.send_in(
+            txn_id,
+            producer_id,
+            place,
+            count,
+            batch,
+            follows=(),
+            sender=sender,
+            producer_epoch=producer_epoch,
+        )
+        if is_new:
+            self.producers.accept_in_transaction(
+                producer_id,
+                producer_epoch,
+                count,
+                now_ms=environment.clock.wall_ms(),
+                run_time_ms=environment.run_time.now_ms(),
+            )
+            environment.defer_rows(self)
+        return is_new, place
+
     # Ends
 
     def end(self, asked: AskedEnd) -> bool:
@@ -280,7 +338,7 @@ class Partition:
             TxnIncomplete: as TransactionIndex.plan_end.
         """
         end = asked.end
-        already_ended, transaction, writers = self.index.plan_end(end)
+        already_ended, transaction, writers = self.index.plan_end(end, self.ledger_id)
         if already_ended:
             return True
         txn_id, order = end.txn_id, self.order
@@ -535,6 +593,7 @@ class Partition:
                 last_sequence_id=sequence_id,
                 last_entry_id=entry_id,
                 last_run_time_ms=producer.last_run_time_ms,
+                producer_epoch=producer.epoch,
             )
             key = keys.in_partition(self.name.topic_id, self.name.partition, producer_id)
             batch.put(keys.PRODUCERS, key, producer_row.SerializeToString())

@@ -57,6 +57,7 @@ class Issued:
         self._has_incarnation = has_incarnation
         # When each coordinator was heard last, since the broker's start.
         self._heard_ms: dict[int, float] = {}
+        self._waiting: dict[object, Callable[[], None]] = {}
 
     def hear(self, tcid: int) -> None:
         """Note that a coordinator has sent a command."""
@@ -79,6 +80,21 @@ class Issued:
             if txn_id.counter < watermark.next_counter:
                 return
         self._refuse(txn_id)
+
+    def when_announced(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call back whenever a coordinator has announced TxnIDs; return what ends that."""
+        key = object()
+        self._waiting[key] = callback
+
+        def forget() -> None:
+            self._waiting.pop(key, None)
+
+        return forget
+
+    def announced(self) -> None:
+        """Tell all that wait that a coordinator has announced TxnIDs."""
+        for callback in list(self._waiting.values()):
+            callback()
 
     def _is_unknown(self, tcid: int) -> bool:
         return tcid not in self._configured and not self._has_incarnation(tcid)

@@ -102,6 +102,8 @@ class End(NamedTuple):
     is_dropped: bool = False
     # Of a commit.
     stamp: int = NO_STAMP
+    # The partition's when it was added to the transaction; 0: not compared.
+    ledger_id: int = 0
 
     @classmethod
     def dropping(cls, txn_id: TxnID) -> End:
@@ -239,20 +241,25 @@ class TransactionIndex:
         self.open[transaction.txn_id] = transaction
         self._on_opened(transaction.txn_id)
 
-    def plan_end(self, end: End) -> EndPlan:
+    def plan_end(self, end: End, ledger_id: int = 0) -> EndPlan:
         """Compare an end with the writes here, and return its effect. Changes nothing.
 
+        Args:
+            ledger_id: the present one of the partition.
         Raises:
             InvalidTxnState: another outcome is recorded here, or an administrator means another
                 transaction.
-            TxnIncomplete: fewer writes are here than were confirmed to the client.
+            TxnIncomplete: fewer writes are here than were confirmed to the client; or data was lost
+                since the partition was added to the transaction.
         """
-        txn_id, outcome, counts, selection, loss_accepted, hanging, _, _ = end
+        txn_id, outcome, counts, selection, loss_accepted, hanging, _, _, taken_part = end
         if hanging is not None:
             self._check_hanging(txn_id, hanging)
         transaction = self.open.get(txn_id)
         if transaction is None:
-            return self._plan_without_writes(end)
+            return self._plan_without_writes(end, ledger_id)
+        if taken_part and outcome is Outcome.COMMITTED and not loss_accepted:
+            _check_ledger(end, ledger_id)
         writers = transaction.writers
         if outcome is Outcome.ABORTED:
             kept = [(writer, 0) for writer in writers.values()]
@@ -269,7 +276,7 @@ class TransactionIndex:
                 kept = [(writer, _kept(end, writer)) for writer in writers.values()]
         return tuple.__new__(EndPlan, (False, transaction, kept))
 
-    def _plan_without_writes(self, end: End) -> EndPlan:
+    def _plan_without_writes(self, end: End, ledger_id: int) -> EndPlan:
         """Compare an end with a transaction that is not open here; see plan_end."""
         ended = self.ended.get(end.txn_id)
         if ended is not None:
@@ -284,6 +291,8 @@ class TransactionIndex:
         if self._covers(end.txn_id):
             return EndPlan(already_ended=True)
         if end.outcome is Outcome.COMMITTED and not end.loss_accepted:
+            if end.ledger_id:
+                _check_ledger(end, ledger_id)
             _check_complete(end, {})
         return EndPlan(already_ended=False)
 
@@ -295,7 +304,7 @@ class TransactionIndex:
         Returns:
             The ended transaction; None: nothing is remembered.
         """
-        txn_id, outcome, _, selection, _, _, is_dropped, stamp = end
+        txn_id, outcome, _, selection, _, _, is_dropped, stamp, _ = end
         transaction = self.open.pop(txn_id, None)
         if transaction is not None:
             self._on_closed(txn_id)
@@ -331,6 +340,20 @@ class TransactionIndex:
                 start_offset=found[0],
                 producer_epoch=found[1],
             )
+
+
+def _check_ledger(end: End, ledger_id: int) -> None:
+    """Check that nothing can have been lost since the partition took part.
+
+    Raises:
+        TxnIncomplete: something may be missing.
+    """
+    if end.ledger_id < ledger_id:
+        raise TxnIncomplete(
+            f"transaction {end.txn_id}: the partition lost data since it took part, its ledger id"
+            f" was {end.ledger_id} and is {ledger_id}; an administrator must accept the loss",
+            ledger_id=ledger_id,
+        )
 
 
 def _check_complete(end: End, held: Mapping[int, int]) -> None:

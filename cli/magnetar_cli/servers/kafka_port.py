@@ -18,10 +18,12 @@ from magnetar_cli.servers.options import resolve_shared
 from magnetar_cli.servers.server_process import Component, World
 from magnetar_core.clock import SystemClock
 from magnetar_core.config import InvalidConfig, ListenConfig, split_address
+from magnetar_core.link.link_settings import LinkSettings
 from magnetar_core.membership.address_book import AddressBook, MemberAddress, found
 from magnetar_core.process.settings import Sources
 from magnetar_core.server.commands import CommandServer, Gate
 from magnetar_kafka.config import KafkaConfig
+from magnetar_kafka.coordinators import Coordinators
 from magnetar_kafka.listener import Listener
 from magnetar_kafka.nodes import Nodes, alone
 
@@ -31,6 +33,9 @@ _NOT_IN_LIST = (
     "the list of members does not say where Kafka's clients reach this broker: give each broker a"
     " kafka_address there"
 )
+# Pauses between attempts to reach a coordinator.
+RETRY_DELAY_MS_MIN = 50
+RECONNECT_DELAY_MS_MAX = 1_000
 
 
 def kafka_settings(options: dict[str, Any], sources: Sources) -> KafkaConfig:
@@ -167,6 +172,7 @@ class _BrokerWithKafka:
             world.random,
             world.registry,
             nodes=port.nodes(broker.environment.config.shard),
+            coordinators=_coordinators_of(broker.environment.config, world),
             gate=world.gate,
         )
 
@@ -258,7 +264,15 @@ class MemberPorts:
         self.address = config.kafka_advertised_address
         self._nodes = Nodes(lambda: found(book, brokers), self.address, have_fixed_shards=False)
         self._listener = Listener(
-            config, listen, SystemClock(), Random(), registry, nodes=self._nodes, gate=gate
+            config,
+            listen,
+            SystemClock(),
+            Random(),
+            registry,
+            nodes=self._nodes,
+            # Theirs move: links to them are not followed.
+            coordinators=Coordinators(),
+            gate=gate,
         )
 
     @property
@@ -293,3 +307,14 @@ def _not_opened(error: OSError) -> InvalidConfig:
     return InvalidConfig(
         f"a port for Kafka's clients cannot be opened: {error}; choose another kafka_port"
     )
+
+
+def _coordinators_of(config: BrokerConfig, world: World) -> Coordinators:
+    settings = LinkSettings(
+        client_name=f"{config.name} for clients of Kafka",
+        cluster_hash=config.cluster_hash,
+        answer_deadline_ms=config.constants.broker_answer_deadline_ms,
+        retry_delay_ms_min=RETRY_DELAY_MS_MIN,
+        reconnect_delay_ms_max=RECONNECT_DELAY_MS_MAX,
+    )
+    return Coordinators.of(config.coordinators, world.transport, settings, world.random)

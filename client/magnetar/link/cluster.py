@@ -7,8 +7,6 @@ import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-import google_crc32c
-
 from magnetar.link.addresses import shard_of, title_of
 from magnetar.link.any_broker import AnyBroker
 from magnetar.link.connection import Connection
@@ -27,6 +25,7 @@ from magnetar_core.errors import (
     TxnNotFound,
 )
 from magnetar_core.ids import TxnID
+from magnetar_core.membership.placement import tcid_of
 from magnetar_core.membership.shard_address import server_of
 from magnetar_core.transport.transport import LinkRefused
 from magnetar_core.wire import topic_pb2
@@ -231,10 +230,8 @@ class Cluster:
             hashing.
         """
         await self.coordinators()
-        chosen = max(
-            self._coordinators, key=lambda one: google_crc32c.value(f"{one.tcid}/{name}".encode())
-        )
-        return self._coordinator(chosen)
+        by_tcid = {one.tcid or 0: one for one in self._coordinators}
+        return self._coordinator(by_tcid[tcid_of(name, by_tcid)])
 
     async def coordinator_of(self, txn_id: TxnID) -> ShardConnection:
         """Return the connection to the coordinator that issued a TxnID.

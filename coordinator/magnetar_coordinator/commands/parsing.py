@@ -106,6 +106,7 @@ def end_of(request: EndTxn, txn_id: TxnID | None = None) -> EndTxnRequest:
         fingerprint,
         identity_shown,
         request.seen_stamp,
+        request.keep_epoch and identity_shown,
     )
 
 

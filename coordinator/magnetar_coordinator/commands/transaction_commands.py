@@ -22,7 +22,7 @@ from magnetar_coordinator.transactions import responses
 from magnetar_coordinator.transactions.transaction_principal import (
     check_principal,
     may_end_any,
-    may_use_name,
+    may_use_id,
 )
 from magnetar_core.errors import AuthorizationFailed
 from magnetar_core.history.events import ParticipantsConfirmed
@@ -72,7 +72,11 @@ class TransactionCommands:
         self._check_principal(txn_id, reply, ending=False)
         self._runtime.hear(request.seen_stamp)
         self._add(
-            txn_id, partitions_of(request.partitions), reply, responses.partitions_added(txn_id)
+            txn_id,
+            partitions_of(request.partitions),
+            request.ledger_ids,
+            reply,
+            responses.partitions_added(txn_id),
         )
 
     def _add_subscriptions(self, request: pb.CommandAddSubscriptionToTxn, reply: Reply) -> None:
@@ -82,15 +86,23 @@ class TransactionCommands:
         self._check_principal(txn_id, reply, ending=False)
         self._runtime.hear(request.seen_stamp)
         names = subscriptions_of(request.subscriptions)
-        self._add(txn_id, names, reply, responses.subscriptions_added(txn_id))
+        body = responses.subscriptions_added(txn_id)
+        self._add(txn_id, names, request.ledger_ids, reply, body)
 
     def _add(
-        self, txn_id: TxnID, participants: Sequence[Participant], reply: Reply, body: Any
+        self,
+        txn_id: TxnID,
+        participants: Sequence[Participant],
+        ledger_ids: Sequence[int],
+        reply: Reply,
+        body: Any,
     ) -> None:
         runtime = self._runtime
         runtime.brokers.placement.require_placed(participants)
         runtime.carry_out(
-            runtime.shard.add_participants(txn_id, participants, time_ms=runtime.time_ms())
+            runtime.shard.add_participants(
+                txn_id, participants, time_ms=runtime.time_ms(), ledger_ids=ledger_ids
+            )
         )
         told: ParticipantsConfirmed | None = None
         if runtime.history is not None:
@@ -132,7 +144,7 @@ class TransactionCommands:
             AuthorizationFailed: another principal began it. No effect.
         """
         rights = reply.rights
-        if rights is None or may_use_name(rights, transactional_id) or may_end_any(rights):
+        if rights is None or may_use_id(rights, transactional_id) or may_end_any(rights):
             return
         txn_id = self._runtime.transactional_ids.get(transactional_id).txn_id
         if txn_id is None:

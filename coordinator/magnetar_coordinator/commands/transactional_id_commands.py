@@ -140,12 +140,15 @@ class TransactionalIdCommands:
             raise InvalidArgument("a transaction has an identity or a named sequence, not both")
         if identity is not None:
             # It may wait, and would keep its whole frame alive.
-            self._begin(detached(identity), participants, reply, self._deadline_s())
+            shown = detached(identity)
+            kept = request._replace(identity=shown)
+            self._begin(kept, shown, participants, reply, self._deadline_s())
         elif named_sequence is not None:
             self._begin_named(request, named_sequence_of(named_sequence), participants, reply)
 
     def _begin(
         self,
+        request: NewTxn,
         shown: common.ProducerIdentity,
         participants: Sequence[Participant],
         reply: Reply,
@@ -157,13 +160,15 @@ class TransactionalIdCommands:
         try:
             rules.check_begin(identity, pair)
         except ConcurrentTransactions:
-            self._park(identity, reply, deadline_s, partial(self._begin, shown, participants))
+            again = partial(self._begin, request, shown, participants)
+            self._park(identity, reply, deadline_s, again)
             return
+        _check_follows(identity, request)
         if identity.state is TransactionalIdState.ONGOING:
             # The answer was lost: the transaction has begun already.
             assert identity.txn_id is not None
             transaction = runtime.shard.live[identity.txn_id]
-            self._add(transaction, participants)
+            self._add(transaction, participants, request.ledger_ids)
         else:
             transaction = runtime.open(
                 participants,
@@ -171,6 +176,7 @@ class TransactionalIdCommands:
                 timeout_ms=0 if identity.two_phase_commit else identity.timeout_ms,
                 txn_owner=TxnOwner(identity.transactional_id, pair),
                 expires=not identity.two_phase_commit,
+                ledger_ids=request.ledger_ids,
             )
             runtime.transactional_ids.begin(
                 identity, transaction.txn_id, run_time_ms=runtime.run_time_ms()
@@ -211,7 +217,12 @@ class TransactionalIdCommands:
         )
         self._answer_opened(transaction, reply)
 
-    def _add(self, transaction: Transaction, participants: Sequence[Participant]) -> None:
+    def _add(
+        self,
+        transaction: Transaction,
+        participants: Sequence[Participant],
+        ledger_ids: Sequence[int] = (),
+    ) -> None:
         """Add participants, with a record for partitions and a record for subscriptions."""
         runtime = self._runtime
         partitions = [
@@ -220,11 +231,16 @@ class TransactionalIdCommands:
         subscriptions = [
             participant for participant in participants if isinstance(participant, SubscriptionName)
         ]
-        for kind in (partitions, subscriptions):
+        # Partitions come first.
+        of_partitions, of_subscriptions = (
+            ledger_ids[: len(partitions)],
+            ledger_ids[len(partitions) :],
+        )
+        for kind, ids in ((partitions, of_partitions), (subscriptions, of_subscriptions)):
             if kind:
                 runtime.carry_out(
                     runtime.shard.add_participants(
-                        transaction.txn_id, kind, time_ms=runtime.time_ms()
+                        transaction.txn_id, kind, time_ms=runtime.time_ms(), ledger_ids=ids
                     )
                 )
 
@@ -265,7 +281,9 @@ class TransactionalIdCommands:
         """
         runtime = self._runtime
         identity = runtime.transactional_ids.get(shown.transactional_id)
-        verdict = rules.judge_end(identity, pair_of(shown), action_of(request))
+        verdict = rules.judge_end(
+            identity, pair_of(shown), action_of(request), keep_epoch=request.keep_epoch
+        )
         if verdict is EndVerdict.RAISE:
             raised = runtime.transactional_ids.raise_epoch(
                 identity, run_time_ms=runtime.run_time_ms()
@@ -358,3 +376,17 @@ class TransactionalIdCommands:
 
         timer = asyncio.get_running_loop().call_at(deadline_s, refuse)
         runtime.when_ended(identity.txn_id, retry)
+
+
+def _check_follows(identity: TransactionalIdMetadata, request: NewTxn) -> None:
+    """Check that a transaction may begin behind the one that its producer knows as the latest.
+
+    Raises:
+        InvalidTxnState: another one is the latest. No effect.
+    """
+    if request.follows_given and identity.txn_id != request.follows:
+        raise InvalidTxnState(
+            f"the latest transaction of {identity.transactional_id!r} is {identity.txn_id}, and not"
+            f" {request.follows}",
+            transactional_id=identity.transactional_id,
+        )

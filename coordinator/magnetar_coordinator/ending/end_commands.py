@@ -8,7 +8,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final, TypeAlias
 
-from magnetar_coordinator.metadata.participant_counts import counts_message, without_counts
+from magnetar_coordinator.metadata.participant_counts import (
+    counts_message,
+    with_ledger_id,
+    without_counts,
+)
 from magnetar_coordinator.metadata.transaction import Participant, Transaction, TxnAction
 from magnetar_coordinator.metadata.wire import put_txn_id
 from magnetar_core.ids import PartitionName, SubscriptionName
@@ -65,6 +69,12 @@ def end_command(
     """
     counts = transaction.counts or {}
     fields = [counts.get(one) or without_counts(one) for one in participants]
+    ledger_ids = transaction.ledger_ids
+    if ledger_ids is not None:
+        fields = [
+            with_ledger_id(one, ledger_ids.get(name, 0))
+            for name, one in zip(participants, fields, strict=True)
+        ]
     action, selection = WIRE_ACTION[transaction.action], transaction.selection
     if len(participants) > 1:
         return EndOnParticipants(
@@ -94,6 +104,7 @@ def end_command(
     command.selection_given = selection is not None
     command.selected_writer_ids.extend(selection or ())
     command.loss_accepted = transaction.is_loss_durable
+    command.ledger_id = message.ledger_id
     return command
 
 

@@ -31,6 +31,13 @@ def writer_counts(participant: Participant, field: bytes) -> tuple[tuple[int, in
     return tuple([(one.writer_id, one.count) for one in counts])
 
 
+def with_ledger_id(field: bytes, ledger_id: int) -> bytes:
+    """Return a participant's field with the ledger id that the participant had."""
+    counts = pb.CommandEndTxn.FromString(field)
+    (counts.partition_counts or counts.subscription_counts)[0].ledger_id = ledger_id
+    return counts.SerializeToString()
+
+
 @lru_cache(maxsize=NAMES_MAX)
 def without_counts(participant: Participant) -> bytes:
     """Return the field of a participant that had nothing confirmed: all its writes are surplus."""

@@ -108,7 +108,11 @@ class Restored(IntEnum):
 
 
 class TxnOpened(NamedTuple):
-    """Record NEW. A timeout of 0: the transaction never expires."""
+    """Record NEW. A timeout of 0: the transaction never expires.
+
+    Attributes:
+        ledger_ids: of the participants; none: they are not compared.
+    """
 
     txn_id: TxnID
     timeout_ms: int
@@ -117,14 +121,20 @@ class TxnOpened(NamedTuple):
     participants: tuple[Participant, ...] = ()
     txn_owner: TxnOwner | None = None
     principal: str = ""
+    ledger_ids: tuple[int, ...] = ()
 
 
 class ParticipantsAdded(NamedTuple):
-    """Record ADD_PARTITION or ADD_SUBSCRIPTION: new participants, all of the same kind."""
+    """Record ADD_PARTITION or ADD_SUBSCRIPTION: new participants, all of the same kind.
+
+    Attributes:
+        ledger_ids: as in TxnOpened.
+    """
 
     txn_id: TxnID
     participants: tuple[Participant, ...]
     time_ms: int
+    ledger_ids: tuple[int, ...] = ()
 
 
 class StatusChanged(NamedTuple):
@@ -134,6 +144,8 @@ class StatusChanged(NamedTuple):
         traceparent: the span that decided, as W3C's header `traceparent`, so that ends after a
             restart belong to the same trace; empty: the transaction is not traced. No decision uses
             it.
+        keep_epoch: its transactional producer goes on with the same pair. Not in the row: that of
+            the transactional id has the pair.
     """
 
     txn_id: TxnID
@@ -145,6 +157,7 @@ class StatusChanged(NamedTuple):
     fingerprint: str = ""
     stamp: int = NO_STAMP
     traceparent: bytes = b""
+    keep_epoch: bool = False
 
 
 class LossAccepted(NamedTuple):

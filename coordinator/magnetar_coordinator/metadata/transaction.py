@@ -134,6 +134,7 @@ class Transaction:
         timeout_ms: 0: it never expires.
         decided_time_ms: when its outcome was fixed; 0 while OPEN.
         participants: in the order in which they were added; the values have no meaning.
+        ledger_ids: those that participants had when they were added; None: not to be compared.
         counts: writes that the client had confirmed; None: not to be checked.
         selection: writers whose writes count, sorted; None: all writers.
         unfinished: participants that have not ended it yet, with the last error or ""; empty while
@@ -157,6 +158,7 @@ class Transaction:
     start_time_ms: int
     decided_time_ms: int = 0
     participants: dict[Participant, None] = field(default_factory=dict)
+    ledger_ids: dict[Participant, int] | None = None
     counts: Counts | None = None
     selection: tuple[int, ...] | None = None
     unfinished: dict[Participant, common.ServerError | None] = field(default_factory=dict)

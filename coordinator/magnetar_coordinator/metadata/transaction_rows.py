@@ -9,6 +9,7 @@ Source: PIP-31, Transaction Log, TransactionMetadataEntry.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from enum import IntEnum
 from functools import lru_cache
 
@@ -76,11 +77,12 @@ def encode_metadata(record: MetadataRecord) -> bytes:
             record.time_ms,
             len(record.participants),
         )
-        details = _details_of_client(record.txn_owner, record.principal)
+        details = _details_of_client(record.txn_owner, record.principal, record.ledger_ids)
         return b"".join((head, *map(_packed, record.participants), details))
     if isinstance(record, ParticipantsAdded):
         head = _ADDED.pack(_Kind.PARTICIPANTS_ADDED, record.time_ms, len(record.participants))
-        return b"".join((head, *map(_packed, record.participants)))
+        details = _details_of_client(None, "", record.ledger_ids)
+        return b"".join((head, *map(_packed, record.participants), details))
     return _LOSS_ACCEPTED.pack(_Kind.LOSS_ACCEPTED, record.time_ms)
 
 
@@ -110,11 +112,23 @@ def decode_metadata(txn_id: TxnID, row: bytes) -> MetadataRecord:
     if kind is _Kind.OPENED:
         _, timeout_ms, run_time_ms, time_ms, count = rest.take(_OPENED)
         participants = tuple([rest.participant() for _ in range(count)])
-        owner, principal = _client_of(rest.details())
-        return TxnOpened(txn_id, timeout_ms, run_time_ms, time_ms, participants, owner, principal)
+        details = rest.details()
+        owner, principal = _client_of(details)
+        return TxnOpened(
+            txn_id,
+            timeout_ms,
+            run_time_ms,
+            time_ms,
+            participants,
+            owner,
+            principal,
+            _ledger_ids_of(details, count),
+        )
     if kind is _Kind.PARTICIPANTS_ADDED:
         _, time_ms, count = rest.take(_ADDED)
-        return ParticipantsAdded(txn_id, tuple([rest.participant() for _ in range(count)]), time_ms)
+        participants = tuple([rest.participant() for _ in range(count)])
+        ledger_ids = _ledger_ids_of(rest.details(), count)
+        return ParticipantsAdded(txn_id, participants, time_ms, ledger_ids)
     _, time_ms = rest.take(_LOSS_ACCEPTED)
     return LossAccepted(txn_id, time_ms)
 
@@ -177,10 +191,12 @@ def _packed(participant: Participant) -> bytes:
     return head + topic + name
 
 
-def _details_of_client(owner: TxnOwner | None, principal: str) -> bytes:
-    if owner is None and not principal:
+def _details_of_client(
+    owner: TxnOwner | None, principal: str, ledger_ids: Sequence[int] = ()
+) -> bytes:
+    if owner is None and not principal and not ledger_ids:
         return b""
-    details = RecordDetails(principal=principal)
+    details = RecordDetails(principal=principal, ledger_ids=ledger_ids)
     if owner is not None:
         put_identity(details.identity, *owner)
     return details.SerializeToString()
@@ -192,6 +208,13 @@ def _client_of(details: RecordDetails) -> tuple[TxnOwner | None, str]:
     identity = details.identity
     pair = Pair(identity.producer_id, identity.producer_epoch)
     return TxnOwner(identity.transactional_id, pair), details.principal
+
+
+def _ledger_ids_of(details: RecordDetails, count: int) -> tuple[int, ...]:
+    found = tuple(details.ledger_ids)
+    if found and len(found) != count:
+        raise ValueError(f"it has {len(found)} ledger ids for {count} participants")
+    return found
 
 
 def _details_of_change(record: StatusChanged) -> bytes:

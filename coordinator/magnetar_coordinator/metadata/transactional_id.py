@@ -1,8 +1,9 @@
 """Rules of a transactional id: who may act in its name, and how its epochs are raised.
 
 A pair is a producer id with an epoch. Every end raises the epoch (KIP-890), and so does every
-takeover of the id, so that an earlier owner differs from the present owner. Before an epoch
-overflows, a new producer id takes its place.
+takeover of the id, so that an earlier owner differs from the present owner. A client of Kafka from
+before KIP-890 keeps its pair when it ends a transaction itself; any other end raises it. Before an
+epoch overflows, a new producer id takes its place.
 
     EMPTY --begin--> ONGOING --fix--> PREPARE_COMMIT or PREPARE_ABORT --complete--> COMPLETE_...
 
@@ -313,9 +314,13 @@ def begin(
     )
 
 
-def judge_end(identity: TransactionalIdMetadata, pair: Pair, action: TxnAction) -> EndVerdict:
+def judge_end(
+    identity: TransactionalIdMetadata, pair: Pair, action: TxnAction, *, keep_epoch: bool = False
+) -> EndVerdict:
     """Return the verdict on a request to end with a pair in the present state; changes nothing.
 
+    Args:
+        keep_epoch: the producer keeps its pair, so that an abort of nothing cannot raise it.
     Raises:
         ProducerFenced: another instance has taken over.
         InvalidTxnState: the transaction of this pair has the other outcome, or there is none to
@@ -336,10 +341,10 @@ def judge_end(identity: TransactionalIdMetadata, pair: Pair, action: TxnAction) 
         raise ConcurrentTransactions(
             f"the last transaction of {identity.transactional_id!r} is still ending"
         )
-    if action is TxnAction.ABORT:
+    if action is TxnAction.ABORT and not keep_epoch:
         return EndVerdict.RAISE
     raise InvalidTxnState(
-        f"{identity.transactional_id!r} has no transaction to commit: it is {state.name}",
+        f"{identity.transactional_id!r} has no transaction to end: it is {state.name}",
         state=state.name,
     )
 
@@ -358,14 +363,24 @@ def raise_epoch(
 
 
 def fix(
-    identity: TransactionalIdMetadata, action: TxnAction, epochs: Epochs, *, run_time_ms: int
+    identity: TransactionalIdMetadata,
+    action: TxnAction,
+    epochs: Epochs,
+    *,
+    run_time_ms: int,
+    keep_epoch: bool = False,
 ) -> TransactionalIdMetadata:
-    """Fix the outcome of the ongoing transaction, for its producer, by expiry, or by a takeover."""
+    """Fix the outcome of the ongoing transaction, for its producer, by expiry, or by a takeover.
+
+    Args:
+        keep_epoch: its producer ends it, and goes on with the same pair. Then the previous pair is
+            the present one, until the next transaction begins.
+    """
     if identity.state is not TransactionalIdState.ONGOING:
         raise BrokenInvariant(f"a transactional id with nothing ongoing: {identity.state.name}")
     latest = identity.current
     producer = Pair(identity.producer.producer_id, identity.producer.epoch + 1)
-    following = epochs.raised(latest)
+    following = latest if keep_epoch else epochs.raised(latest)
     return replace(
         identity,
         state=PREPARED[action],
@@ -411,26 +426,28 @@ def require_current(identity: TransactionalIdMetadata, pair: Pair) -> None:
         ProducerFenced: another instance has taken over.
         InvalidTxnState: the transaction of this pair has ended. The details have the next pair.
     """
+    if pair == identity.current:
+        return
     if identity.is_previous(pair):
         raise _ended(identity)
-    if pair != identity.current:
-        raise _fenced(identity, pair)
+    raise _fenced(identity, pair)
 
 
 def _ended(identity: TransactionalIdMetadata) -> InvalidTxnState:
     """Return the refusal of the previous pair, whose instance may begin with the next pair.
 
-    A takeover erases the previous pair. So only the newest instance is told this.
+    A takeover erases the previous pair. So only the newest instance is told this. There is no next
+    pair for an instance that keeps its own.
     Source: KIP-588, for transactions that timed out.
     """
     producer_id, epoch = identity.current
     is_committed = ACTION_OF_STATE[identity.state] is TxnAction.COMMIT
     outcome = "committed" if is_committed else "aborted"
+    text = f"the last transaction of {identity.transactional_id!r} has ended: it is {outcome}"
+    if identity.current == identity.prev:
+        return InvalidTxnState(text, state=identity.state.name)
     return InvalidTxnState(
-        f"the last transaction of {identity.transactional_id!r} has ended: it is {outcome}",
-        state=identity.state.name,
-        producer_id=producer_id,
-        producer_epoch=epoch,
+        text, state=identity.state.name, producer_id=producer_id, producer_epoch=epoch
     )
 
 

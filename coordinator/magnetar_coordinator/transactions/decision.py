@@ -58,6 +58,7 @@ class EndTxnRequest(NamedTuple):
         identity_shown: whether it may be a transactional producer's transaction: the client has
             shown its identity, or this coordinator itself ends it.
         seen_stamp: the highest stamp that the client has seen; 0: none.
+        keep_epoch: its transactional producer goes on with the same pair.
     """
 
     txn_id: TxnID
@@ -67,6 +68,7 @@ class EndTxnRequest(NamedTuple):
     fingerprint: str = ""
     identity_shown: bool = True
     seen_stamp: int = NO_STAMP
+    keep_epoch: bool = False
 
 
 def not_open(txn_id: TxnID, status: TxnStatus) -> InvalidTxnState:

@@ -8,7 +8,7 @@ e, g and h.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from magnetar_coordinator.metadata.participant_counts import writer_counts
@@ -80,10 +80,12 @@ class Shard(TransactionTable):
         txn_owner: TxnOwner | None = None,
         principal: str = "",
         expires: bool = True,
+        ledger_ids: Sequence[int] = (),
     ) -> Decision:
         """Open a transaction.
 
         Args:
+            ledger_ids: of the participants; none: they are not compared.
             timeout_ms: 0 means the configured default.
             time_ms: wall clock.
             principal: the client that begins it; empty: a client that did not authenticate.
@@ -104,21 +106,39 @@ class Shard(TransactionTable):
                 f"{len(self.live)} transactions are live already",
                 live_txns_max=config.live_txns_max,
             )
-        distinct = tuple(dict.fromkeys(participants))
+        named = tuple(participants)
+        by_name = _ledgers_of(named, ledger_ids)
+        distinct = tuple(dict.fromkeys(named))
         self._check_participants(len(distinct))
         txn_id = TxnID(self._most_bits, self.next_counter)
         timeout_ms = (timeout_ms or config.txn_timeout_ms_default) if expires else 0
-        record = TxnOpened(txn_id, timeout_ms, run_time_ms, time_ms, distinct, txn_owner, principal)
+        record = TxnOpened(
+            txn_id,
+            timeout_ms,
+            run_time_ms,
+            time_ms,
+            distinct,
+            txn_owner,
+            principal,
+            tuple(by_name.values()),
+        )
         return Decision(record, TxnStatus.OPEN)
 
     def add_participants(
-        self, txn_id: TxnID, participants: Iterable[Participant], *, time_ms: int
+        self,
+        txn_id: TxnID,
+        participants: Sequence[Participant],
+        *,
+        time_ms: int,
+        ledger_ids: Sequence[int] = (),
     ) -> Decision:
         """Add partitions, or subscriptions; adding again writes nothing.
 
         Args:
             participants: all of the same kind.
+            ledger_ids: as in new_txn.
         Raises:
+            InvalidArgument: there are not as many ledger ids as participants. No effect.
             TxnNotFound: never opened. No effect.
             InvalidTxnState: not OPEN. No effect.
             QuotaExceeded: more participants than a transaction may have. No effect.
@@ -135,7 +155,9 @@ class Shard(TransactionTable):
         if not new:
             return Decision(None, TxnStatus.OPEN)
         self._check_participants(len(known) + len(new))
-        return Decision(ParticipantsAdded(txn_id, new, time_ms), TxnStatus.OPEN)
+        by_name = _ledgers_of(participants, ledger_ids)
+        added = tuple([by_name[one] for one in new]) if by_name else ()
+        return Decision(ParticipantsAdded(txn_id, new, time_ms, added), TxnStatus.OPEN)
 
     def end(self, end: EndTxnRequest, *, time_ms: int) -> Decision:
         """Fix a transaction's outcome; repeating the same action and selection is harmless.
@@ -176,7 +198,15 @@ class Shard(TransactionTable):
         status = next_status(found.status, REQUESTED[end.action])
         stamp = NO_STAMP if end.action is TxnAction.ABORT else self._stamp_of(end.txn_id, time_ms)
         record = StatusChanged(
-            end.txn_id, found.status, status, time_ms, counts, selection, end.fingerprint, stamp
+            end.txn_id,
+            found.status,
+            status,
+            time_ms,
+            counts,
+            selection,
+            end.fingerprint,
+            stamp,
+            keep_epoch=end.keep_epoch,
         )
         return Decision(record, status, stamp)
 
@@ -262,6 +292,16 @@ def next_status(status: TxnStatus, event: TxnEvent) -> TxnStatus:
         InvalidTxnState: the event is not possible in this status. No effect.
     """
     return _MACHINE.next(status, event)
+
+
+def _ledgers_of(
+    participants: Sequence[Participant], ledger_ids: Sequence[int]
+) -> dict[Participant, int]:
+    if ledger_ids and len(ledger_ids) != len(participants):
+        raise InvalidArgument(
+            f"{len(ledger_ids)} ledger ids come with {len(participants)} participants"
+        )
+    return dict(zip(participants, ledger_ids, strict=False)) if ledger_ids else {}
 
 
 def _check_counts(transaction: Transaction, counts: Counts) -> None:

@@ -10,7 +10,13 @@ from __future__ import annotations
 from magnetar_coordinator.metadata.records import TxnEnded
 from magnetar_coordinator.metadata.transaction import Transaction
 from magnetar_core.access.grants import Rights
-from magnetar_core.access.needs import ADMINISTRATION, Kind, Need, Operation
+from magnetar_core.access.needs import (
+    ADMINISTRATION,
+    FOR_FOREIGN_CLIENTS,
+    Kind,
+    Need,
+    Operation,
+)
 from magnetar_core.access.principal import ANONYMOUS, Principal
 from magnetar_core.errors import AuthorizationFailed
 from magnetar_core.server.commands import Reply
@@ -29,8 +35,13 @@ def may_end_any(rights: Rights) -> bool:
 
 
 def may_use_name(rights: Rights, name: str) -> bool:
-    """Return whether a principal may use a transactional id, or the name of a named sequence."""
+    """Return whether a principal may use the name of a named sequence, or a transactional id."""
     return rights.may(Need(Operation.WRITE, Kind.TRANSACTIONAL_ID, name))
+
+
+def may_use_id(rights: Rights, transactional_id: str) -> bool:
+    """Return whether a principal may use a transactional id, or has checked who may."""
+    return may_use_name(rights, transactional_id) or rights.may(FOR_FOREIGN_CLIENTS)
 
 
 def check_principal(
@@ -46,9 +57,12 @@ def check_principal(
     rights = reply.rights
     if rights is None or found.principal == recorded(reply.principal):
         return
-    names = [found.txn_owner.transactional_id] if found.txn_owner is not None else []
-    names += [named] if named is not None else []
-    if any(may_use_name(rights, name) for name in names) or (ending and may_end_any(rights)):
+    owner = found.txn_owner
+    if owner is not None and may_use_id(rights, owner.transactional_id):
+        return
+    if named is not None and may_use_name(rights, named):
+        return
+    if ending and may_end_any(rights):
         return
     raise AuthorizationFailed(
         f"{reply.principal} does not own transaction {found.txn_id}: the principal that began it "

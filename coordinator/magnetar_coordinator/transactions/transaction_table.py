@@ -295,6 +295,8 @@ class TransactionTable:
             txn_owner=record.txn_owner,
             principal=record.principal,
         )
+        if record.ledger_ids:
+            _note_ledger_ids(transaction, record)
         self.live[txn_id] = transaction
         self.status_counts[TxnStatus.OPEN] += 1
         if transaction.expires:
@@ -332,6 +334,8 @@ class TransactionTable:
                     f"{record.txn_id} is {transaction.status.name}, and takes no participants"
                 )
             transaction.participants.update(dict.fromkeys(record.participants))
+            if record.ledger_ids:
+                _note_ledger_ids(transaction, record)
         else:
             if transaction.status is not TxnStatus.COMMITTING:
                 raise BrokenInvariant(
@@ -344,3 +348,10 @@ class TransactionTable:
         self.status_counts[transaction.status] -= 1
         self._recent[record.txn_id] = record
         self.ended_details.add(transaction, record)
+
+
+def _note_ledger_ids(transaction: Transaction, record: TxnOpened | ParticipantsAdded) -> None:
+    """Note the ledger ids of the participants that a record adds."""
+    if transaction.ledger_ids is None:
+        transaction.ledger_ids = {}
+    transaction.ledger_ids.update(zip(record.participants, record.ledger_ids, strict=True))

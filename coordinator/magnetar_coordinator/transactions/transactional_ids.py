@@ -166,7 +166,14 @@ class TransactionalIds:
         """Note that the outcome of a transaction is fixed, which a transactional id owns."""
         identity = self._by_id[self.followed[record.txn_id]]
         action = ACTION_OF[record.new]
-        self._set(rules.fix(identity, action, self._epochs, run_time_ms=run_time_ms))
+        fixed = rules.fix(
+            identity,
+            action,
+            self._epochs,
+            run_time_ms=run_time_ms,
+            keep_epoch=record.keep_epoch,
+        )
+        self._set(fixed)
 
     def completed(self, txn_id: TxnID) -> None:
         """Note that every participant has ended a transaction, if a transactional id owns it."""

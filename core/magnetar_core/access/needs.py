@@ -70,17 +70,21 @@ class Need(NamedTuple):
         return f"{self.operation} on {self.kind} {self.name + star!r}"
 
 
-# The parts of the cluster that are resources of their own. The last three are for servers only.
+# The parts of the cluster that are resources of their own. All but the first are for servers only.
 ADMINISTRATION = "administration"
 TRANSACTION_ENDS = "ends of transactions"
 INCARNATIONS = "incarnations"
 TOPIC_DIRECTORY = "the directory"
-SERVERS_ONLY = (TRANSACTION_ENDS, INCARNATIONS, TOPIC_DIRECTORY)
+FOREIGN_TRANSACTIONS = "transactions of clients of other protocols"
+SERVERS_ONLY = (TRANSACTION_ENDS, INCARNATIONS, TOPIC_DIRECTORY, FOREIGN_TRANSACTIONS)
 
 # Kafka asks the same of producers without a transactional id (KIP-679).
 ANYWHERE_WRITE = Need(Operation.WRITE, Kind.TOPIC, "", Reach.ANY)
 ANYWHERE_READ = Need(Operation.READ, Kind.GROUP, "", Reach.ANY)
 ANYWHERE_DESCRIBE = Need(Operation.DESCRIBE, Kind.TOPIC, "", Reach.ANY)
+
+# A broker has it: it checks the rights of Kafka's clients itself before it asks a coordinator.
+FOR_FOREIGN_CLIENTS = Need(Operation.CLUSTER_ACTION, Kind.CLUSTER, FOREIGN_TRANSACTIONS)
 
 # The operations that a grant for a kind of resource can name.
 OPERATIONS_OF: dict[Kind, frozenset[Operation]] = {

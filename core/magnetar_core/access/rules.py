@@ -20,6 +20,7 @@ from magnetar_core.access.needs import (
     ANYWHERE_DESCRIBE,
     ANYWHERE_READ,
     ANYWHERE_WRITE,
+    FOR_FOREIGN_CLIENTS,
     INCARNATIONS,
     TOPIC_DIRECTORY,
     TRANSACTION_ENDS,
@@ -78,10 +79,6 @@ def _of_group(operation: Operation) -> Callable[[Any], Needs]:
     return lambda command: [_group(operation, command.group)]
 
 
-def _of_transactional_id(operation: Operation) -> Callable[[Any], Needs]:
-    return lambda command: [_transactional_id(operation, command.transactional_id)]
-
-
 def _of_name(operation: Operation) -> Callable[[Any], Needs]:
     return lambda command: [_transactional_id(operation, command.name)]
 
@@ -133,7 +130,17 @@ def _init_producer(command: Any) -> Needs:
     needs = [_transactional_id(Operation.WRITE, command.transactional_id)]
     if command.enable_2pc:
         needs.append(_transactional_id(Operation.TWO_PHASE_COMMIT, command.transactional_id))
-    return needs
+    return _or_for_foreign_clients(needs)
+
+
+def _or_for_foreign_clients(needs: Needs) -> Needs:
+    """Return needs that a broker has, too, which has checked its client's rights."""
+    return [(*alternatives, FOR_FOREIGN_CLIENTS) for alternatives in needs]
+
+
+def _describe_transactional_id(command: Any) -> Needs:
+    needs = [_transactional_id(Operation.DESCRIBE, command.transactional_id)]
+    return _or_for_foreign_clients(needs)
 
 
 def _participants(partitions: Iterable[Any], subscriptions: Iterable[Any]) -> Needs:
@@ -152,6 +159,7 @@ def _new_txn(command: Any) -> Needs:
             needs.append(_topic(Operation.WRITE, one.topic))
     if command.identity is not None:
         needs.append(_transactional_id(Operation.WRITE, command.identity.transactional_id))
+        needs = _or_for_foreign_clients(needs)
     if command.named_sequence is not None:
         needs.append(_transactional_id(Operation.WRITE, command.named_sequence.name))
     if not needs:
@@ -163,6 +171,7 @@ def _add_partitions(command: Any) -> Needs:
     needs = _participants(command.partitions, ())
     if command.HasField("identity"):
         needs.append(_transactional_id(Operation.WRITE, command.identity.transactional_id))
+        needs = _or_for_foreign_clients(needs)
     return needs
 
 
@@ -170,6 +179,7 @@ def _add_subscriptions(command: Any) -> Needs:
     needs = _participants((), command.subscriptions)
     if command.HasField("identity"):
         needs.append(_transactional_id(Operation.WRITE, command.identity.transactional_id))
+        needs = _or_for_foreign_clients(needs)
     return needs
 
 
@@ -255,10 +265,12 @@ RULES: dict[str, Rule] = {
     "list_txn_changes": Rule(_nothing),
     # It names TxnIDs alone; what the cut is of is read at brokers.
     "close_cut": Rule(lambda _: [(ANYWHERE_DESCRIBE,)]),
-    "describe_transactional_id": Rule(_of_transactional_id(Operation.DESCRIBE)),
+    "describe_transactional_id": Rule(_describe_transactional_id),
     "list_transactional_ids": Rule(_nothing),
     "describe_name": Rule(_of_name(Operation.DESCRIBE)),
     "remove_name": Rule(_of_name(Operation.DELETE), administrative=True),
     "accept_txn_loss": Rule(ADMINISTERING, administrative=True),
-    "abort_hanging_txn": Rule(ADMINISTERING, administrative=True),
+    "abort_hanging_txn": Rule(
+        lambda command: _or_for_foreign_clients(ADMINISTERING(command)), administrative=True
+    ),
 }

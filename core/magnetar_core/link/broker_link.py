@@ -1,4 +1,4 @@
-"""Link to a broker that reconnects whenever it breaks.
+"""Link to a broker, or a coordinator, that reconnects whenever it breaks.
 
 The link knows handshakes and reconnecting, not transactions. When it breaks, it forgets commands
 without an answer; its owner sends them again when the link comes back. A silent link gets a
@@ -30,15 +30,19 @@ log = logging.getLogger(__name__)
 
 # The id of the handshake, and of its repeats as keepalive requests. Other ids count from here.
 _HELLO_ID = 1
+# Services of servers.
+BROKER, COORDINATOR = "Broker", "TransactionCoordinator"
+_TITLES = {BROKER: "the broker", COORDINATOR: "the coordinator"}
 
 # The request id, the name of the answer's field, and the answer's message.
 Answer = tuple[int, str, Any]
 
 
 class BrokerLink:
-    """Link of a server to a broker.
+    """Link of a server to a broker, or to a coordinator.
 
     Args:
+        service: of the server there: BROKER or COORDINATOR.
         on_up: called when the handshake is done, also after each reconnection.
         on_answers: called for the answers that arrive together while the link is up.
         on_down: called when the link broke; open requests will get no answer.
@@ -54,8 +58,11 @@ class BrokerLink:
         on_up: Callable[[], None],
         on_answers: Callable[[Sequence[Answer]], None],
         on_down: Callable[[], None],
+        service: str = BROKER,
     ) -> None:
         self.address = address
+        self._service = service
+        self._title = f"{_TITLES[service]} at {address}"
         self._transport = transport
         self._settings = settings
         self._random = random
@@ -78,7 +85,7 @@ class BrokerLink:
 
     def start(self) -> None:
         """Begin to connect, and reconnect until stop()."""
-        name = f"broker-link-{self.address}"
+        name = f"link to {self._title}"
         self._task = asyncio.get_running_loop().create_task(self._run(), name=name)
 
     def stop(self) -> None:
@@ -117,11 +124,11 @@ class BrokerLink:
             try:
                 await self._converse()
             except LinkRefused as error:
-                log.warning("no link to the broker: %s", error)
+                log.warning("no link to %s: %s", self._title, error)
             except OSError as error:  # LinkClosed and timeouts are OSErrors.
-                log.debug("no link to the broker at %s: %s", self.address, error)
+                log.debug("no link to %s: %s", self._title, error)
             except Exception:
-                log.exception("the link to the broker at %s failed", self.address)
+                log.exception("the link to %s failed", self._title)
             wait_ms = delay_ms(
                 self._failures,
                 self._settings.retry_delay_ms_min,
@@ -152,9 +159,7 @@ class BrokerLink:
                     try:
                         request_ids, _, rows = columns.unpack(getattr(command, name))
                     except DecodeError as error:
-                        log.error(
-                            "cannot read answers of the broker at %s: %s", self.address, error
-                        )
+                        log.error("cannot read answers of %s: %s", self._title, error)
                         on_closed()
                         return
                     names = repeat(columns.name)
@@ -170,7 +175,7 @@ class BrokerLink:
 
         # Not wait_for, which can swallow a cancellation.
         async with asyncio.timeout(deadline_seconds):
-            link = await self._transport.connect(self.address, "Broker", on_frame, on_closed)
+            link = await self._transport.connect(self.address, self._service, on_frame, on_closed)
         writer = FrameWriter(link.write)
         try:
             writer.send(self._hello(), _HELLO_ID)
@@ -183,7 +188,7 @@ class BrokerLink:
             link.close()
 
     async def _be_up(self, writer: FrameWriter, closed: asyncio.Event) -> None:
-        log.info("linked to the broker at %s", self.address)
+        log.info("linked to %s", self._title)
         self._writer, self._closed = writer, closed
         self._failures = 0
         try:
@@ -192,7 +197,7 @@ class BrokerLink:
                 pass
         finally:
             self._writer = self._closed = None
-        log.warning("the link to the broker at %s broke", self.address)
+        log.warning("the link to %s broke", self._title)
         self._on_down()
 
     async def _silent(self, closed: asyncio.Event) -> bool:
@@ -231,7 +236,7 @@ class BrokerLink:
             ours, theirs = self._settings.cluster_hash, answer.cluster_hash
             if not ours or not theirs or ours == theirs:
                 return True
-            log.error("the broker at %s belongs to another cluster", self.address)
+            log.error("%s belongs to another cluster", self._title)
             return False
-        log.error("the broker at %s refuses us: %s", self.address, answer)
+        log.error("%s refuses us: %s", self._title, answer)
         return False

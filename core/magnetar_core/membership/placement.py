@@ -1,4 +1,4 @@
-"""Placement: which shard keeps a partition. Pure.
+"""Placement: which shard keeps a partition, and which coordinator a transactional id. Pure.
 
 A topic id names the shards of its topic, as a TxnID names its coordinator: a client that knows a
 partition's name knows its shard without asking a server. The partitions are dealt out to the shards
@@ -12,6 +12,8 @@ Source: docs/design/0008-cluster.md, Placement.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 import google_crc32c
 
@@ -53,3 +55,14 @@ def shard_of(topic_id: int, partition: int) -> int:
 def shard_count_of(topic_id: int) -> int:
     """Return how many shards the topic is spread over: the first ones."""
     return (topic_id >> (SHARD_BITS + SERIAL_BITS) & _SHARD_MASK) + 1
+
+
+def tcid_of(name: str, tcids: Iterable[int]) -> int:
+    """Return the coordinator of a transactional id or a named sequence: rendezvous hashing.
+
+    Everyone finds the same one, as long as the members are the same.
+
+    Args:
+        tcids: of all coordinators; one at least.
+    """
+    return max(tcids, key=lambda tcid: google_crc32c.value(f"{tcid}/{name}".encode()))

@@ -10,20 +10,22 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class RecordDetails(_message.Message):
-    __slots__ = ("identity", "principal", "selection_given", "selected_writer_ids", "fingerprint", "traceparent")
+    __slots__ = ("identity", "principal", "selection_given", "selected_writer_ids", "fingerprint", "traceparent", "ledger_ids")
     IDENTITY_FIELD_NUMBER: _ClassVar[int]
     PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
     SELECTION_GIVEN_FIELD_NUMBER: _ClassVar[int]
     SELECTED_WRITER_IDS_FIELD_NUMBER: _ClassVar[int]
     FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
     TRACEPARENT_FIELD_NUMBER: _ClassVar[int]
+    LEDGER_IDS_FIELD_NUMBER: _ClassVar[int]
     identity: _common_pb2.ProducerIdentity
     principal: str
     selection_given: bool
     selected_writer_ids: _containers.RepeatedScalarFieldContainer[int]
     fingerprint: str
     traceparent: bytes
-    def __init__(self, identity: _Optional[_Union[_common_pb2.ProducerIdentity, _Mapping]] = ..., principal: _Optional[str] = ..., selection_given: _Optional[bool] = ..., selected_writer_ids: _Optional[_Iterable[int]] = ..., fingerprint: _Optional[str] = ..., traceparent: _Optional[bytes] = ...) -> None: ...
+    ledger_ids: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, identity: _Optional[_Union[_common_pb2.ProducerIdentity, _Mapping]] = ..., principal: _Optional[str] = ..., selection_given: _Optional[bool] = ..., selected_writer_ids: _Optional[_Iterable[int]] = ..., fingerprint: _Optional[str] = ..., traceparent: _Optional[bytes] = ..., ledger_ids: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class IdentityRow(_message.Message):
     __slots__ = ("producer_id", "producer_epoch", "prev_producer_id", "next_producer_id", "next_producer_epoch", "txn_timeout_ms", "state", "txn_id", "two_phase_commit", "prev_producer_epoch", "last_used_run_time_ms", "last_init", "past_call_tokens")
@@ -200,18 +202,20 @@ class OwnerRow(_message.Message):
     def __init__(self, member_id: _Optional[str] = ..., generation: _Optional[int] = ...) -> None: ...
 
 class ProducerRow(_message.Message):
-    __slots__ = ("next_sequence_id", "last_time_ms", "last_sequence_id", "last_entry_id", "last_run_time_ms")
+    __slots__ = ("next_sequence_id", "last_time_ms", "last_sequence_id", "last_entry_id", "last_run_time_ms", "producer_epoch")
     NEXT_SEQUENCE_ID_FIELD_NUMBER: _ClassVar[int]
     LAST_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     LAST_SEQUENCE_ID_FIELD_NUMBER: _ClassVar[int]
     LAST_ENTRY_ID_FIELD_NUMBER: _ClassVar[int]
     LAST_RUN_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     next_sequence_id: int
     last_time_ms: int
     last_sequence_id: int
     last_entry_id: int
     last_run_time_ms: int
-    def __init__(self, next_sequence_id: _Optional[int] = ..., last_time_ms: _Optional[int] = ..., last_sequence_id: _Optional[int] = ..., last_entry_id: _Optional[int] = ..., last_run_time_ms: _Optional[int] = ...) -> None: ...
+    producer_epoch: int
+    def __init__(self, next_sequence_id: _Optional[int] = ..., last_time_ms: _Optional[int] = ..., last_sequence_id: _Optional[int] = ..., last_entry_id: _Optional[int] = ..., last_run_time_ms: _Optional[int] = ..., producer_epoch: _Optional[int] = ...) -> None: ...
 
 class PartitionRow(_message.Message):
     __slots__ = ("first_offset", "end_offset", "retained_bytes", "has_txnlog", "skipped", "highest_stamp", "last_append_time_ms", "timestamp_lead_ms")

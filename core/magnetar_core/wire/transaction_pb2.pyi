@@ -99,7 +99,7 @@ class NamedSequence(_message.Message):
     def __init__(self, name: _Optional[str] = ..., sequence: _Optional[int] = ..., run_token: _Optional[str] = ..., fingerprint: _Optional[str] = ...) -> None: ...
 
 class CommandNewTxn(_requests.Request[CommandNewTxnResponse]):
-    __slots__ = ("txn_timeout_ms", "partitions", "subscriptions", "identity", "named_sequence", "call_token", "answer_before_durable", "seen_stamp")
+    __slots__ = ("txn_timeout_ms", "partitions", "subscriptions", "identity", "named_sequence", "call_token", "answer_before_durable", "seen_stamp", "follows_given", "follows_txn_id", "ledger_ids")
     TXN_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTIONS_FIELD_NUMBER: _ClassVar[int]
@@ -108,6 +108,9 @@ class CommandNewTxn(_requests.Request[CommandNewTxnResponse]):
     CALL_TOKEN_FIELD_NUMBER: _ClassVar[int]
     ANSWER_BEFORE_DURABLE_FIELD_NUMBER: _ClassVar[int]
     SEEN_STAMP_FIELD_NUMBER: _ClassVar[int]
+    FOLLOWS_GIVEN_FIELD_NUMBER: _ClassVar[int]
+    FOLLOWS_TXN_ID_FIELD_NUMBER: _ClassVar[int]
+    LEDGER_IDS_FIELD_NUMBER: _ClassVar[int]
     txn_timeout_ms: int
     partitions: _containers.RepeatedCompositeFieldContainer[_common_pb2.Partition]
     subscriptions: _containers.RepeatedCompositeFieldContainer[_common_pb2.Subscription]
@@ -116,10 +119,13 @@ class CommandNewTxn(_requests.Request[CommandNewTxnResponse]):
     call_token: int
     answer_before_durable: bool
     seen_stamp: int
-    def __init__(self, txn_timeout_ms: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[_common_pb2.Partition, _Mapping]]] = ..., subscriptions: _Optional[_Iterable[_Union[_common_pb2.Subscription, _Mapping]]] = ..., identity: _Optional[_Union[_common_pb2.ProducerIdentity, _Mapping]] = ..., named_sequence: _Optional[_Union[NamedSequence, _Mapping]] = ..., call_token: _Optional[int] = ..., answer_before_durable: _Optional[bool] = ..., seen_stamp: _Optional[int] = ...) -> None: ...
+    follows_given: bool
+    follows_txn_id: _common_pb2.TxnId
+    ledger_ids: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, txn_timeout_ms: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[_common_pb2.Partition, _Mapping]]] = ..., subscriptions: _Optional[_Iterable[_Union[_common_pb2.Subscription, _Mapping]]] = ..., identity: _Optional[_Union[_common_pb2.ProducerIdentity, _Mapping]] = ..., named_sequence: _Optional[_Union[NamedSequence, _Mapping]] = ..., call_token: _Optional[int] = ..., answer_before_durable: _Optional[bool] = ..., seen_stamp: _Optional[int] = ..., follows_given: _Optional[bool] = ..., follows_txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., ledger_ids: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class CommandNewTxns(_requests.Request[CommandNewTxnsResponse]):
-    __slots__ = ("request_ids", "traceparents", "txn_timeouts_ms", "participants", "participant_counts", "participant_indexes", "identities", "identity_numbers", "named_sequences", "named_sequence_numbers", "call_tokens", "answers_before_durable", "seen_stamps")
+    __slots__ = ("request_ids", "traceparents", "txn_timeouts_ms", "participants", "participant_counts", "participant_indexes", "identities", "identity_numbers", "named_sequences", "named_sequence_numbers", "call_tokens", "answers_before_durable", "seen_stamps", "follows_given", "follows_most_bits", "follows_least_bits", "ledger_id_counts", "ledger_ids")
     REQUEST_IDS_FIELD_NUMBER: _ClassVar[int]
     TRACEPARENTS_FIELD_NUMBER: _ClassVar[int]
     TXN_TIMEOUTS_MS_FIELD_NUMBER: _ClassVar[int]
@@ -133,6 +139,11 @@ class CommandNewTxns(_requests.Request[CommandNewTxnsResponse]):
     CALL_TOKENS_FIELD_NUMBER: _ClassVar[int]
     ANSWERS_BEFORE_DURABLE_FIELD_NUMBER: _ClassVar[int]
     SEEN_STAMPS_FIELD_NUMBER: _ClassVar[int]
+    FOLLOWS_GIVEN_FIELD_NUMBER: _ClassVar[int]
+    FOLLOWS_MOST_BITS_FIELD_NUMBER: _ClassVar[int]
+    FOLLOWS_LEAST_BITS_FIELD_NUMBER: _ClassVar[int]
+    LEDGER_ID_COUNTS_FIELD_NUMBER: _ClassVar[int]
+    LEDGER_IDS_FIELD_NUMBER: _ClassVar[int]
     request_ids: _containers.RepeatedScalarFieldContainer[int]
     traceparents: _containers.RepeatedScalarFieldContainer[bytes]
     txn_timeouts_ms: _containers.RepeatedScalarFieldContainer[int]
@@ -146,7 +157,12 @@ class CommandNewTxns(_requests.Request[CommandNewTxnsResponse]):
     call_tokens: _containers.RepeatedScalarFieldContainer[int]
     answers_before_durable: _containers.RepeatedScalarFieldContainer[bool]
     seen_stamps: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, request_ids: _Optional[_Iterable[int]] = ..., traceparents: _Optional[_Iterable[bytes]] = ..., txn_timeouts_ms: _Optional[_Iterable[int]] = ..., participants: _Optional[_Iterable[bytes]] = ..., participant_counts: _Optional[_Iterable[int]] = ..., participant_indexes: _Optional[_Iterable[int]] = ..., identities: _Optional[_Iterable[_Union[_common_pb2.ProducerIdentity, _Mapping]]] = ..., identity_numbers: _Optional[_Iterable[int]] = ..., named_sequences: _Optional[_Iterable[_Union[NamedSequence, _Mapping]]] = ..., named_sequence_numbers: _Optional[_Iterable[int]] = ..., call_tokens: _Optional[_Iterable[int]] = ..., answers_before_durable: _Optional[_Iterable[bool]] = ..., seen_stamps: _Optional[_Iterable[int]] = ...) -> None: ...
+    follows_given: _containers.RepeatedScalarFieldContainer[bool]
+    follows_most_bits: _containers.RepeatedScalarFieldContainer[int]
+    follows_least_bits: _containers.RepeatedScalarFieldContainer[int]
+    ledger_id_counts: _containers.RepeatedScalarFieldContainer[int]
+    ledger_ids: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, request_ids: _Optional[_Iterable[int]] = ..., traceparents: _Optional[_Iterable[bytes]] = ..., txn_timeouts_ms: _Optional[_Iterable[int]] = ..., participants: _Optional[_Iterable[bytes]] = ..., participant_counts: _Optional[_Iterable[int]] = ..., participant_indexes: _Optional[_Iterable[int]] = ..., identities: _Optional[_Iterable[_Union[_common_pb2.ProducerIdentity, _Mapping]]] = ..., identity_numbers: _Optional[_Iterable[int]] = ..., named_sequences: _Optional[_Iterable[_Union[NamedSequence, _Mapping]]] = ..., named_sequence_numbers: _Optional[_Iterable[int]] = ..., call_tokens: _Optional[_Iterable[int]] = ..., answers_before_durable: _Optional[_Iterable[bool]] = ..., seen_stamps: _Optional[_Iterable[int]] = ..., follows_given: _Optional[_Iterable[bool]] = ..., follows_most_bits: _Optional[_Iterable[int]] = ..., follows_least_bits: _Optional[_Iterable[int]] = ..., ledger_id_counts: _Optional[_Iterable[int]] = ..., ledger_ids: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class CommandNewTxnsResponse(_message.Message):
     __slots__ = ("first_request_id", "count", "left_out", "txn_most_bits", "txn_least_bits", "txn_timeouts_ms", "txn_proofs")
@@ -177,16 +193,18 @@ class CommandNewTxnResponse(_message.Message):
     def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., txn_timeout_ms: _Optional[int] = ..., txn_proof: _Optional[bytes] = ...) -> None: ...
 
 class CommandAddPartitionToTxn(_requests.Request[CommandAddPartitionToTxnResponse]):
-    __slots__ = ("txn_id", "partitions", "identity", "seen_stamp")
+    __slots__ = ("txn_id", "partitions", "identity", "seen_stamp", "ledger_ids")
     TXN_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     IDENTITY_FIELD_NUMBER: _ClassVar[int]
     SEEN_STAMP_FIELD_NUMBER: _ClassVar[int]
+    LEDGER_IDS_FIELD_NUMBER: _ClassVar[int]
     txn_id: _common_pb2.TxnId
     partitions: _containers.RepeatedCompositeFieldContainer[_common_pb2.Partition]
     identity: _common_pb2.ProducerIdentity
     seen_stamp: int
-    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., partitions: _Optional[_Iterable[_Union[_common_pb2.Partition, _Mapping]]] = ..., identity: _Optional[_Union[_common_pb2.ProducerIdentity, _Mapping]] = ..., seen_stamp: _Optional[int] = ...) -> None: ...
+    ledger_ids: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., partitions: _Optional[_Iterable[_Union[_common_pb2.Partition, _Mapping]]] = ..., identity: _Optional[_Union[_common_pb2.ProducerIdentity, _Mapping]] = ..., seen_stamp: _Optional[int] = ..., ledger_ids: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class CommandAddPartitionToTxnResponse(_message.Message):
     __slots__ = ("txn_id",)
@@ -195,16 +213,18 @@ class CommandAddPartitionToTxnResponse(_message.Message):
     def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ...) -> None: ...
 
 class CommandAddSubscriptionToTxn(_requests.Request[CommandAddSubscriptionToTxnResponse]):
-    __slots__ = ("txn_id", "subscriptions", "identity", "seen_stamp")
+    __slots__ = ("txn_id", "subscriptions", "identity", "seen_stamp", "ledger_ids")
     TXN_ID_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTIONS_FIELD_NUMBER: _ClassVar[int]
     IDENTITY_FIELD_NUMBER: _ClassVar[int]
     SEEN_STAMP_FIELD_NUMBER: _ClassVar[int]
+    LEDGER_IDS_FIELD_NUMBER: _ClassVar[int]
     txn_id: _common_pb2.TxnId
     subscriptions: _containers.RepeatedCompositeFieldContainer[_common_pb2.Subscription]
     identity: _common_pb2.ProducerIdentity
     seen_stamp: int
-    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., subscriptions: _Optional[_Iterable[_Union[_common_pb2.Subscription, _Mapping]]] = ..., identity: _Optional[_Union[_common_pb2.ProducerIdentity, _Mapping]] = ..., seen_stamp: _Optional[int] = ...) -> None: ...
+    ledger_ids: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., subscriptions: _Optional[_Iterable[_Union[_common_pb2.Subscription, _Mapping]]] = ..., identity: _Optional[_Union[_common_pb2.ProducerIdentity, _Mapping]] = ..., seen_stamp: _Optional[int] = ..., ledger_ids: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class CommandAddSubscriptionToTxnResponse(_message.Message):
     __slots__ = ("txn_id",)
@@ -221,23 +241,27 @@ class WriterCount(_message.Message):
     def __init__(self, writer_id: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
 
 class PartitionCounts(_message.Message):
-    __slots__ = ("partition", "producers")
+    __slots__ = ("partition", "producers", "ledger_id")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     PRODUCERS_FIELD_NUMBER: _ClassVar[int]
+    LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
     partition: _common_pb2.Partition
     producers: _containers.RepeatedCompositeFieldContainer[WriterCount]
-    def __init__(self, partition: _Optional[_Union[_common_pb2.Partition, _Mapping]] = ..., producers: _Optional[_Iterable[_Union[WriterCount, _Mapping]]] = ...) -> None: ...
+    ledger_id: int
+    def __init__(self, partition: _Optional[_Union[_common_pb2.Partition, _Mapping]] = ..., producers: _Optional[_Iterable[_Union[WriterCount, _Mapping]]] = ..., ledger_id: _Optional[int] = ...) -> None: ...
 
 class SubscriptionCounts(_message.Message):
-    __slots__ = ("subscription", "consumers")
+    __slots__ = ("subscription", "consumers", "ledger_id")
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     CONSUMERS_FIELD_NUMBER: _ClassVar[int]
+    LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
     subscription: _common_pb2.Subscription
     consumers: _containers.RepeatedCompositeFieldContainer[WriterCount]
-    def __init__(self, subscription: _Optional[_Union[_common_pb2.Subscription, _Mapping]] = ..., consumers: _Optional[_Iterable[_Union[WriterCount, _Mapping]]] = ...) -> None: ...
+    ledger_id: int
+    def __init__(self, subscription: _Optional[_Union[_common_pb2.Subscription, _Mapping]] = ..., consumers: _Optional[_Iterable[_Union[WriterCount, _Mapping]]] = ..., ledger_id: _Optional[int] = ...) -> None: ...
 
 class CommandEndTxn(_requests.Request[CommandEndTxnResponse]):
-    __slots__ = ("txn_id", "txn_action", "counts_given", "partition_counts", "subscription_counts", "selection_given", "selected_writer_ids", "wait_finished", "identity", "fingerprint", "seen_stamp", "by_hand")
+    __slots__ = ("txn_id", "txn_action", "counts_given", "partition_counts", "subscription_counts", "selection_given", "selected_writer_ids", "wait_finished", "identity", "fingerprint", "seen_stamp", "by_hand", "keep_epoch")
     TXN_ID_FIELD_NUMBER: _ClassVar[int]
     TXN_ACTION_FIELD_NUMBER: _ClassVar[int]
     COUNTS_GIVEN_FIELD_NUMBER: _ClassVar[int]
@@ -250,6 +274,7 @@ class CommandEndTxn(_requests.Request[CommandEndTxnResponse]):
     FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
     SEEN_STAMP_FIELD_NUMBER: _ClassVar[int]
     BY_HAND_FIELD_NUMBER: _ClassVar[int]
+    KEEP_EPOCH_FIELD_NUMBER: _ClassVar[int]
     txn_id: _common_pb2.TxnId
     txn_action: _common_pb2.TxnAction
     counts_given: bool
@@ -262,7 +287,8 @@ class CommandEndTxn(_requests.Request[CommandEndTxnResponse]):
     fingerprint: str
     seen_stamp: int
     by_hand: bool
-    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., txn_action: _Optional[_Union[_common_pb2.TxnAction, str]] = ..., counts_given: _Optional[bool] = ..., partition_counts: _Optional[_Iterable[_Union[PartitionCounts, _Mapping]]] = ..., subscription_counts: _Optional[_Iterable[_Union[SubscriptionCounts, _Mapping]]] = ..., selection_given: _Optional[bool] = ..., selected_writer_ids: _Optional[_Iterable[int]] = ..., wait_finished: _Optional[bool] = ..., identity: _Optional[_Union[_common_pb2.ProducerIdentity, _Mapping]] = ..., fingerprint: _Optional[str] = ..., seen_stamp: _Optional[int] = ..., by_hand: _Optional[bool] = ...) -> None: ...
+    keep_epoch: bool
+    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., txn_action: _Optional[_Union[_common_pb2.TxnAction, str]] = ..., counts_given: _Optional[bool] = ..., partition_counts: _Optional[_Iterable[_Union[PartitionCounts, _Mapping]]] = ..., subscription_counts: _Optional[_Iterable[_Union[SubscriptionCounts, _Mapping]]] = ..., selection_given: _Optional[bool] = ..., selected_writer_ids: _Optional[_Iterable[int]] = ..., wait_finished: _Optional[bool] = ..., identity: _Optional[_Union[_common_pb2.ProducerIdentity, _Mapping]] = ..., fingerprint: _Optional[str] = ..., seen_stamp: _Optional[int] = ..., by_hand: _Optional[bool] = ..., keep_epoch: _Optional[bool] = ...) -> None: ...
 
 class CommandEndTxnResponse(_message.Message):
     __slots__ = ("txn_id", "status", "identity", "stamp")
@@ -277,7 +303,7 @@ class CommandEndTxnResponse(_message.Message):
     def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., status: _Optional[_Union[_common_pb2.TxnStatus, str]] = ..., identity: _Optional[_Union[_common_pb2.ProducerIdentity, _Mapping]] = ..., stamp: _Optional[int] = ...) -> None: ...
 
 class CommandEndTxns(_requests.Request[CommandEndTxnsResponse]):
-    __slots__ = ("request_ids", "traceparents", "txn_most_bits", "txn_least_bits", "txn_actions", "counts_given", "counts", "participant_counts", "participant_indexes", "selections_given", "selection_counts", "selected_writer_ids", "wait_finished", "identities", "identity_numbers", "fingerprints", "seen_stamps", "by_hand")
+    __slots__ = ("request_ids", "traceparents", "txn_most_bits", "txn_least_bits", "txn_actions", "counts_given", "counts", "participant_counts", "participant_indexes", "selections_given", "selection_counts", "selected_writer_ids", "wait_finished", "identities", "identity_numbers", "fingerprints", "seen_stamps", "by_hand", "keep_epoch")
     REQUEST_IDS_FIELD_NUMBER: _ClassVar[int]
     TRACEPARENTS_FIELD_NUMBER: _ClassVar[int]
     TXN_MOST_BITS_FIELD_NUMBER: _ClassVar[int]
@@ -296,6 +322,7 @@ class CommandEndTxns(_requests.Request[CommandEndTxnsResponse]):
     FINGERPRINTS_FIELD_NUMBER: _ClassVar[int]
     SEEN_STAMPS_FIELD_NUMBER: _ClassVar[int]
     BY_HAND_FIELD_NUMBER: _ClassVar[int]
+    KEEP_EPOCH_FIELD_NUMBER: _ClassVar[int]
     request_ids: _containers.RepeatedScalarFieldContainer[int]
     traceparents: _containers.RepeatedScalarFieldContainer[bytes]
     txn_most_bits: _containers.RepeatedScalarFieldContainer[int]
@@ -314,7 +341,8 @@ class CommandEndTxns(_requests.Request[CommandEndTxnsResponse]):
     fingerprints: _containers.RepeatedScalarFieldContainer[str]
     seen_stamps: _containers.RepeatedScalarFieldContainer[int]
     by_hand: _containers.RepeatedScalarFieldContainer[bool]
-    def __init__(self, request_ids: _Optional[_Iterable[int]] = ..., traceparents: _Optional[_Iterable[bytes]] = ..., txn_most_bits: _Optional[_Iterable[int]] = ..., txn_least_bits: _Optional[_Iterable[int]] = ..., txn_actions: _Optional[_Iterable[_Union[_common_pb2.TxnAction, str]]] = ..., counts_given: _Optional[_Iterable[bool]] = ..., counts: _Optional[_Iterable[bytes]] = ..., participant_counts: _Optional[_Iterable[int]] = ..., participant_indexes: _Optional[_Iterable[int]] = ..., selections_given: _Optional[_Iterable[bool]] = ..., selection_counts: _Optional[_Iterable[int]] = ..., selected_writer_ids: _Optional[_Iterable[int]] = ..., wait_finished: _Optional[_Iterable[bool]] = ..., identities: _Optional[_Iterable[_Union[_common_pb2.ProducerIdentity, _Mapping]]] = ..., identity_numbers: _Optional[_Iterable[int]] = ..., fingerprints: _Optional[_Iterable[str]] = ..., seen_stamps: _Optional[_Iterable[int]] = ..., by_hand: _Optional[_Iterable[bool]] = ...) -> None: ...
+    keep_epoch: _containers.RepeatedScalarFieldContainer[bool]
+    def __init__(self, request_ids: _Optional[_Iterable[int]] = ..., traceparents: _Optional[_Iterable[bytes]] = ..., txn_most_bits: _Optional[_Iterable[int]] = ..., txn_least_bits: _Optional[_Iterable[int]] = ..., txn_actions: _Optional[_Iterable[_Union[_common_pb2.TxnAction, str]]] = ..., counts_given: _Optional[_Iterable[bool]] = ..., counts: _Optional[_Iterable[bytes]] = ..., participant_counts: _Optional[_Iterable[int]] = ..., participant_indexes: _Optional[_Iterable[int]] = ..., selections_given: _Optional[_Iterable[bool]] = ..., selection_counts: _Optional[_Iterable[int]] = ..., selected_writer_ids: _Optional[_Iterable[int]] = ..., wait_finished: _Optional[_Iterable[bool]] = ..., identities: _Optional[_Iterable[_Union[_common_pb2.ProducerIdentity, _Mapping]]] = ..., identity_numbers: _Optional[_Iterable[int]] = ..., fingerprints: _Optional[_Iterable[str]] = ..., seen_stamps: _Optional[_Iterable[int]] = ..., by_hand: _Optional[_Iterable[bool]] = ..., keep_epoch: _Optional[_Iterable[bool]] = ...) -> None: ...
 
 class CommandEndTxnsResponse(_message.Message):
     __slots__ = ("first_request_id", "count", "left_out", "txn_most_bits", "txn_least_bits", "statuses", "stamp", "identities", "identity_numbers")
@@ -631,7 +659,7 @@ class UnfinishedParticipant(_message.Message):
     def __init__(self, partition: _Optional[_Union[_common_pb2.Partition, _Mapping]] = ..., subscription: _Optional[str] = ..., error: _Optional[_Union[_common_pb2.ServerError, _Mapping]] = ...) -> None: ...
 
 class CommandEndTxnOnPartition(_requests.Request[CommandEndTxnOnPartitionResponse]):
-    __slots__ = ("txn_id", "partition", "txn_action", "counts_given", "counts", "selection_given", "selected_writer_ids", "loss_accepted", "hanging", "stamp", "incarnation")
+    __slots__ = ("txn_id", "partition", "txn_action", "counts_given", "counts", "selection_given", "selected_writer_ids", "loss_accepted", "hanging", "stamp", "incarnation", "ledger_id")
     TXN_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     TXN_ACTION_FIELD_NUMBER: _ClassVar[int]
@@ -643,6 +671,7 @@ class CommandEndTxnOnPartition(_requests.Request[CommandEndTxnOnPartitionRespons
     HANGING_FIELD_NUMBER: _ClassVar[int]
     STAMP_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
     txn_id: _common_pb2.TxnId
     partition: _common_pb2.Partition
     txn_action: _common_pb2.TxnAction
@@ -654,7 +683,8 @@ class CommandEndTxnOnPartition(_requests.Request[CommandEndTxnOnPartitionRespons
     hanging: HangingTxn
     stamp: int
     incarnation: int
-    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., partition: _Optional[_Union[_common_pb2.Partition, _Mapping]] = ..., txn_action: _Optional[_Union[_common_pb2.TxnAction, str]] = ..., counts_given: _Optional[bool] = ..., counts: _Optional[_Iterable[_Union[WriterCount, _Mapping]]] = ..., selection_given: _Optional[bool] = ..., selected_writer_ids: _Optional[_Iterable[int]] = ..., loss_accepted: _Optional[bool] = ..., hanging: _Optional[_Union[HangingTxn, _Mapping]] = ..., stamp: _Optional[int] = ..., incarnation: _Optional[int] = ...) -> None: ...
+    ledger_id: int
+    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., partition: _Optional[_Union[_common_pb2.Partition, _Mapping]] = ..., txn_action: _Optional[_Union[_common_pb2.TxnAction, str]] = ..., counts_given: _Optional[bool] = ..., counts: _Optional[_Iterable[_Union[WriterCount, _Mapping]]] = ..., selection_given: _Optional[bool] = ..., selected_writer_ids: _Optional[_Iterable[int]] = ..., loss_accepted: _Optional[bool] = ..., hanging: _Optional[_Union[HangingTxn, _Mapping]] = ..., stamp: _Optional[int] = ..., incarnation: _Optional[int] = ..., ledger_id: _Optional[int] = ...) -> None: ...
 
 class HangingTxn(_message.Message):
     __slots__ = ("start_offset", "producer_epoch")
@@ -671,7 +701,7 @@ class CommandEndTxnOnPartitionResponse(_message.Message):
     def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ...) -> None: ...
 
 class CommandEndTxnOnSubscription(_requests.Request[CommandEndTxnOnSubscriptionResponse]):
-    __slots__ = ("txn_id", "subscription", "txn_action", "counts_given", "counts", "selection_given", "selected_writer_ids", "loss_accepted", "hanging", "stamp", "incarnation")
+    __slots__ = ("txn_id", "subscription", "txn_action", "counts_given", "counts", "selection_given", "selected_writer_ids", "loss_accepted", "hanging", "stamp", "incarnation", "ledger_id")
     TXN_ID_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     TXN_ACTION_FIELD_NUMBER: _ClassVar[int]
@@ -683,6 +713,7 @@ class CommandEndTxnOnSubscription(_requests.Request[CommandEndTxnOnSubscriptionR
     HANGING_FIELD_NUMBER: _ClassVar[int]
     STAMP_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
     txn_id: _common_pb2.TxnId
     subscription: _common_pb2.Subscription
     txn_action: _common_pb2.TxnAction
@@ -694,7 +725,8 @@ class CommandEndTxnOnSubscription(_requests.Request[CommandEndTxnOnSubscriptionR
     hanging: HangingTxn
     stamp: int
     incarnation: int
-    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., subscription: _Optional[_Union[_common_pb2.Subscription, _Mapping]] = ..., txn_action: _Optional[_Union[_common_pb2.TxnAction, str]] = ..., counts_given: _Optional[bool] = ..., counts: _Optional[_Iterable[_Union[WriterCount, _Mapping]]] = ..., selection_given: _Optional[bool] = ..., selected_writer_ids: _Optional[_Iterable[int]] = ..., loss_accepted: _Optional[bool] = ..., hanging: _Optional[_Union[HangingTxn, _Mapping]] = ..., stamp: _Optional[int] = ..., incarnation: _Optional[int] = ...) -> None: ...
+    ledger_id: int
+    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., subscription: _Optional[_Union[_common_pb2.Subscription, _Mapping]] = ..., txn_action: _Optional[_Union[_common_pb2.TxnAction, str]] = ..., counts_given: _Optional[bool] = ..., counts: _Optional[_Iterable[_Union[WriterCount, _Mapping]]] = ..., selection_given: _Optional[bool] = ..., selected_writer_ids: _Optional[_Iterable[int]] = ..., loss_accepted: _Optional[bool] = ..., hanging: _Optional[_Union[HangingTxn, _Mapping]] = ..., stamp: _Optional[int] = ..., incarnation: _Optional[int] = ..., ledger_id: _Optional[int] = ...) -> None: ...
 
 class CommandEndTxnOnSubscriptionResponse(_message.Message):
     __slots__ = ("txn_id",)

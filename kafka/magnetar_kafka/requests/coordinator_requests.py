@@ -1,4 +1,4 @@
-"""FindCoordinator: which broker has a group."""
+"""FindCoordinator: which broker has a group, or sends on the requests of a transactional id."""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ from magnetar_kafka.group_coordinator import GroupCoordinators
 from magnetar_kafka.nodes import Nodes
 from magnetar_kafka.request import Handle, Request
 from magnetar_kafka.shards import Shard
+from magnetar_kafka.transactions.transactions import Transactions
 from magnetar_kafka.wire import apis
 
 # The first version that asks for several at once.
 SEVERAL_FROM = 4
-OF_GROUPS = 0
+OF_GROUPS, OF_TRANSACTIONS = 0, 1
 _NONE = -1
 
 
 class CoordinatorRequests:
     """Handler of FindCoordinator."""
 
-    def __init__(self, groups: GroupCoordinators, nodes: Nodes) -> None:
+    def __init__(self, groups: GroupCoordinators, transactions: Transactions, nodes: Nodes) -> None:
+        self._transactions = transactions
         self._groups = groups
         self._nodes = nodes
 
@@ -47,17 +49,16 @@ class CoordinatorRequests:
         self, request: Request, kind: int, key: str, shards: dict[Shard, None]
     ) -> dict[str, Any]:
         row: dict[str, Any] = {"key": key, "error_code": ErrorCode.NONE, "error_message": None}
+        host, port = request.address
+        here = {"node_id": self._nodes.own_number, "host": host, "port": port}
         try:
+            if kind == OF_TRANSACTIONS:
+                request.caller.check(Operation.DESCRIBE, Kind.TRANSACTIONAL_ID, key)
+                self._transactions.check_possible()
+                return row | here
             if kind != OF_GROUPS:
-                raise Refused(
-                    ErrorCode.COORDINATOR_NOT_AVAILABLE, "there are no transactions on this port"
-                )
+                raise Refused(ErrorCode.INVALID_REQUEST, f"{kind} is not a kind of coordinators")
             request.caller.check(Operation.DESCRIBE, Kind.GROUP, key)
-            if len(set(self._nodes.by_shard(is_external=request.is_external))) > 1:
-                raise Refused(
-                    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-                    "groups of Kafka's clients need a cluster with one broker: assign partitions",
-                )
             coordinator = await self._groups.of(key)
         except Refused as refusal:
             code = refusal.code
@@ -66,5 +67,4 @@ class CoordinatorRequests:
             row |= {"error_code": code, "error_message": str(refusal)}
             return row | {"node_id": _NONE, "host": "", "port": _NONE}
         shards[coordinator.shard] = None
-        host, port = request.address
-        return row | {"node_id": self._nodes.own_number, "host": host, "port": port}
+        return row | here

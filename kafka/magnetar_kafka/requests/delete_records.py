@@ -9,7 +9,7 @@ from typing import Any
 from magnetar_core.access.needs import Kind, Operation
 from magnetar_core.errors import MagnetarError, OutOfRange
 from magnetar_kafka.answer import Answer, Part
-from magnetar_kafka.error_codes import ErrorCode, Refused, code_of
+from magnetar_kafka.error_codes import ErrorCode, Refused, code_of, outcome_of
 from magnetar_kafka.request import Handle, Request
 from magnetar_kafka.requests.partitions import locate
 from magnetar_kafka.shards import Shards
@@ -66,8 +66,7 @@ class DeleteRecordsRequests:
             part.fields["low_watermark"] = await self._deleted(request, topic, one, part)
         except (Refused, MagnetarError) as error:
             part.fields["error_code"] = code_of(error)
-        code = ErrorCode(part.fields["error_code"])
-        outcome = code.name if code else "DONE"
+        outcome = outcome_of(part.fields["error_code"])
         request.caller.note(_ACTION, f"topic:{topic}-{number}", outcome)
         return part
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -78,7 +78,11 @@ class _Wanted:
 
 
 class FetchRequests:
-    """Handler of Fetch."""
+    """Handler of Fetch.
+
+    Args:
+        saw: told the highest stamp of the commits that a client gets to see.
+    """
 
     def __init__(
         self,
@@ -87,9 +91,11 @@ class FetchRequests:
         budget: Budget,
         parking: Parking,
         metrics: KafkaMetrics,
+        saw: Callable[[int], None],
     ) -> None:
         self._parking = parking
         self._shards = shards
+        self._saw = saw
         self._config = config
         self._budget = budget
         self._metrics = metrics
@@ -220,6 +226,8 @@ class FetchRequests:
             part.fields["error_code"] = ErrorCode.NOT_LEADER_OR_FOLLOWER
             return 0
         self._tell_range(part, partition)
+        if records:
+            self._saw(partition.log.highest_stamp)
         part.fields["records"] = records
         return sum(map(len, records))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from magnetar_core.access.needs import Kind, Operation
 from magnetar_kafka.answer import Answer
 from magnetar_kafka.error_codes import ErrorCode, Refused
 from magnetar_kafka.group_coordinator import GroupCoordinator, GroupCoordinators
@@ -38,6 +39,16 @@ class GroupRequests:
             apis.LEAVE_GROUP.key: self._leave,
         }
 
+    async def _coordinator(self, request: Request) -> GroupCoordinator:
+        """Return the coordinator of the group that a request of a member names.
+
+        Raises:
+            Refused: the caller may not read the group, or as GroupCoordinators.of.
+        """
+        group = request.body["group_id"]
+        request.caller.check(Operation.READ, Kind.GROUP, group)
+        return await self._groups.of(group)
+
     async def _join(self, request: Request) -> Answer:
         body, shard = request.body, None
         refused: dict[str, Any] = {
@@ -47,8 +58,8 @@ class GroupRequests:
             "member_id": body["member_id"],
         }
         try:
+            coordinator = await self._coordinator(request)
             self._refuse_mixed(body["group_id"])
-            coordinator = await self._groups.of(body["group_id"])
             shard = coordinator.shard
             asked = _asked(coordinator, request)
             joined = await coordinator.join(body["group_id"], asked, request.stopping)
@@ -70,7 +81,7 @@ class GroupRequests:
     async def _sync(self, request: Request) -> Answer:
         body, shard = request.body, None
         try:
-            coordinator = await self._groups.of(body["group_id"])
+            coordinator = await self._coordinator(request)
             shard = coordinator.shard
             synced = await coordinator.sync(
                 body["group_id"],
@@ -97,7 +108,7 @@ class GroupRequests:
     async def _heartbeat(self, request: Request) -> Answer:
         body, shard, code = request.body, None, ErrorCode.NONE
         try:
-            coordinator = await self._groups.of(body["group_id"])
+            coordinator = await self._coordinator(request)
             shard = coordinator.shard
             coordinator.heartbeat(
                 body["group_id"],
@@ -112,7 +123,7 @@ class GroupRequests:
     async def _leave(self, request: Request) -> Answer:
         body = request.body
         try:
-            coordinator = await self._groups.of(body["group_id"])
+            coordinator = await self._coordinator(request)
         except Refused as refusal:
             return _answer(None, {"error_code": refusal.code})
         if request.version < SEVERAL_LEAVE_FROM:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from magnetar_core.access.needs import Kind, Operation
 from magnetar_kafka.answer import Answer
 from magnetar_kafka.error_codes import ErrorCode, Refused
 from magnetar_kafka.group_coordinator import GroupCoordinators
 from magnetar_kafka.groups.classic_group import ClassicGroup
 from magnetar_kafka.request import Handle, Request
+from magnetar_kafka.security.caller import Caller
 from magnetar_kafka.shards import Shard
 from magnetar_kafka.wire import apis
 
@@ -33,7 +35,11 @@ class GroupViewRequests:
 
     async def _list(self, request: Request) -> Answer:
         states = [one.lower() for one in request.body.get("states_filter", ())]
-        coordinators = await self._groups.all()
+        try:
+            coordinators = await self._groups.all()
+        except Refused as refusal:
+            refused = {"error_code": refusal.code, "groups": []}
+            return Answer(body=lambda: refused, codes=(refusal.code,))
         rows = [
             {
                 "group_id": group.name,
@@ -42,21 +48,22 @@ class GroupViewRequests:
             }
             for coordinator in coordinators
             for group in coordinator.all()
-            if not states or group.state.value.lower() in states
+            if request.caller.may(Operation.DESCRIBE, Kind.GROUP, group.name)
+            and (not states or group.state.value.lower() in states)
         ]
         message = {"error_code": ErrorCode.NONE, "groups": rows}
         return Answer(body=lambda: message, rests_on=[one.shard for one in coordinators])
 
     async def _describe(self, request: Request) -> Answer:
         shards: dict[Shard, None] = {}
-        rows = [await self._row(name, shards) for name in request.body["groups"]]
+        rows = [await self._row(request.caller, name, shards) for name in request.body["groups"]]
         return Answer(
             body=lambda: {"groups": rows},
             rests_on=tuple(shards),
             codes=[row["error_code"] for row in rows],
         )
 
-    async def _row(self, name: str, shards: dict[Shard, None]) -> dict[str, Any]:
+    async def _row(self, caller: Caller, name: str, shards: dict[Shard, None]) -> dict[str, Any]:
         row: dict[str, Any] = {
             "error_code": ErrorCode.NONE,
             "group_id": name,
@@ -65,6 +72,7 @@ class GroupViewRequests:
             "protocol_data": "",
         }
         try:
+            caller.check(Operation.DESCRIBE, Kind.GROUP, name)
             coordinator = await self._groups.of(name)
         except Refused as refusal:
             return {**row, "error_code": refusal.code, "group_state": ""}

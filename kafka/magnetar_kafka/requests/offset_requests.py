@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from magnetar_broker.dispatch.committed_offset import NO_LEADER_EPOCH, CommittedOffset
+from magnetar_core.access.needs import Kind, Operation
 from magnetar_core.errors import (
     IllegalGeneration,
     LogUnavailable,
@@ -19,12 +20,13 @@ from magnetar_core.errors import (
 )
 from magnetar_kafka.answer import Answer, Part
 from magnetar_kafka.config import KafkaConfig
-from magnetar_kafka.error_codes import ErrorCode, Refused, code_of
+from magnetar_kafka.error_codes import ErrorCode, Refused, code_of, outcome_of
 from magnetar_kafka.group_coordinator import GroupCoordinator, GroupCoordinators
 from magnetar_kafka.groups.classic_group import NO_GENERATION, ClassicGroup, State
 from magnetar_kafka.groups.subscriptions import subscribed_topics
 from magnetar_kafka.request import Handle, Request
 from magnetar_kafka.requests.partitions import locate
+from magnetar_kafka.security.caller import Caller
 from magnetar_kafka.shards import Shard, Shards
 from magnetar_kafka.wire import apis
 
@@ -57,8 +59,10 @@ class OffsetRequests:
 
     async def _commit(self, request: Request) -> Answer:
         body, answer = request.body, _Answering()
+        caller = request.caller
         group, refusal, commit = body["group_id"], None, None
         try:
+            caller.check(Operation.READ, Kind.GROUP, group)
             coordinator = await self._groups.of(group)
             answer.rest_on(coordinator.shard)
             member_id, generation = body["member_id"], body["generation_id_or_member_epoch"]
@@ -73,7 +77,7 @@ class OffsetRequests:
             {
                 "name": topic["name"],
                 "partitions": [
-                    self._commit_part(answer, topic["name"], one, commit, refusal)
+                    self._commit_part(answer, caller, topic["name"], one, commit, refusal)
                     for one in topic["partitions"]
                 ],
             }
@@ -84,6 +88,7 @@ class OffsetRequests:
     def _commit_part(
         self,
         answer: _Answering,
+        caller: Caller,
         topic: str,
         one: Mapping[str, Any],
         commit: _Commit | None,
@@ -94,7 +99,8 @@ class OffsetRequests:
             if commit is None:
                 assert refusal is not None
                 raise refusal
-            offset = self._offset_of(one)
+            caller.check(Operation.READ, Kind.TOPIC, topic)
+            offset = offset_of(one, self._metadata_bytes_max)
             part = Part(shard=None, fields={})
             try:
                 shard, partition = locate(self._shards, topic, one["partition_index"], part)
@@ -105,33 +111,23 @@ class OffsetRequests:
             code = answer.note(_commit_code(error))
         return {"partition_index": one["partition_index"], "error_code": code}
 
-    def _offset_of(self, one: Mapping[str, Any]) -> CommittedOffset:
-        metadata = one["committed_metadata"] or ""
-        if len(metadata.encode()) > self._metadata_bytes_max:
-            raise Refused(
-                ErrorCode.OFFSET_METADATA_TOO_LARGE,
-                f"metadata exceeds kafka_offset_metadata_bytes_max, {self._metadata_bytes_max}",
-            )
-        if one["committed_offset"] < 0:
-            raise Refused(ErrorCode.INVALID_REQUEST, "an offset cannot be negative")
-        epoch = one.get("committed_leader_epoch", NO_LEADER_EPOCH)
-        return CommittedOffset(one["committed_offset"], metadata, max(epoch, NO_LEADER_EPOCH))
-
     # Fetches
 
     async def _fetch(self, request: Request) -> Answer:
-        body, answer = request.body, _Answering()
+        body, caller, answer = request.body, request.caller, _Answering()
         is_stable = body.get("require_stable", False)
         if request.version >= SEVERAL_GROUPS_FROM:
             rows = [
                 {
                     "group_id": one["group_id"],
-                    **await self._fetched(answer, one["group_id"], one["topics"], is_stable),
+                    **await self._fetched(
+                        answer, caller, one["group_id"], one["topics"], is_stable
+                    ),
                 }
                 for one in body["groups"]
             ]
             return answer.made({"groups": rows})
-        found = await self._fetched(answer, body["group_id"], body["topics"], is_stable)
+        found = await self._fetched(answer, caller, body["group_id"], body["topics"], is_stable)
         if request.version < GROUP_ERROR_FROM and found["error_code"]:
             for topic in found["topics"]:
                 for row in topic["partitions"]:
@@ -141,26 +137,33 @@ class OffsetRequests:
     async def _fetched(
         self,
         answer: _Answering,
+        caller: Caller,
         group: str,
         topics: list[dict[str, Any]] | None,
         is_stable: bool,
     ) -> dict[str, Any]:
         """Return the topics of an answer for a group, and the code for the group."""
         try:
+            caller.check(Operation.DESCRIBE, Kind.GROUP, group)
             coordinator = await self._groups.of(group)
         except Refused as refusal:
             code = answer.note(refusal.code)
             return {"topics": _refused_topics(topics or [], code), "error_code": code}
         answer.rest_on(coordinator.shard)
         if topics is None:
-            return {"topics": self._all_of(answer, group, is_stable), "error_code": ErrorCode.NONE}
+            return {
+                "topics": self._all_of(answer, caller, group, is_stable),
+                "error_code": ErrorCode.NONE,
+            }
         known = coordinator.find(group)
         generation = known.generation if known is not None and known.members else None
         rows = [
             {
                 "name": topic["name"],
                 "partitions": [
-                    self._fetch_part(answer, group, topic["name"], number, generation, is_stable)
+                    self._fetch_part(
+                        answer, caller, group, topic["name"], number, generation, is_stable
+                    )
                     for number in topic["partition_indexes"]
                 ],
             }
@@ -175,6 +178,7 @@ class OffsetRequests:
     def _fetch_part(
         self,
         answer: _Answering,
+        caller: Caller,
         group: str,
         topic: str,
         number: int,
@@ -183,6 +187,7 @@ class OffsetRequests:
     ) -> dict[str, Any]:
         part = Part(shard=None, fields={})
         try:
+            caller.check(Operation.DESCRIBE, Kind.TOPIC, topic)
             try:
                 shard, partition = locate(self._shards, topic, number, part)
             finally:
@@ -206,12 +211,16 @@ class OffsetRequests:
         offset = shard.access.committed_offset(partition, group)
         return _fetched_row(number, offset, ErrorCode.NONE)
 
-    def _all_of(self, answer: _Answering, group: str, is_stable: bool) -> list[dict[str, Any]]:
-        """Return all offsets that a group has here."""
+    def _all_of(
+        self, answer: _Answering, caller: Caller, group: str, is_stable: bool
+    ) -> list[dict[str, Any]]:
+        """Return the offsets that a group has here on topics that the caller may describe."""
         topics: dict[str, list[dict[str, Any]]] = {}
         for shard in self._shards.all():
             answer.rest_on(shard)
             for partition in shard.access.partitions():
+                if not caller.may(Operation.DESCRIBE, Kind.TOPIC, partition.name.topic):
+                    continue
                 offset = shard.access.committed_offset(partition, group)
                 if offset is None:
                     continue
@@ -226,8 +235,9 @@ class OffsetRequests:
 
     async def _delete_offsets(self, request: Request) -> Answer:
         body, answer = request.body, _Answering()
-        group = body["group_id"]
+        group, caller = body["group_id"], request.caller
         try:
+            caller.check(Operation.DELETE, Kind.GROUP, group)
             coordinator = await self._groups.of(group)
             answer.rest_on(coordinator.shard)
             known = coordinator.find(group)
@@ -240,7 +250,9 @@ class OffsetRequests:
             {
                 "name": topic["name"],
                 "partitions": [
-                    self._delete_part(answer, group, topic["name"], one["partition_index"], used)
+                    self._delete_part(
+                        answer, caller, group, topic["name"], one["partition_index"], used
+                    )
                     for one in topic["partitions"]
                 ],
             }
@@ -249,11 +261,18 @@ class OffsetRequests:
         return answer.made({"error_code": ErrorCode.NONE, "topics": topics})
 
     def _delete_part(
-        self, answer: _Answering, group: str, topic: str, number: int, used: frozenset[str]
+        self,
+        answer: _Answering,
+        caller: Caller,
+        group: str,
+        topic: str,
+        number: int,
+        used: frozenset[str],
     ) -> dict[str, Any]:
         code = ErrorCode.NONE
         part = Part(shard=None, fields={})
         try:
+            caller.check(Operation.READ, Kind.TOPIC, topic)
             if topic in used:
                 raise Refused(
                     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, f"members of {group!r} read {topic!r}"
@@ -265,18 +284,25 @@ class OffsetRequests:
             shard.access.forget_group(partition, group)
         except (Refused, MagnetarError) as error:
             code = answer.note(_commit_code(error))
+        resource = f"group:{group} topic:{topic}-{number}"
+        caller.note("delete_offsets", resource, outcome_of(code))
         return {"partition_index": number, "error_code": code}
 
     async def _delete_groups(self, request: Request) -> Answer:
         answer = _Answering()
         rows = [
-            {"group_id": name, "error_code": answer.note(await self._delete_group(answer, name))}
+            {
+                "group_id": name,
+                "error_code": answer.note(await self._delete_group(answer, request.caller, name)),
+            }
             for name in request.body["groups_names"]
         ]
         return answer.made({"results": rows})
 
-    async def _delete_group(self, answer: _Answering, name: str) -> ErrorCode:
+    async def _delete_group(self, answer: _Answering, caller: Caller, name: str) -> ErrorCode:
+        code = ErrorCode.NONE
         try:
+            caller.check(Operation.DELETE, Kind.GROUP, name)
             coordinator = await self._groups.of(name)
             answer.rest_on(coordinator.shard)
             known = coordinator.find(name)
@@ -290,8 +316,9 @@ class OffsetRequests:
                     shard.access.forget_group(partition, name)
             coordinator.delete(name)
         except (Refused, MagnetarError) as error:
-            return _commit_code(error)
-        return ErrorCode.NONE
+            code = _commit_code(error)
+        caller.note("delete_group", f"group:{name}", outcome_of(code))
+        return code
 
 
 class _Commit:
@@ -354,6 +381,24 @@ class _Answering:
     def made(self, message: dict[str, Any]) -> Answer:
         """Return the answer."""
         return Answer(body=lambda: message, rests_on=tuple(self._shards), codes=self._codes)
+
+
+def offset_of(one: Mapping[str, Any], metadata_bytes_max: int) -> CommittedOffset:
+    """Return the offset that a request commits on a partition.
+
+    Raises:
+        Refused: it may not.
+    """
+    metadata = one["committed_metadata"] or ""
+    if len(metadata.encode()) > metadata_bytes_max:
+        raise Refused(
+            ErrorCode.OFFSET_METADATA_TOO_LARGE,
+            f"metadata exceeds kafka_offset_metadata_bytes_max, {metadata_bytes_max}",
+        )
+    if one["committed_offset"] < 0:
+        raise Refused(ErrorCode.INVALID_REQUEST, "an offset cannot be negative")
+    epoch = one.get("committed_leader_epoch", NO_LEADER_EPOCH)
+    return CommittedOffset(one["committed_offset"], metadata, max(epoch, NO_LEADER_EPOCH))
 
 
 def _commit_code(error: Refused | MagnetarError) -> ErrorCode:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from magnetar_core.access.grants import Rights
 from magnetar_core.access.needs import (
     ADMINISTRATION,
     OPERATIONS_OF,
@@ -63,6 +64,11 @@ class Caller:
         self.origin = origin
         self._rights_of = None if gate is None else gate.rights_of
         self.gate = None if gate is None else gate.uncounted
+
+    @property
+    def rights(self) -> Rights | None:
+        """What the caller may do now, with its quotas; None: there is no access control."""
+        return None if self._rights_of is None else self._rights_of(self.principal)
 
     def may(self, operation: Operation, kind: Kind, name: str) -> bool:
         """Return whether the caller may do something with a resource."""

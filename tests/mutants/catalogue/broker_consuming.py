@@ -8,7 +8,7 @@ from tests.mutants.operations import Compare, Insert, LeaveOut, Never, Put, Retu
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "plain-ack-takes-pending",
-        "magnetar_broker.dispatch.acknowledgements:Acknowledgements.acknowledge",
+        "magnetar_broker.dispatch.acknowledgements:Acknowledgements.free_ranges",
         Put("self.deleted.mask", "self.unavailable_mask"),
         "A plain ack deletes what a transaction holds in PENDING_ACK.",
     ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
-from tests.mutants.operations import LeaveOut, Never, Put
+from tests.mutants.operations import Always, LeaveOut, Never, Put
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
@@ -26,13 +26,13 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "kafka-checksum-not-compared",
-        "magnetar_kafka.requests.produce:_checked",
+        "magnetar_kafka.requests.batches:checked_head",
         LeaveOut("check_checksum(records, head)"),
         "A batch that was damaged on its way is stored.",
     ),
     Mutant(
         "kafka-control-batches-are-stored",
-        "magnetar_kafka.requests.produce:_check_kind",
+        "magnetar_kafka.requests.batches:_check_kind",
         Never("head.attributes & CONTROL"),
         "A client writes a control batch, which readers take for the end of a transaction.",
     ),
@@ -118,5 +118,40 @@ MUTANTS: tuple[Mutant, ...] = (
         Never("own > self._bytes_max // 2 or self._taken + byte_count > self._bytes_max"),
         "Fetches that wait take any memory.",
         tests=("tests/kafka_clients/test_connection.py",),
+    ),
+    Mutant(
+        "kafka-expired-transaction-goes-on",
+        "magnetar_coordinator.metadata.transactional_id:fix",
+        Always("keep_epoch"),
+        "A client from before KIP-890 goes on after an expiry, and commits a part.",
+        tests=("tests/kafka_clients/test_transactions.py", "tests/coordinator/test_kept_epochs.py"),
+    ),
+    Mutant(
+        "kafka-produces-without-adding",
+        "magnetar_kafka.requests.transactional_produce:TransactionalProduce.append",
+        Put("txn_id is None", "txn_id is None or batch.name in missing"),
+        "A client from before KIP-890 writes to a partition that this transaction was not told of.",
+        tests=("tests/kafka_clients/test_transactions.py",),
+    ),
+    Mutant(
+        "kafka-sequence-ends-with-the-transaction",
+        "magnetar_broker.transactions.producers:Producers.place_in_transactions",
+        Never("epoch == known.epoch"),
+        "A first batch is lost unnoticed, and one from an earlier transaction is stored.",
+        tests=("tests/kafka_clients/test_transactions.py",),
+    ),
+    Mutant(
+        "kafka-lost-messages-commit",
+        "magnetar_broker.transactions.transaction_index:_check_ledger",
+        Never("end.ledger_id < ledger_id"),
+        "A commit succeeds although its messages were lost between Produce and EndTxn.",
+        tests=("tests/kafka_clients/test_lost_messages.py",),
+    ),
+    Mutant(
+        "kafka-prepared-transaction-takes-more",
+        "magnetar_kafka.transactions.transactions:_check_takes_more",
+        Never("known.is_prepared"),
+        "An instance that took a prepared transaction over adds to it.",
+        tests=("tests/kafka_clients/test_transaction_tools.py",),
     ),
 )

@@ -50,7 +50,7 @@ _KNOWN_BYTES_MAX: Final = 256
 
 # A participant, and the confirmed writes of each writer. The same object comes again: it is not
 # changed.
-Counted = tuple[PartitionName | SubscriptionName, Mapping[int, int]]
+Counted = tuple[PartitionName | SubscriptionName, Mapping[int, int], int]
 
 
 class EndOnParticipants(NamedTuple):
@@ -153,7 +153,7 @@ def participant(field: str, counts: bytes) -> bytes:
 
 
 def counted(participant: bytes) -> Counted:
-    """Return a participant and its counts.
+    """Return a participant, its counts, and the ledger id that it had; 0: not compared.
 
     Raises:
         DecodeError: it is damaged, or not one.
@@ -170,10 +170,10 @@ def _counted(participant: bytes) -> Counted:
         raise DecodeError("not one participant")
     for produced in wire.partitions:
         counts = {one.writer_id: one.count for one in produced.producers}
-        return PartitionName.from_wire(produced.partition), counts
+        return PartitionName.from_wire(produced.partition), counts, produced.ledger_id
     (acked,) = wire.subscriptions
     counts = {one.writer_id: one.count for one in acked.consumers}
-    return SubscriptionName.from_wire(acked.subscription), counts
+    return SubscriptionName.from_wire(acked.subscription), counts, acked.ledger_id
 
 
 def _pack(rows: Rows) -> CommandEndTxnsOnParticipants:

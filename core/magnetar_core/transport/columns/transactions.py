@@ -62,6 +62,7 @@ _NEW_BYTES: Final = 128
 _END_BYTES: Final = 384
 _PARTICIPANT_BYTES: Final = 64
 _WRITER_ID_BYTES: Final = 10
+_LEDGER_ID_BYTES: Final = 10
 # See Columns.rows_min.
 _ROWS_MIN: Final = 4
 # What an answer has beside a proof or an identity.
@@ -90,6 +91,9 @@ class NewTxn(NamedTuple):
         named_sequence: None: there is none.
         call_token: 0: there is none.
         seen_stamp: 0: there is none.
+        follows_given: whether it may only begin behind the transaction `follows`.
+        follows: the latest one of the identity; None: it has had none.
+        ledger_ids: those that the participants have, in their order; empty: not compared.
     """
 
     txn_timeout_ms: int = 0
@@ -99,11 +103,15 @@ class NewTxn(NamedTuple):
     call_token: int = 0
     answer_before_durable: bool = False
     seen_stamp: int = 0
+    follows_given: bool = False
+    follows: TxnID | None = None
+    ledger_ids: Sequence[int] = ()
 
     @property
     def byte_count(self) -> int:
         """About the most bytes that it takes in columns."""
         size = len(self.participants) * _PARTICIPANT_BYTES + _NEW_BYTES
+        size += len(self.ledger_ids) * _LEDGER_ID_BYTES
         if self.identity is not None:
             size += self.identity.ByteSize()
         if self.named_sequence is not None:
@@ -124,6 +132,9 @@ class NewTxn(NamedTuple):
             wire.call_token,
             wire.answer_before_durable,
             wire.seen_stamp,
+            wire.follows_given,
+            TxnID.from_wire(wire.follows_txn_id) if wire.HasField("follows_txn_id") else None,
+            wire.ledger_ids[:],
         )
 
     def to_wire(self) -> Spliced[CommandNewTxn]:
@@ -135,6 +146,9 @@ class NewTxn(NamedTuple):
             call_token=self.call_token,
             answer_before_durable=self.answer_before_durable,
             seen_stamp=self.seen_stamp,
+            follows_given=self.follows_given,
+            follows_txn_id=None if self.follows is None else self.follows.to_wire(),
+            ledger_ids=self.ledger_ids,
         )
         names = map(_participant_field, self.participants)
         return in_a_row(CommandNewTxn, rest.SerializeToString(), *names)
@@ -181,6 +195,7 @@ class EndTxn(NamedTuple):
         identity: of a transactional producer; None: there is none.
         fingerprint: of a named sequence; empty: there is none.
         seen_stamp: 0: there is none.
+        keep_epoch: whether the pair of the identity stays as it is.
     """
 
     txn_id: TxnID | None
@@ -192,6 +207,7 @@ class EndTxn(NamedTuple):
     fingerprint: str = ""
     seen_stamp: int = 0
     by_hand: bool = False
+    keep_epoch: bool = False
 
     @property
     def byte_count(self) -> int:
@@ -213,6 +229,7 @@ class EndTxn(NamedTuple):
             wire.fingerprint,
             wire.seen_stamp,
             wire.by_hand,
+            wire.keep_epoch,
         )
 
     def to_wire(self) -> Spliced[CommandEndTxn]:
@@ -228,6 +245,7 @@ class EndTxn(NamedTuple):
             fingerprint=self.fingerprint,
             seen_stamp=self.seen_stamp,
             by_hand=self.by_hand,
+            keep_epoch=self.keep_epoch,
         )
         return in_a_row(
             CommandEndTxn, rest.SerializeToString(), *[one for _, one in self.counts or ()]
@@ -372,10 +390,11 @@ def _numbered(table: Sequence[MessageT], numbers: Sequence[int]) -> Sequence[Mes
 
 
 def _pack_new(rows: Rows) -> CommandNewTxns:
-    timeouts_ms, participants, identities, sequences, tokens, early, stamps = zip(
-        *rows.rows, strict=True
-    )
+    columns = zip(*rows.rows, strict=True)
+    timeouts_ms, participants, identities, sequences, tokens, early, stamps, *rest = columns
+    follows_given, follows, ledger_ids = rest
     every = joined(participants)
+    most_bits, least_bits = halves_of([one or NO_TXN for one in follows])
     indexes = {name: index for index, name in enumerate(dict.fromkeys(every))}
     return CommandNewTxns(
         request_ids=rows.request_ids,
@@ -391,6 +410,11 @@ def _pack_new(rows: Rows) -> CommandNewTxns:
         call_tokens=unless_all(0, tokens),
         answers_before_durable=unless_all(False, early),
         seen_stamps=unless_all(0, stamps),
+        follows_given=unless_all(False, follows_given),
+        follows_most_bits=unless_all(0, most_bits),
+        follows_least_bits=unless_all(0, least_bits),
+        ledger_id_counts=unless_all(0, list(map(len, ledger_ids))),
+        ledger_ids=joined(ledger_ids),
     )
 
 
@@ -401,6 +425,10 @@ def _unpack_new(message: CommandNewTxns) -> Rows:
         for one in message.participants
     ]
     participants = divided(named(names, message.participant_indexes), message.participant_counts[:])
+    # Few have them.
+    follows: Sequence[TxnID | None] = ()
+    if message.follows_given:
+        follows = txn_ids_of(message.follows_most_bits, message.follows_least_bits, count)
     return made(
         NewTxn,
         message.request_ids,
@@ -413,6 +441,9 @@ def _unpack_new(message: CommandNewTxns) -> Rows:
             filled(message.call_tokens, 0, count),
             filled(message.answers_before_durable, False, count),
             filled(message.seen_stamps, 0, count),
+            filled(message.follows_given, False, count),
+            filled(follows, None, count),
+            filled(divided(message.ledger_ids[:], message.ledger_id_counts[:]), (), count),
         ),
     )
 
@@ -445,9 +476,9 @@ def _unpack_opened(message: CommandNewTxnsResponse) -> Answers:
 
 
 def _pack_end(rows: Rows) -> CommandEndTxns:
-    txn_ids, actions, counts, selections, waits, identities, fingerprints, stamps, by_hand = zip(
-        *rows.rows, strict=True
-    )
+    columns = zip(*rows.rows, strict=True)
+    txn_ids, actions, counts, selections, waits, identities, *rest = columns
+    fingerprints, stamps, by_hand, keep_epoch = rest
     most_bits, least_bits = halves_of([one or NO_TXN for one in txn_ids])
     every = [field for one in counts for _, field in one or ()]
     indexes = {one: index for index, one in enumerate(dict.fromkeys(every))}
@@ -470,6 +501,7 @@ def _pack_end(rows: Rows) -> CommandEndTxns:
         fingerprints=unless_all("", fingerprints),
         seen_stamps=unless_all(0, stamps),
         by_hand=unless_all(False, by_hand),
+        keep_epoch=unless_all(False, keep_epoch),
     )
 
 
@@ -496,6 +528,7 @@ def _unpack_end(message: CommandEndTxns) -> Rows:
             filled(message.fingerprints, "", count),
             filled(message.seen_stamps, 0, count),
             filled(message.by_hand, False, count),
+            filled(message.keep_epoch, False, count),
         ),
     )
 

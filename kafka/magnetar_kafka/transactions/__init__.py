@@ -1,0 +1,1 @@
+"""Transactions of Kafka's clients: which transaction of ours a request belongs to, and codes."""
