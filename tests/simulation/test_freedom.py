@@ -27,12 +27,16 @@ def commits_wait() -> AbstractContextManager[None]:
     """A commit comes into effect later, while something else is open on the partition."""
     original = Partition.end
 
-    def end(self: Partition, asked: AskedEnd) -> None:
+    def end(self: Partition, asked: AskedEnd) -> bool:
         others = self.index.open.keys() - {asked.end.txn_id}
         if others and asked.end.outcome is Outcome.COMMITTED:
-            asyncio.get_running_loop().call_later(3.0, original, self, asked)
-        else:
-            original(self, asked)
+            asyncio.get_running_loop().call_later(3.0, end_late, self, asked)
+            return False
+        return original(self, asked)
+
+    def end_late(partition: Partition, asked: AskedEnd) -> None:
+        if original(partition, asked):
+            asked.done()
 
     return replaced(Partition, "end", end)
 

@@ -60,7 +60,7 @@ def test_each_planted_bug_has_a_profile() -> None:
         ("dispatched-before-sync", "is shown, and no disk has it"),
         # Some commands of a run fail, and the server goes on where it has to end.
         ("half-applied-goes-on", "failed, and took effect"),
-        ("memory-without-rows", "was opened"),
+        ("memory-without-rows", "failed, and took effect"),
         # The last answer of a run needs more than the others do.
         ("run-of-answers-before-durable", "is durable before it is told"),
         ("run-parked-at-its-weakest", "are durable"),
