@@ -19,6 +19,9 @@ from magnetar_core.clock import SystemClock
 SECONDS_MAX = 60
 ROLES = """
 [[roles.writer]]
+group = "not used"
+allow = ["READ"]
+[[roles.writer]]
 topic = "t-*"
 allow = ["CREATE", "WRITE", "READ"]
 """
