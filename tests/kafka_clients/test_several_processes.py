@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 from prometheus_client import CollectorRegistry
 from tests.kafka_clients.access_table import TABLE, codes_of
@@ -82,7 +83,7 @@ def test_groups_and_transactions_are_refused_with_several_processes() -> None:
     run(scenario)
 
 
-def _of_a_topic(found: object) -> object:
+def _of_a_topic(found: Any) -> Any:
     """The same question about the topic of this world."""
     if isinstance(found, dict):
         return {name: _of_a_topic(one) for name, one in found.items()}
