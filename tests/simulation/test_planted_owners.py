@@ -20,7 +20,7 @@ SEEDS = {
     "questions-without-lease": range(20),
     "another-epoch-enters": range(30),
     "watermark-not-stored": range(20),
-    "lease-counted-from-answer": range(20),
+    "lease-counted-from-answer": range(105, 115),
     "links-stay": range(10),
 }
 
