@@ -140,6 +140,9 @@ ROWS: dict[type, st.SearchStrategy[Any]] = {
         U64,
         st.booleans(),
         U64,
+        st.booleans(),
+        st.none() | TXN_IDS,
+        st.lists(U64, max_size=2),
     ),
     EndTxn: st.builds(
         EndTxn,
@@ -151,6 +154,7 @@ ROWS: dict[type, st.SearchStrategy[Any]] = {
         st.none() | IDENTITIES,
         st.text(max_size=2),
         U64,
+        st.booleans(),
         st.booleans(),
     ),
     Opened: st.builds(Opened, TXN_IDS, U64, st.binary(max_size=2)),
@@ -226,6 +230,9 @@ def some(kind: type, seed: int = 3) -> list[Any]:
             2,
             True,
             3,
+            True,
+            txn_id,
+            [8, 9],
         ),
         EndTxn: EndTxn(
             txn_id,
@@ -236,6 +243,7 @@ def some(kind: type, seed: int = 3) -> list[Any]:
             common_pb2.ProducerIdentity(transactional_id="i"),
             "f",
             7,
+            True,
             True,
         ),
     }

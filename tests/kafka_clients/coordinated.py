@@ -255,8 +255,10 @@ def run(scenario: Callable[[CoordinatedWorld], Awaitable[None]], **coordinator: 
     async def within() -> None:
         world = CoordinatedWorld(**coordinator)
         await world.start()
-        await scenario(world)
-        await world.stop()
+        try:
+            await scenario(world)
+        finally:
+            await world.stop()
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(within())

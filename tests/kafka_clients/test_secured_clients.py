@@ -19,6 +19,12 @@ from magnetar_core.clock import SystemClock
 SECONDS_MAX = 60
 ROLES = """
 [[roles.writer]]
+transactional_id = "id-*"
+allow = ["WRITE"]
+[[roles.writer]]
+group = "not used"
+allow = ["READ"]
+[[roles.writer]]
 topic = "t-*"
 allow = ["CREATE", "WRITE", "READ"]
 """
@@ -117,6 +123,34 @@ def test_tokens_and_rights(servers: SecuredServers, mechanism: str) -> None:
     with pytest.raises(KafkaException) as raised:
         not_allowed.create_topics([NewTopic("u", 1)])["u"].result(SECONDS_MAX)
     assert raised.value.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+
+
+@needs_confluent
+def test_transactions_of_those_who_may(servers: SecuredServers) -> None:
+    from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    alice = servers.client("alice", "PLAIN")
+    admin = AdminClient(alice)
+    admin.poll(0)
+    admin.create_topics([NewTopic("t-txn", 1)])["t-txn"].result(SECONDS_MAX)
+    assert delivered(alice, "t-txn", b"plain") == [None]
+    producer = Producer({**alice, "transactional.id": "id-a", "transaction.timeout.ms": 10_000})
+    producer.init_transactions(SECONDS_MAX)
+    for ends, value in ((producer.abort_transaction, b"a"), (producer.commit_transaction, b"b")):
+        producer.begin_transaction()
+        producer.produce("t-txn", value)
+        ends(SECONDS_MAX)
+    consumer = Consumer({**alice, "group.id": "not used", "enable.auto.commit": False})
+    consumer.assign([TopicPartition("t-txn", 0, 0)])
+    assert [one.value() for one in consumer.consume(2, timeout=SECONDS_MAX)] == [b"plain", b"b"]
+    consumer.close()
+    for name, transactional_id in (("alice", "other"), ("bob", "id-a")):
+        refused = Producer({**servers.client(name, "PLAIN"), "transactional.id": transactional_id})
+        with pytest.raises(KafkaException) as caught:
+            refused.init_transactions(SECONDS_MAX)
+        code = caught.value.args[0].code()
+        assert code == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
 @needs_confluent

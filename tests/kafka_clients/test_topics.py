@@ -12,6 +12,7 @@ from tests.kafka_clients.harness import KafkaWorld, run
 from magnetar_core.membership.address_book import MemberAddress
 from magnetar_core.wire import topic_pb2
 from magnetar_kafka.config import KafkaConfig
+from magnetar_kafka.coordinators import Coordinators
 from magnetar_kafka.error_codes import ErrorCode
 from magnetar_kafka.listener import Listener
 from magnetar_kafka.nodes import Nodes
@@ -203,7 +204,13 @@ def test_metadata_tells_other_brokers_and_other_addresses_outside() -> None:
         ]
         nodes = Nodes(lambda: members, "10.0.0.1:9092", have_fixed_shards=True)
         listener = Listener(
-            KafkaConfig(), world.listen, world.clock, Random(3), CollectorRegistry(), nodes=nodes
+            KafkaConfig(),
+            world.listen,
+            world.clock,
+            Random(3),
+            CollectorRegistry(),
+            nodes=nodes,
+            coordinators=Coordinators(),
         )
         listener.add(world.broker.local_access)
         hosts = ([("10.0.0.1", 9092), ("10.0.0.2", 9092)], [("fd00::1", 9093), ("fd00::2", 9093)])

@@ -9,6 +9,7 @@ from tests.kafka_clients.harness import batch, produce
 from tests.kafka_clients.test_transactions import NONE, V1, V2, Producer, made
 from tests.waiting import until
 
+from magnetar_broker.transactions.sender import Sender
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import transaction_pb2 as pb
@@ -140,7 +141,7 @@ def test_a_marker_aborts_a_transaction_that_its_coordinator_has_lost() -> None:
             producer_id=5,
             producer_epoch=3,
             sequence=0,
-            origin="",
+            sender=Sender(""),
         )
         await world.coordinators.ask_one(
             0, pb.CommandEndTxn(txn_id=begun.txn_id, txn_action=common.ABORT)

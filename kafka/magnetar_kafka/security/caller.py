@@ -67,7 +67,7 @@ class Caller:
 
     @property
     def rights(self) -> Rights | None:
-        """What the caller may do now, with its quotas; None: there is no access control."""
+        """The present rights of the caller, and its quotas; None: there is no access control."""
         return None if self._rights_of is None else self._rights_of(self.principal)
 
     def may(self, operation: Operation, kind: Kind, name: str) -> bool:

@@ -78,6 +78,20 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=("tests/kafka_clients/test_access.py",),
     ),
     Mutant(
+        "kafka-group-is-open-to-all",
+        "magnetar_kafka.requests.group_requests:GroupRequests._coordinator",
+        LeaveOut("request.caller.check(Operation.READ, Kind.GROUP, group)"),
+        "A client takes the partitions of a group that it may not read.",
+        tests=("tests/kafka_clients/test_access.py",),
+    ),
+    Mutant(
+        "kafka-groups-at-several-processes",
+        "magnetar_kafka.nodes:Nodes.check_alone",
+        Never("len(set(self.by_shard(is_external=False))) > 1"),
+        "Commits of a group are divided among processes that do not tell each other.",
+        tests=("tests/kafka_clients/test_several_processes.py",),
+    ),
+    Mutant(
         "kafka-connection-changes-its-principal",
         "magnetar_kafka.security.visitor:Visitor.show",
         Never("self.caller is not None and self.caller.principal != identity.principal"),

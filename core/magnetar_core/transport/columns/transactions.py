@@ -427,7 +427,7 @@ def _unpack_new(message: CommandNewTxns) -> Rows:
     participants = divided(named(names, message.participant_indexes), message.participant_counts[:])
     # Few have them.
     follows: Sequence[TxnID | None] = ()
-    if message.follows_given:
+    if message.follows_most_bits or message.follows_least_bits:
         follows = txn_ids_of(message.follows_most_bits, message.follows_least_bits, count)
     return made(
         NewTxn,
