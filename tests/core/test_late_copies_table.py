@@ -17,6 +17,12 @@ TESTS = (
     "tests/coordinator/test_late_copies.py",
     "tests/coordinator/test_init_producer.py",
     "tests/cli/test_membership.py",
+    "tests/kafka_clients/test_administration.py",
+    "tests/kafka_clients/test_delete_records.py",
+    "tests/kafka_clients/test_groups.py",
+    "tests/kafka_clients/test_produce.py",
+    "tests/kafka_clients/test_topics.py",
+    "tests/kafka_clients/test_transactions.py",
 )
 # What servers say unasked.
 PUSHES = {"error", "deliver", "consumer_change", "group_change", "owners_changed"}
