@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
 from magnetar.link.traces import ClientTraces
-from magnetar.messaging.sending.message_arguments import Properties
 from magnetar.messaging.sending.producer import Producer
 from magnetar.messaging.sending.producer_work import ProducerWork
-from magnetar.transactions.transaction import Transaction
-from magnetar.transactions.transaction_block import NOT_GIVEN, NotGiven
-from magnetar.transactions.txn_send import TxnSend
-from magnetar_core.ids import MessageId
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+
+def _carrying(send: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """Return a method of Producer that adds the current span to the properties of its message."""
+
+    @wraps(send)
+    def carrying(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        producer: Any = args[0]
+        kwargs["properties"] = producer.traces.carried(kwargs.get("properties"))
+        return send(*args, **kwargs)
+
+    return carrying
 
 
 class TracedProducer(Producer):
@@ -20,64 +34,8 @@ class TracedProducer(Producer):
 
     def __init__(self, work: ProducerWork, traces: ClientTraces) -> None:
         super().__init__(work)
-        self._traces = traces
+        self.traces = traces
 
-    async def send(
-        self,
-        value: bytes | None,
-        key: bytes | None = None,
-        *,
-        properties: Properties | None = None,
-        event_time_ms: int | None = None,
-        partition: int | None = None,
-        txn: Transaction | NotGiven | None = NOT_GIVEN,
-    ) -> MessageId | TxnSend:
-        """Send a message: see Producer.send."""
-        return await super().send(
-            value,
-            key,
-            properties=self._traces.carried(properties),
-            event_time_ms=event_time_ms,
-            partition=partition,
-            txn=txn,
-        )
-
-    def send_nowait(
-        self,
-        value: bytes | None,
-        key: bytes | None = None,
-        *,
-        properties: Properties | None = None,
-        event_time_ms: int | None = None,
-        partition: int | None = None,
-        txn: Transaction | NotGiven | None = NOT_GIVEN,
-    ) -> None:
-        """Add a message to a batch: see Producer.send_nowait."""
-        super().send_nowait(
-            value,
-            key,
-            properties=self._traces.carried(properties),
-            event_time_ms=event_time_ms,
-            partition=partition,
-            txn=txn,
-        )
-
-    async def enqueue(
-        self,
-        value: bytes | None,
-        key: bytes | None = None,
-        *,
-        properties: Properties | None = None,
-        event_time_ms: int | None = None,
-        partition: int | None = None,
-        txn: Transaction | NotGiven | None = NOT_GIVEN,
-    ) -> None:
-        """Add a message to a batch: see Producer.enqueue."""
-        await super().enqueue(
-            value,
-            key,
-            properties=self._traces.carried(properties),
-            event_time_ms=event_time_ms,
-            partition=partition,
-            txn=txn,
-        )
+    send = _carrying(Producer.send)
+    send_nowait = _carrying(Producer.send_nowait)
+    enqueue = _carrying(Producer.enqueue)
