@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from magnetar_core.access.needs import Kind, Operation
@@ -11,7 +12,7 @@ from magnetar_core.errors import MagnetarError, OutOfRange
 from magnetar_kafka.answer import Answer, Part
 from magnetar_kafka.error_codes import ErrorCode, Refused, code_of, outcome_of
 from magnetar_kafka.request import Handle, Request
-from magnetar_kafka.requests.partitions import locate
+from magnetar_kafka.requests.partitions import answered_by_partition, locate
 from magnetar_kafka.shards import Shards
 from magnetar_kafka.wire import apis
 
@@ -34,21 +35,10 @@ class DeleteRecordsRequests:
         return {apis.DELETE_RECORDS.key: self._delete_records}
 
     async def _delete_records(self, request: Request) -> Answer:
-        parts: list[Part] = []
-        topics: list[dict[str, Any]] = []
-        for topic in request.body["topics"]:
-            of_topic = [
-                await self._part(request, topic["name"], one) for one in topic["partitions"]
-            ]
-            parts += of_topic
-            topics.append({"name": topic["name"], "partitions": [part.fields for part in of_topic]})
-        return Answer(
-            body=lambda: {"topics": topics},
-            parts=parts,
-            withdrawn={
-                "error_code": ErrorCode.NOT_LEADER_OR_FOLLOWER,
-                "low_watermark": _NO_OFFSET,
-            },
+        return await answered_by_partition(
+            request,
+            partial(self._part, request),
+            {"error_code": ErrorCode.NOT_LEADER_OR_FOLLOWER, "low_watermark": _NO_OFFSET},
         )
 
     async def _part(self, request: Request, topic: str, one: Mapping[str, Any]) -> Part:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from magnetar_broker.log.stored_batch import StoredBatch
@@ -22,7 +23,7 @@ from magnetar_core.record_batch import read_head
 from magnetar_kafka.answer import Answer, Part
 from magnetar_kafka.error_codes import ErrorCode, Refused, code_of
 from magnetar_kafka.request import Handle, Request
-from magnetar_kafka.requests.partitions import locate
+from magnetar_kafka.requests.partitions import answered_by_partition, locate
 from magnetar_kafka.security.caller import Caller
 from magnetar_kafka.shards import Shard, Shards
 from magnetar_kafka.wire import apis
@@ -47,18 +48,10 @@ class ListOffsetsRequests:
         return {apis.LIST_OFFSETS.key: self._list_offsets}
 
     async def _list_offsets(self, request: Request) -> Answer:
-        parts: list[Part] = []
-        topics: list[dict[str, Any]] = []
-        for topic in request.body["topics"]:
-            of_topic = [
-                await self._part(request.caller, topic["name"], one) for one in topic["partitions"]
-            ]
-            parts += of_topic
-            topics.append({"name": topic["name"], "partitions": [part.fields for part in of_topic]})
-        return Answer(
-            body=lambda: {"topics": topics},
-            parts=parts,
-            withdrawn={
+        return await answered_by_partition(
+            request,
+            partial(self._part, request.caller),
+            {
                 "error_code": ErrorCode.NOT_LEADER_OR_FOLLOWER,
                 "timestamp": NONE_FOUND,
                 "offset": NONE_FOUND,

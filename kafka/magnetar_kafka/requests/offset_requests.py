@@ -233,16 +233,27 @@ class OffsetRequests:
 
     # Deletions
 
+    async def _deletable(
+        self, answer: _Answering, caller: Caller, name: str
+    ) -> tuple[GroupCoordinator, ClassicGroup]:
+        """Return a group of which the caller may delete something, and the group's coordinator.
+
+        Raises:
+            Refused: there is no such group, another server coordinates it, or the caller may not.
+        """
+        caller.check(Operation.DELETE, Kind.GROUP, name)
+        coordinator = await self._groups.of(name)
+        answer.rest_on(coordinator.shard)
+        group = coordinator.find(name)
+        if group is None:
+            raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {name!r}")
+        return coordinator, group
+
     async def _delete_offsets(self, request: Request) -> Answer:
         body, answer = request.body, _Answering()
         group, caller = body["group_id"], request.caller
         try:
-            caller.check(Operation.DELETE, Kind.GROUP, group)
-            coordinator = await self._groups.of(group)
-            answer.rest_on(coordinator.shard)
-            known = coordinator.find(group)
-            if known is None:
-                raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group!r}")
+            _, known = await self._deletable(answer, caller, group)
             used = _used_topics(known)
         except Refused as refusal:
             return answer.made({"error_code": answer.note(refusal.code), "topics": []})
@@ -302,12 +313,7 @@ class OffsetRequests:
     async def _delete_group(self, answer: _Answering, caller: Caller, name: str) -> ErrorCode:
         code = ErrorCode.NONE
         try:
-            caller.check(Operation.DELETE, Kind.GROUP, name)
-            coordinator = await self._groups.of(name)
-            answer.rest_on(coordinator.shard)
-            known = coordinator.find(name)
-            if known is None:
-                raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {name!r}")
+            coordinator, known = await self._deletable(answer, caller, name)
             if known.state is not State.EMPTY:
                 raise Refused(ErrorCode.NON_EMPTY_GROUP, f"group {name!r} has members")
             for shard in self._shards.all():

@@ -7,6 +7,7 @@ transaction that it holds open, which EndTxn aborts, or a takeover, or expiry.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from magnetar_core.access.needs import Kind, Operation
@@ -24,7 +25,7 @@ from magnetar_kafka.answer import Answer, Part
 from magnetar_kafka.coordinators import Coordinators
 from magnetar_kafka.error_codes import ErrorCode, Refused, code_of, outcome_of
 from magnetar_kafka.request import Handle, Request
-from magnetar_kafka.requests.partitions import locate
+from magnetar_kafka.requests.partitions import answered_by_partition, locate
 from magnetar_kafka.security.caller import Caller
 from magnetar_kafka.shards import Shards
 from magnetar_kafka.transactions.transaction_codes import codes_of
@@ -165,22 +166,14 @@ class TransactionTools:
     # Partitions
 
     async def _describe_producers(self, request: Request) -> Answer:
-        parts: list[Part] = []
-        topics: list[dict[str, Any]] = []
-        for topic in request.body["topics"]:
-            of_topic = [
-                self._producers_of(request.caller, topic["name"], one)
-                for one in topic["partition_indexes"]
-            ]
-            parts += of_topic
-            topics.append({"name": topic["name"], "partitions": [part.fields for part in of_topic]})
-        return Answer(
-            body=lambda: {"topics": topics},
-            parts=parts,
-            withdrawn={"error_code": ErrorCode.NOT_LEADER_OR_FOLLOWER, "active_producers": []},
+        return await answered_by_partition(
+            request,
+            partial(self._producers_of, request.caller),
+            {"error_code": ErrorCode.NOT_LEADER_OR_FOLLOWER, "active_producers": []},
+            field="partition_indexes",
         )
 
-    def _producers_of(self, caller: Caller, topic: str, number: int) -> Part:
+    async def _producers_of(self, caller: Caller, topic: str, number: int) -> Part:
         fields: dict[str, Any] = {
             "partition_index": number,
             "error_code": ErrorCode.NONE,
