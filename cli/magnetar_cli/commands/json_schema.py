@@ -18,7 +18,7 @@ def json_schema(command: tuple[str, ...]) -> None:
     from magnetar_cli.output import print_json
 
     path = " ".join(command)
-    shapes, missing = installed_shapes()
+    shapes, missing = installed_shapes(path)
     if path not in shapes:
         beside = f"; others need {', '.join(f'magnetar[{one}]' for one in missing)}"
         raise click.UsageError(

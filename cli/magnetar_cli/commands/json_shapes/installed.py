@@ -9,11 +9,18 @@ from typing import Any
 _MODULES = {"of_clients": "cli", "of_servers": "server", "of_jobs": "tables"}
 
 
-def installed_shapes() -> tuple[dict[str, Any], list[str]]:
-    """Return the shapes of the commands that can run here, and the extras that others need."""
+def installed_shapes(wanted: str = "") -> tuple[dict[str, Any], list[str]]:
+    """Return the shapes of the commands that can run here, and the extras that others need.
+
+    Args:
+        wanted: a command. Modules behind that of its shape are not imported: those of Spark take
+            seconds.
+    """
     shapes: dict[str, Any] = {}
     missing: list[str] = []
     for module, extra in _MODULES.items():
+        if wanted in shapes:
+            break
         try:
             shapes |= import_module(f"magnetar_cli.commands.json_shapes.{module}").SHAPES
         except ModuleNotFoundError:
