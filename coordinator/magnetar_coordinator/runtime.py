@@ -55,7 +55,7 @@ from magnetar_core.history.history import History
 from magnetar_core.ids import TxnID
 from magnetar_core.process.run_time import RunTime
 from magnetar_core.server.commands import Reply, internal_failure, send_together
-from magnetar_core.transport.columns.transactions import Ended
+from magnetar_core.transport.columns.end_txns import Ended
 from magnetar_storage.disk_reserve import DiskReserve
 from magnetar_storage.group_commit import GroupCommit
 from magnetar_storage.ready_callbacks import guard

@@ -9,7 +9,7 @@ from tests.virtual_time import run
 
 from magnetar_core.errors import QuotaExceeded
 from magnetar_core.server.commands import Reply, run_handler
-from magnetar_core.transport.columns.transactions import NewTxn, Opened
+from magnetar_core.transport.columns.new_txns import NewTxn, Opened
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import transaction_pb2 as pb
 

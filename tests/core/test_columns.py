@@ -27,10 +27,11 @@ from magnetar_core.ids import (
 from magnetar_core.server.texts import TEXT_CHARACTERS_MAX, check_texts
 from magnetar_core.transport.columns.acks import Ack, Acked
 from magnetar_core.transport.columns.column import ROWS_MAX, Answers, Rows
+from magnetar_core.transport.columns.end_txns import Ended, EndTxn
 from magnetar_core.transport.columns.ends import EndedOnParticipants, EndOnParticipants, participant
 from magnetar_core.transport.columns.kinds import ANSWERS, COLUMNS, COLUMNS_OF, as_row
+from magnetar_core.transport.columns.new_txns import NewTxn, Opened
 from magnetar_core.transport.columns.sends import NOWHERE, Send, Sent
-from magnetar_core.transport.columns.transactions import Ended, EndTxn, NewTxn, Opened
 from magnetar_core.transport.frames import COMMANDS_AT_ONCE, FrameWriter, Turns, name_of
 from magnetar_core.transport.spliced import PAYLOAD_BYTES_MIN, whole
 from magnetar_core.wire import common_pb2, service_pb2

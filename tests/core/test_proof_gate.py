@@ -36,7 +36,7 @@ from magnetar_core.server.commands import (
     run_handler,
 )
 from magnetar_core.server.grpc_unary import Sender, answer_to
-from magnetar_core.transport.columns.transactions import NewTxn, Opened
+from magnetar_core.transport.columns.new_txns import NewTxn, Opened
 from magnetar_core.transport.frames import FIELD_OF_BODY
 from magnetar_core.wire import broker_pb2 as wire
 from magnetar_core.wire import common_pb2, service_pb2

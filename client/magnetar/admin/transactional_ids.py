@@ -14,7 +14,7 @@ from magnetar.transactions.prepared_outcome import outcome_of_prepared
 from magnetar.transactions.producer_identity import PreparedTxnState, ProducerIdentity
 from magnetar_core.errors import ConcurrentTransactions, InvalidArgument, ProducerFenced
 from magnetar_core.ids import TxnID
-from magnetar_core.transport.columns.transactions import Ended, EndTxn
+from magnetar_core.transport.columns.end_txns import Ended, EndTxn
 from magnetar_core.wire import transaction_pb2
 
 log = logging.getLogger("magnetar")

@@ -30,7 +30,7 @@ from magnetar_core.errors import (
 )
 from magnetar_core.ids import NO_EPOCH, TxnID
 from magnetar_core.requests import Request
-from magnetar_core.transport.columns.transactions import Ended, EndTxn
+from magnetar_core.transport.columns.end_txns import Ended, EndTxn
 from magnetar_core.wire import broker_pb2, topic_pb2, transaction_pb2
 
 # How many questions about single transactions may be on their way at the same time.

@@ -17,7 +17,8 @@ from magnetar.errors import ClientClosed, failure_of
 from magnetar.link.first_answer import FirstAnswer
 from magnetar.link.runtime import awaited
 from magnetar_core.errors import MagnetarError
-from magnetar_core.transport.columns.transactions import EndTxn, NewTxn, Opened
+from magnetar_core.transport.columns.end_txns import EndTxn
+from magnetar_core.transport.columns.new_txns import NewTxn, Opened
 from magnetar_core.wire import common_pb2, transaction_pb2
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from magnetar.enums import TransactionStatus
 from magnetar.link.runtime import Runtime
 from magnetar.transactions.begun import Begun
 from magnetar.transactions.producer_identity import ProducerIdentity
-from magnetar_core.transport.columns.transactions import Ended, EndTxn
+from magnetar_core.transport.columns.end_txns import Ended, EndTxn
 from magnetar_core.wire import common_pb2
 
 

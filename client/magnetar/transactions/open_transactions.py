@@ -25,7 +25,8 @@ from magnetar.transactions.transaction_work import TransactionWork
 from magnetar.transactions.writer_protocols import TopicProducer
 from magnetar_core.errors import MagnetarError, SequenceCommitted
 from magnetar_core.ids import Participant
-from magnetar_core.transport.columns.transactions import Ended, NewTxn, Opened
+from magnetar_core.transport.columns.end_txns import Ended
+from magnetar_core.transport.columns.new_txns import NewTxn, Opened
 from magnetar_core.wire.transaction_pb2 import NamedSequence
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from magnetar.transactions.transaction_part import Count, TransactionPart, count
 from magnetar.transactions.writer_protocols import Sender, Writer
 from magnetar_core.errors import MagnetarError
 from magnetar_core.ids import Participant, PartitionName, SubscriptionName, TxnID
-from magnetar_core.transport.columns.transactions import EndTxn
+from magnetar_core.transport.columns.end_txns import EndTxn
 from magnetar_core.wire.common_pb2 import COMMIT
 
 

@@ -11,7 +11,8 @@ from functools import lru_cache
 
 from magnetar_core.errors import InvalidArgument
 from magnetar_core.ids import Participant, PartitionName, SubscriptionName, TxnID
-from magnetar_core.transport.columns.transactions import Counted, EndTxn
+from magnetar_core.transport.columns.end_txns import EndTxn
+from magnetar_core.transport.columns.participants import Counted
 from magnetar_core.wire.common_pb2 import COMMIT
 from magnetar_core.wire.transaction_pb2 import CommandEndTxn
 

@@ -54,7 +54,7 @@ from magnetar_core.errors import (
     TxnNotFound,
 )
 from magnetar_core.ids import TxnID
-from magnetar_core.transport.columns.transactions import EndTxn
+from magnetar_core.transport.columns.end_txns import EndTxn
 from magnetar_core.wire import transaction_pb2
 
 log = logging.getLogger("magnetar")

@@ -35,7 +35,7 @@ from magnetar_core.errors import (
     TxnNotFound,
 )
 from magnetar_core.ids import TxnID
-from magnetar_core.transport.columns.transactions import Ended, EndTxn
+from magnetar_core.transport.columns.end_txns import Ended, EndTxn
 from magnetar_core.wire import common_pb2, transaction_pb2
 
 log = logging.getLogger("magnetar")

@@ -11,7 +11,8 @@ from magnetar_coordinator.metadata.transactional_id import InitCall, Pair
 from magnetar_coordinator.transactions.decision import EndTxnRequest
 from magnetar_core.errors import InvalidArgument
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
-from magnetar_core.transport.columns.transactions import Counted, EndTxn
+from magnetar_core.transport.columns.end_txns import EndTxn
+from magnetar_core.transport.columns.participants import Counted
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import transaction_pb2 as pb
 

@@ -28,7 +28,8 @@ from magnetar_core.errors import AuthorizationFailed
 from magnetar_core.history.events import ParticipantsConfirmed
 from magnetar_core.ids import TxnID
 from magnetar_core.server.commands import Handler, Reply, each_of
-from magnetar_core.transport.columns.transactions import EndTxn, NewTxn, Opened
+from magnetar_core.transport.columns.end_txns import EndTxn
+from magnetar_core.transport.columns.new_txns import NewTxn, Opened
 from magnetar_core.wire import transaction_pb2 as pb
 
 

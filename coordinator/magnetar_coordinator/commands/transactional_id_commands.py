@@ -41,7 +41,8 @@ from magnetar_core.errors import (
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 from magnetar_core.list_limits import rows_of
 from magnetar_core.server.commands import Handler, Reply, each_of
-from magnetar_core.transport.columns.transactions import EndTxn, NewTxn, Opened
+from magnetar_core.transport.columns.end_txns import EndTxn
+from magnetar_core.transport.columns.new_txns import NewTxn, Opened
 from magnetar_core.transport.frames import detached
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import transaction_pb2 as pb

@@ -30,7 +30,7 @@ from magnetar_coordinator.metadata.transaction import (
 from magnetar_coordinator.metadata.transactional_id import Pair
 from magnetar_coordinator.metadata.wire import put_identity
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
-from magnetar_core.transport.columns.transactions import counts_in
+from magnetar_core.transport.columns.participants import counts_in
 from magnetar_core.wire.record_pb2 import RecordDetails
 
 

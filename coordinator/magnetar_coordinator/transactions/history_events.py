@@ -17,7 +17,8 @@ from magnetar_coordinator.metadata.records import (
 from magnetar_coordinator.metadata.transaction import ACTION_OF, Counts, TxnAction, TxnStatus
 from magnetar_coordinator.transactions.transaction_table import TransactionTable
 from magnetar_core.history import events
-from magnetar_core.transport.columns.transactions import Ended, Opened
+from magnetar_core.transport.columns.end_txns import Ended
+from magnetar_core.transport.columns.new_txns import Opened
 from magnetar_core.wire import common_pb2 as common
 
 

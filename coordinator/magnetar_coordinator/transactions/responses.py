@@ -10,7 +10,7 @@ from magnetar_coordinator.metadata.transactional_id import TransactionalIdMetada
 from magnetar_coordinator.metadata.wire import put_identity, put_name, put_txn_id
 from magnetar_core.cuts.hybrid_clock import NO_STAMP
 from magnetar_core.ids import TxnID
-from magnetar_core.transport.columns.transactions import Ended
+from magnetar_core.transport.columns.end_txns import Ended
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import transaction_pb2 as pb
 

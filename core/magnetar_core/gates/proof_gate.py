@@ -19,7 +19,7 @@ from magnetar_core.security.txn_proofs import ProofKeys
 from magnetar_core.security.watched_file import FreshFile
 from magnetar_core.server.commands import CommandSession, Gate, Reply
 from magnetar_core.traces.descriptions import txn_id_of
-from magnetar_core.transport.columns.transactions import Opened
+from magnetar_core.transport.columns.new_txns import Opened
 
 # The commands that write in a transaction. Commands that end one are for servers, or ask the
 # coordinator.

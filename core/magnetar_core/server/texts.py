@@ -15,9 +15,10 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from magnetar_core.errors import InvalidArgument
 from magnetar_core.ids import PartitionName, SubscriptionName
 from magnetar_core.transport.columns.acks import Ack
+from magnetar_core.transport.columns.end_txns import EndTxn
 from magnetar_core.transport.columns.ends import EndOnParticipants, counted
+from magnetar_core.transport.columns.new_txns import NewTxn
 from magnetar_core.transport.columns.sends import Send
-from magnetar_core.transport.columns.transactions import EndTxn, NewTxn
 
 # Each kind of name has a limit of its own, which is lower.
 TEXT_CHARACTERS_MAX = 1_000

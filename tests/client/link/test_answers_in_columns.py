@@ -19,8 +19,8 @@ from magnetar.link.session import LinkSession
 from magnetar.testing.envelope import command
 from magnetar_core.ids import MessageId, PartitionName, TxnID
 from magnetar_core.protocol_version import PROTOCOL_VERSION
+from magnetar_core.transport.columns.end_txns import Ended, EndTxn
 from magnetar_core.transport.columns.sends import SENDS, Send, Sent
-from magnetar_core.transport.columns.transactions import Ended, EndTxn
 from magnetar_core.transport.transport import LinkClosed
 from magnetar_core.wire import broker_pb2, common_pb2, service_pb2, transaction_pb2
 

@@ -19,6 +19,7 @@ ROWS_MAX: Final = 64
 KEPT_MAX: Final = 1_000
 
 ValueT = TypeVar("ValueT")
+MessageT = TypeVar("MessageT", bound=Message)
 RowT = TypeVar("RowT", bound=tuple[Any, ...])
 # A TxnID as a plain tuple, which equals it; or offsets from first to last.
 Pair = tuple[int, int]
@@ -238,3 +239,25 @@ def txn_field(kind: type[Message], field: str, pair: Pair) -> bytes:
 def _txn(pair: Pair) -> bytes:
     """Several commands name the same transactions, and protobuf's objects cost more than these."""
     return TxnId(most_bits=pair[0], least_bits=pair[1]).SerializeToString()
+
+
+# What few rows have: a table, and the number of each row's value in it.
+
+
+def numbers_of(values: Sequence[Message | None]) -> Sequence[int]:
+    """Return the column of numbers; empty: no row has a value."""
+    count = 0
+    numbers: list[int] = []
+    for one in values:
+        count += one is not None
+        numbers.append(0 if one is None else count)
+    return numbers if count else ()
+
+
+def numbered(table: Sequence[MessageT], numbers: Sequence[int]) -> Sequence[MessageT | None]:
+    """Return the value of each row, from the table and the column of numbers.
+
+    Raises:
+        DecodeError: a number has no value.
+    """
+    return named([None, *table], numbers)

@@ -7,23 +7,15 @@ from typing import Any, Final, TypeAlias
 from magnetar_core.requests import RESPONSE_FIELDS
 from magnetar_core.transport.columns.acks import ACKED, ACKS, Ack, Acked
 from magnetar_core.transport.columns.column import AnswerColumns, Columns
+from magnetar_core.transport.columns.end_txns import END_TXNS, TXNS_ENDED, Ended, EndTxn
 from magnetar_core.transport.columns.ends import (
     ENDED,
     ENDS,
     EndedOnParticipants,
     EndOnParticipants,
 )
+from magnetar_core.transport.columns.new_txns import NEW_TXNS, OPENED, NewTxn, Opened
 from magnetar_core.transport.columns.sends import SENDS, SENT, Send, Sent
-from magnetar_core.transport.columns.transactions import (
-    END_TXNS,
-    NEW_TXNS,
-    OPENED,
-    TXNS_ENDED,
-    Ended,
-    EndTxn,
-    NewTxn,
-    Opened,
-)
 
 # A command or an answer as a plain tuple.
 Row: TypeAlias = (
