@@ -157,7 +157,7 @@ class World:
         return ",".join(one.address for one in self._membership.brokers)
 
     async def start(self) -> None:
-        """Start all servers; each finds the ones that it asks."""
+        """Start all servers; each finds the servers that it asks."""
         for one in self.processes.values():
             await one.start()
 

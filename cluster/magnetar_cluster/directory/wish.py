@@ -159,7 +159,7 @@ class _Ring:
         return (self._points[place] - own) % _ROUND, place
 
     def after(self, distance: int, place: int) -> tuple[int, int]:
-        """Return the point behind another one, as first() does."""
+        """Return the next point after a point of the ring, as first() does."""
         after = (place + 1) % len(self._points)
         return distance + (self._points[after] - self._points[place]) % _ROUND, after
 

@@ -1,4 +1,4 @@
-"""All about one row: the view that it comes from, and its lines. Pure."""
+"""Details of a row: the view that it comes from, and its lines. Pure."""
 
 from __future__ import annotations
 

@@ -229,7 +229,7 @@ class EndCommandSender:
     def _tell_error(
         self, end: PendingEnd, participant: Participant, error: common.ServerError
     ) -> None:
-        """Tell an error to the trace; one that an administrator can mend to the log, once."""
+        """Tell an error to the trace, and once to the log if an administrator can mend it."""
         if self._spans and (span := self._spans.get(end.request_id)) is not None:
             span.event("refused", {ERROR_TYPE: code_name(error.code)})
         before = end.transaction.unfinished[participant]

@@ -42,7 +42,11 @@ class Rates:
         return is_taken
 
     def spend(self, key: Hashable, per_second: int, now_ms: float) -> float:
-        """Take one from a bucket, on credit if it is empty; return the ms until that is repaid."""
+        """Take a request from a bucket, on credit if it is empty.
+
+        Returns:
+            Milliseconds until the credit is repaid.
+        """
         left, at_ms = self._filled(key, per_second, now_ms)
         self._left[key] = (left - 1, at_ms)
         return max(0.0, 1 - left) * 1_000 / per_second

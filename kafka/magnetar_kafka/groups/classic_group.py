@@ -389,7 +389,7 @@ class ClassicGroup:
         self._wait(member, ticket, now_ms)
 
     def _replace(self, old: Member, asked: Join, ticket: object, now_ms: float) -> Joined | None:
-        """Let a static member take the place of the one before with its instance id."""
+        """Let a static member take the place of the earlier member with its instance id."""
         assert old.instance_id is not None
         for waiting in (old.joining, old.syncing):
             self._tell(waiting, _fenced(old.instance_id))

@@ -1,4 +1,4 @@
-"""Rows of groups: what is stored of one, and a group as its row has it. Pure."""
+"""Stored rows of groups, and groups that are made from their rows. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches of Produce: what is looked at before one is appended, whatever it belongs to."""
+"""Checks of the batches of Produce, in transactions and outside, before they are appended."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ def _check_once(configs: Iterable[Mapping[str, Any]]) -> None:
 
 
 def _set_default(command: topic_pb2.CommandAlterTopic, name: str) -> None:
-    """Let a topic have a setting as one has it that was created without."""
+    """Set a setting of a topic to its default, as of a topic that was created without it."""
     if name == "retention.ms":
         command.retention_ms = 0
     elif name == "retention.bytes":

@@ -79,7 +79,7 @@ class Ack(NamedTuple):
 
     @classmethod
     def from_wire(cls, wire: CommandAck) -> Self:
-        """Convert from the message of one alone."""
+        """Convert from the message of a single command."""
         return cls(
             SubscriptionName.from_wire(wire.subscription),
             wire.consumer_id,
@@ -97,7 +97,7 @@ class Ack(NamedTuple):
         )
 
     def to_wire(self) -> Spliced[CommandAck]:
-        """Convert to the message of one alone.
+        """Convert to the message of a single command.
 
         What a consumer says of itself comes again and again, and its bytes are kept.
         """
@@ -140,12 +140,12 @@ class Acked(NamedTuple):
 
     @classmethod
     def from_wire(cls, wire: CommandAckResponse) -> Self:
-        """Convert from the message of one alone."""
+        """Convert from the message of a single command."""
         txn_id = TxnID.from_wire(wire.txn_id) if wire.HasField("txn_id") else None
         return tuple.__new__(cls, (wire.consumer_id, txn_id))
 
     def to_wire(self) -> CommandAckResponse:
-        """Convert to the message of one alone."""
+        """Convert to the message of a single command."""
         return CommandAckResponse(
             consumer_id=self.consumer_id,
             txn_id=None if self.txn_id is None else self.txn_id.to_wire(),

@@ -94,7 +94,7 @@ class EndTxn(NamedTuple):
 
     @classmethod
     def from_wire(cls, wire: CommandEndTxn) -> Self:
-        """Convert from the message of one alone."""
+        """Convert from the message of a single command."""
         return cls(
             TxnID.from_wire(wire.txn_id) if wire.HasField("txn_id") else None,
             wire.txn_action,
@@ -109,7 +109,7 @@ class EndTxn(NamedTuple):
         )
 
     def to_wire(self) -> Spliced[CommandEndTxn]:
-        """Convert to the message of one alone."""
+        """Convert to the message of a single command."""
         rest = CommandEndTxn(
             txn_id=None if self.txn_id is None else self.txn_id.to_wire(),
             txn_action=self.txn_action,
@@ -150,7 +150,7 @@ class Ended(NamedTuple):
 
     @classmethod
     def from_wire(cls, wire: CommandEndTxnResponse) -> Self:
-        """Convert from the message of one alone."""
+        """Convert from the message of a single command."""
         return cls(
             TxnID.from_wire(wire.txn_id) if wire.HasField("txn_id") else None,
             wire.status,
@@ -159,7 +159,7 @@ class Ended(NamedTuple):
         )
 
     def to_wire(self) -> CommandEndTxnResponse:
-        """Convert to the message of one alone."""
+        """Convert to the message of a single command."""
         return CommandEndTxnResponse(
             txn_id=None if self.txn_id is None else self.txn_id.to_wire(),
             status=self.status,

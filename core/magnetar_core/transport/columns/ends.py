@@ -80,7 +80,7 @@ class EndOnParticipants(NamedTuple):
 
     @classmethod
     def from_wire(cls, wire: CommandEndTxnOnParticipants) -> Self:
-        """Convert from the message of one alone."""
+        """Convert from the message of a single command."""
         return cls(
             TxnID.from_wire(wire.txn_id),
             wire.txn_action,
@@ -99,7 +99,7 @@ class EndOnParticipants(NamedTuple):
         )
 
     def to_wire(self) -> Spliced[CommandEndTxnOnParticipants]:
-        """Convert to the message of one alone."""
+        """Convert to the message of a single command."""
         rest = CommandEndTxnOnParticipants(
             txn_action=self.txn_action,
             counts_given=self.are_counted,
@@ -132,11 +132,11 @@ class EndedOnParticipants(NamedTuple):
 
     @classmethod
     def from_wire(cls, wire: CommandEndTxnOnParticipantsResponse) -> Self:
-        """Convert from the message of one alone."""
+        """Convert from the message of a single command."""
         return cls(TxnID.from_wire(wire.txn_id), list(wire.unfinished))
 
     def to_wire(self) -> CommandEndTxnOnParticipantsResponse:
-        """Convert to the message of one alone."""
+        """Convert to the message of a single command."""
         answer = CommandEndTxnOnParticipantsResponse(unfinished=self.unfinished)
         answer.txn_id.most_bits, answer.txn_id.least_bits = self.txn_id
         return answer

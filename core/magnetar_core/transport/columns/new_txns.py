@@ -101,7 +101,7 @@ class NewTxn(NamedTuple):
 
     @classmethod
     def from_wire(cls, wire: CommandNewTxn) -> Self:
-        """Convert from the message of one alone."""
+        """Convert from the message of a single command."""
         # As bytes, whose names are known: protobuf's objects would cost several times as much.
         view = PackedNewTxn.FromString(wire.SerializeToString())
         return cls(
@@ -119,7 +119,7 @@ class NewTxn(NamedTuple):
         )
 
     def to_wire(self) -> Spliced[CommandNewTxn]:
-        """Convert to the message of one alone."""
+        """Convert to the message of a single command."""
         rest = CommandNewTxn(
             txn_timeout_ms=self.txn_timeout_ms,
             identity=self.identity,
@@ -153,11 +153,11 @@ class Opened(NamedTuple):
 
     @classmethod
     def from_wire(cls, wire: CommandNewTxnResponse) -> Self:
-        """Convert from the message of one alone."""
+        """Convert from the message of a single command."""
         return cls(TxnID.from_wire(wire.txn_id), wire.txn_timeout_ms, wire.txn_proof)
 
     def to_wire(self) -> CommandNewTxnResponse:
-        """Convert to the message of one alone."""
+        """Convert to the message of a single command."""
         return CommandNewTxnResponse(
             txn_id=self.txn_id.to_wire(),
             txn_timeout_ms=self.txn_timeout_ms,

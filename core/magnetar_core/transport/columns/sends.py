@@ -76,7 +76,7 @@ class Send(NamedTuple):
 
     @classmethod
     def from_wire(cls, wire: CommandSend) -> Self:
-        """Convert from the message of one alone."""
+        """Convert from the message of a single command."""
         return cls(
             PartitionName.from_wire(wire.partition),
             wire.producer_id,
@@ -90,7 +90,7 @@ class Send(NamedTuple):
         )
 
     def to_wire(self) -> Spliced[CommandSend]:
-        """Convert to the message of one alone.
+        """Convert to the message of a single command.
 
         Names, TxnIDs and small numbers come again and again, and their bytes are kept: protobuf's
         objects for them would cost several times the rest.
@@ -129,7 +129,7 @@ class Sent(NamedTuple):
 
     @classmethod
     def from_wire(cls, wire: CommandSendResponse) -> Self:
-        """Convert from the message of one alone."""
+        """Convert from the message of a single command."""
         place = wire.message_id
         settled = [(one.most_bits, one.least_bits) for one in wire.settled_txn_ids]
         return tuple.__new__(
@@ -143,7 +143,7 @@ class Sent(NamedTuple):
         )
 
     def to_wire(self) -> CommandSendResponse:
-        """Convert to the message of one alone."""
+        """Convert to the message of a single command."""
         answer = CommandSendResponse()
         if any(self.message_id):
             place = answer.message_id
