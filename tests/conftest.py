@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
-from tests.garbage import collect_seldom, look_seldom
+from tests.garbage import collect_seldom, collection_off, look_seldom
 
 # gRPC's handlers run in the child of each fork, although all that tests fork execute another
 # program at once. While a channel is open somewhere, every fifth child dies in them, and Spark's
@@ -152,6 +152,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _fixtures(item: pytest.Item) -> Sequence[str]:
     return getattr(item, "fixturenames", ())
+
+
+@pytest.fixture
+def full_stack() -> Iterator[None]:
+    """For tests in which Python's stack gets full: see collection_off."""
+    with collection_off():
+        yield
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -161,6 +161,7 @@ def test_a_peek_shows_a_bounded_number_of_bytes_and_says_where_to_go_on(uncommit
     ids=["lists", "objects", "a number", "null", "half a character", "a list", "cut"],
 )
 @pytest.mark.parametrize("uncommitted", [False, True])
+@pytest.mark.usefixtures("full_stack")
 def test_a_peek_of_properties_that_are_none_is_answered(properties: str, uncommitted: bool) -> None:
     """The handler raised what nobody caught, and its client waited for ever."""
 

@@ -149,6 +149,7 @@ def test_a_message_without_a_value_has_null_in_json_and_an_empty_line() -> None:
         (b'{"value": "a", "offset": ' + b"1" * 5_000 + b"}", "is not a message"),
     ],
 )
+@pytest.mark.usefixtures("full_stack")
 def test_a_line_that_is_no_message_is_named_and_those_before_it_are_kept(
     line: bytes, reason: str
 ) -> None:

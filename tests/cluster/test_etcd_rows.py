@@ -115,6 +115,7 @@ def test_rows_make_a_view() -> None:
     ],
     ids=lambda one: f"{one.key.decode()}={one.value[:20]!r}",
 )
+@pytest.mark.usefixtures("full_stack")
 def test_a_damaged_row_is_left_out(damaged: kv.KeyValue) -> None:
     rows = sound()
     with pytest.raises(DamagedRow):

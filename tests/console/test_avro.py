@@ -103,6 +103,7 @@ def test_no_bytes_break_it() -> None:
         values.show(bytes(data[: random.randrange(len(data) + 1)]))
 
 
+@pytest.mark.usefixtures("full_stack")
 def test_few_bytes_cannot_declare_much() -> None:
     # 2**62 items.
     data = b"\xfe\xff\xff\xff\xff\xff\xff\xff\x7f"

@@ -55,6 +55,7 @@ def test_contents_as_text(data: bytes, form: str, text: str) -> None:
     assert content(data) == {"text": text, "form": form, "bytes": len(data), "cut": False}
 
 
+@pytest.mark.usefixtures("full_stack")
 def test_long_contents_are_cut() -> None:
     found = content(b"x" * 10_000)
     assert (len(found["text"]), found["bytes"], found["cut"]) == (2_000, 10_000, True)

@@ -149,10 +149,12 @@ ODD = [
 
 
 @pytest.mark.parametrize("number", range(len(ODD)))
+@pytest.mark.usefixtures("full_stack")
 def test_what_is_no_token_is_refused_in_words(number: int) -> None:
     assert refusal(verifier(), ODD[number])
 
 
+@pytest.mark.usefixtures("full_stack")
 def test_a_deeply_nested_header_is_refused_in_words() -> None:
     deep = base64.urlsafe_b64encode(b'{"alg":' + b"[" * 6_000).rstrip(b"=").decode()
     assert refusal(verifier(), f"{deep}.e30.AA")
@@ -185,6 +187,7 @@ def test_nothing_of_a_token_is_in_what_is_said() -> None:
     ],
     ids=range(9),
 )
+@pytest.mark.usefixtures("full_stack")
 def test_a_file_without_public_keys_is_refused(content: bytes, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         parse_keys(content)
