@@ -241,6 +241,16 @@ class CoordinatedWorld:
     def partition(self, number: int = 0) -> Partition:
         return self.broker.topics.get("t").partitions[number]
 
+    def has_ended_all(self) -> bool:
+        """Every transaction has ended at both partitions, and readers see its messages.
+
+        A marker is applied before it is durable, and readers see what is durable.
+        """
+        return not any(
+            one.index.open or one.log.durable_end < one.log.end_offset
+            for one in (self.partition(0), self.partition(1))
+        )
+
     async def read(self, number: int = 0) -> list[bytes]:
         """All that a reader sees, in order."""
         found = await self.partition(number).reader.read(0, bytes_max=1 << 20)

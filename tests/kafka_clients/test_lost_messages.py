@@ -92,7 +92,7 @@ def test_a_commit_of_lost_messages_waits_until_the_loss_is_accepted(
         # The next transaction begins with what is there now.
         assert await producer.send(b"kept") == (NONE, -1)
         assert await producer.end() is NONE
-        await until(lambda: not world.partition().index.open)
+        await until(world.has_ended_all)
         assert await world.read() == [b"kept"]
 
     run(scenario)

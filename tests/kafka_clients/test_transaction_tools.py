@@ -76,7 +76,7 @@ def test_transactions_are_listed_and_described() -> None:
         world.clock.advance(6_000)
         assert await listed(producer, duration_filter=5_000) == [("app", "Ongoing")]
         assert await producer.end() is NONE
-        await until(lambda: not world.partition().index.open)
+        await until(world.has_ended_all)
         await world.settle()
         assert await listed(producer) == [("app", "CompleteCommit")]
         missing = await described(producer, "other")
@@ -99,7 +99,7 @@ def test_producers_of_partitions_are_described() -> None:
         assert (mine["producer_epoch"], mine["last_sequence"]) == (producer.pair[1], 1)
         assert mine["current_txn_start_offset"] == 1
         await producer.end()
-        await until(lambda: not world.partition().index.open)
+        await until(world.has_ended_all)
         (mine,) = [one for one in await producers(producer) if one["producer_id"] != 5]
         assert (mine["last_sequence"], mine["current_txn_start_offset"]) == (1, -1)
 
@@ -119,7 +119,7 @@ def test_a_marker_aborts_what_hangs_and_nothing_else() -> None:
         assert refused is ErrorCode.INVALID_REQUEST
         assert world.partition().index.open
         assert await producer.end() is NONE
-        await until(lambda: not world.partition().index.open)
+        await until(world.has_ended_all)
         assert await world.read() == [b"a"]
         # A copy.
         assert await abort(producer, producer_id, epoch) is NONE
@@ -200,7 +200,7 @@ def test_a_prepared_transaction_is_kept_and_committed_by_the_next_instance() -> 
         # It only ends.
         assert (await second.put(b"x"))[0] is ErrorCode.INVALID_TXN_STATE
         assert await second.end() is NONE
-        await until(lambda: not world.partition().index.open)
+        await until(world.has_ended_all)
         assert await world.read() == [b"prepared"]
         assert (await init(second, two_phase=True, keep=True))["ongoing_txn_producer_id"] == -1
 
@@ -213,7 +213,7 @@ def test_without_keeping_it_the_next_instance_aborts_it() -> None:
         assert (await init(producer, two_phase=True))["error_code"] == NONE
         await producer.send(b"lost")
         assert (await init(producer, two_phase=True))["error_code"] == NONE
-        await until(lambda: not world.partition().index.open)
+        await until(world.has_ended_all)
         assert await world.read() == []
 
     run(scenario, two_phase_commit_enabled=True)

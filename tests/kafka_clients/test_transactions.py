@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
@@ -121,10 +120,6 @@ async def made(world: CoordinatedWorld, protocol: Protocol, **options: Any) -> P
     return producer
 
 
-def ended(world: CoordinatedWorld) -> Callable[[], bool]:
-    return lambda: not world.partition(0).index.open and not world.partition(1).index.open
-
-
 @pytest.mark.parametrize("protocol", [V1, OLD_V1, V2], ids=lambda one: one.name)
 def test_transactions_one_after_the_other(protocol: Protocol) -> None:
     async def scenario(world: CoordinatedWorld) -> None:
@@ -143,7 +138,7 @@ def test_transactions_one_after_the_other(protocol: Protocol) -> None:
             before = producer.pair
             assert await producer.end(commit=commits) is NONE
             assert (producer.pair != before) is protocol.is_v2
-            await until(ended(world))
+            await until(world.has_ended_all)
         assert await world.read(1) == [b"0", b"0.", b"0,1", b"2", b"2.", b"2,1"]
 
     run(scenario)
@@ -164,7 +159,7 @@ def test_another_instance_fences_the_first(protocol: Protocol) -> None:
         await second.send(b"kept")
         assert await first.end(commit=False) is ErrorCode.PRODUCER_FENCED
         assert await second.end() is NONE
-        await until(ended(world))
+        await until(world.has_ended_all)
         assert await world.read() == [b"kept"]
 
     run(scenario)
@@ -196,7 +191,7 @@ def test_nothing_is_seen_of_a_transaction_that_ended_in_the_middle(
                 0,
                 pb.CommandEndTxn(txn_id=txn_id.to_wire(), txn_action=common.ABORT, by_hand=True),
             )
-        await until(ended(world))
+        await until(world.has_ended_all)
         if kill == "broker":
             await world.kill_broker()
         elif kill == "coordinator":
@@ -211,7 +206,7 @@ def test_nothing_is_seen_of_a_transaction_that_ended_in_the_middle(
             assert (await producer.put(b"after", number=1))[0] is of_produce
             assert (await producer.put(b"more", number=0))[0] is of_produce
         assert await producer.end() is of_others
-        await until(ended(world))
+        await until(world.has_ended_all)
         assert await world.read() == await world.read(1) == []
         # It begins anew, as its client does after these codes.
         if protocol.is_v2:
@@ -222,7 +217,7 @@ def test_nothing_is_seen_of_a_transaction_that_ended_in_the_middle(
             assert await producer.init() is NONE
         assert await producer.send(b"anew") == (NONE, -1)
         assert await producer.end() is NONE
-        await until(ended(world))
+        await until(world.has_ended_all)
         assert await world.read() == [b"anew"]
 
     run(scenario)
@@ -250,7 +245,7 @@ def test_kills_between_the_batches_of_a_transaction(protocol: Protocol, victims:
             lost = await producer.put(b"x", sequence=producer.sequences[0] + 1)
             assert lost[0] is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
             assert await producer.end() is NONE
-            await until(ended(world))
+            await until(world.has_ended_all)
         assert await world.read() == [b"a0", b"b0", b"a1", b"b1", b"a2", b"b2"]
 
     run(scenario)
@@ -285,11 +280,11 @@ def test_a_decision_is_told_again_after_a_kill(
             producer.pair = before
             assert await producer.end(commit=not commits) is too_late
         producer.pair = after
-        await until(ended(world))
+        await until(world.has_ended_all)
         assert await world.read() == [b"a"] * commits
         assert await producer.send(b"b") == (NONE, -1)
         assert await producer.end() is NONE
-        await until(ended(world))
+        await until(world.has_ended_all)
         assert await world.read() == [b"a"] * commits + [b"b"]
 
     run(scenario)
@@ -307,7 +302,7 @@ def test_before_kip_890_a_partition_is_added_in_each_transaction() -> None:
         assert await producer.add(1) == [NONE]
         assert (await producer.put(b"x"))[0] is ErrorCode.INVALID_TXN_STATE
         assert await producer.end(commit=False) is NONE
-        await until(ended(world))
+        await until(world.has_ended_all)
         assert await world.read() == [b"a"]
 
     run(scenario)
@@ -325,7 +320,7 @@ def test_sequences_run_over_transactions_before_kip_890() -> None:
         assert await producer.put(b"a", sequence=0) == refused
         assert await producer.put(b"b") == (NONE, -1)
         assert await producer.end() is NONE
-        await until(ended(world))
+        await until(world.has_ended_all)
         assert await world.read() == [b"b"]
 
     run(scenario)
