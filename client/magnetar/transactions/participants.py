@@ -148,7 +148,7 @@ class Participants:
         return [(one.name, one.writer_id, one.confirmed_count) for one in self.writers]
 
     def counts(self) -> list[Counted]:
-        """Return what is confirmed, as the command that commits it counts it (rule g)."""
+        """Return the counts of confirmed messages and acks, for a commit (rule g)."""
         return counts_to_wire(self._counts)
 
     def part(self, txn_id: TxnID, seen_stamp: int) -> TransactionPart:

@@ -59,7 +59,7 @@ class TransactionEvent(Enum):
     __hash__ = object.__hash__
 
 
-# Those of each transaction: Python finds the members of an enumeration slowly.
+# Constants for the usual transitions: Python finds the members of an enumeration slowly.
 OPEN: Final = TransactionPhase.OPEN
 PREPARED: Final = TransactionPhase.PREPARED
 FLUSH_BEGUN: Final = TransactionEvent.FLUSH_BEGUN
