@@ -26,6 +26,7 @@ from magnetar_broker.coordinators.coordinator_sessions import CoordinatorSession
 from magnetar_broker.coordinators.incarnations import Incarnations
 from magnetar_broker.coordinators.orphan_resolver import OrphanResolver
 from magnetar_broker.environment import Environment
+from magnetar_broker.groups.group_offsets import GroupOffsets
 from magnetar_broker.groups.groups import Groups
 from magnetar_broker.local_access import LocalAccess
 from magnetar_broker.metrics import BrokerMetrics
@@ -164,10 +165,12 @@ class Broker:
                 random,
             )
         self._backup = BackupSource(store, commits, keys.FAMILIES)
+        group_offsets = GroupOffsets(self.topics)
         self.server = BrokerServer(
             self.environment,
             self.topics,
             self.groups,
+            group_offsets,
             self.coordinators,
             self._orphan_resolver,
             self.topic_directory,
@@ -176,7 +179,9 @@ class Broker:
             random,
             self._backup,
         )
-        self.local_access = LocalAccess(self.environment, self.topics, self.groups, self.server)
+        self.local_access = LocalAccess(
+            self.environment, self.topics, self.groups, group_offsets, self.server
+        )
 
     def _commits_of(self, config: BrokerConfig, store: Store) -> GroupCommit:
         observe = self.metrics.commits.observe

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from prometheus_client import Counter
@@ -17,8 +17,8 @@ from prometheus_client import Counter
 from magnetar_broker import keys
 from magnetar_broker.commands.service import BrokerServer
 from magnetar_broker.coordinators.unannounced import WAIT_SECONDS
-from magnetar_broker.dispatch.committed_offset import CommittedOffset
 from magnetar_broker.environment import Environment
+from magnetar_broker.groups.group_offsets import GroupOffsets
 from magnetar_broker.groups.groups import Groups
 from magnetar_broker.recovery import pages
 from magnetar_broker.topics.deletions import delete_before
@@ -57,14 +57,24 @@ class OpenProducer(NamedTuple):
 
 
 class LocalAccess:
-    """A broker, for a listener in its process."""
+    """A broker, for a listener in its process.
+
+    Attributes:
+        offsets: those that groups of Kafka's clients have committed.
+    """
 
     def __init__(
-        self, environment: Environment, topics: Topics, groups: Groups, server: BrokerServer
+        self,
+        environment: Environment,
+        topics: Topics,
+        groups: Groups,
+        offsets: GroupOffsets,
+        server: BrokerServer,
     ) -> None:
         self._environment = environment
         self._topics = topics
         self._groups = groups
+        self.offsets = offsets
         self._server = server
         # What was appended since the counters were set last.
         self._counts: defaultdict[Counter, int] = defaultdict(int)
@@ -312,92 +322,11 @@ class LocalAccess:
                 )
         return list(found.values())
 
-    # Offsets of Kafka groups: the cursors of the subscriptions with their names
-
-    def committed_offset(self, partition: Partition, group: str) -> CommittedOffset | None:
-        """Return the offset from which a group reads on; None: it has none yet."""
-        found = partition.subscriptions.find(group)
-        return found.committed if found is not None else None
-
-    def has_pending_acks(self, partition: Partition, group: str) -> bool:
-        """Return whether the outcome of a transaction may move a group's offset."""
-        found = partition.subscriptions.find(group)
-        return found is not None and bool(found.index.open)
-
-    def note_generation(self, partition: Partition, group: str, generation: int) -> None:
-        """Refuse earlier generations of a group from now on; nothing is committed by that.
-
-        Raises:
-            IllegalGeneration: a later one has come here.
-            InvalidArgument: the group's name is not allowed.
-            QuotaExceeded: too many groups have come here.
-        """
-        partition.subscriptions.note_generation(group, generation)
-
-    def commit_offset(
-        self, partition: Partition, group: str, generation: int, offset: CommittedOffset
-    ) -> None:
-        """Commit an offset of a group, outside of transactions.
-
-        The first one makes the subscription.
-
-        Args:
-            generation: the group's when the commit was checked.
-        Raises:
-            IllegalGeneration: a later one has come here.
-            ResourceInUse: transactions have acknowledged what the offset moves over: try again.
-            UnknownMember: the group has members of ours.
-            InvalidArgument: the group's name is not allowed.
-            QuotaExceeded: too many subscriptions.
-            LogUnavailable: the topic is being given partitions: try again.
-        """
-        partition.subscriptions.for_commit(group, generation).commit(offset)
-
-    def commit_offset_in(
-        self,
-        partition: Partition,
-        group: str,
-        generation: int,
-        offset: CommittedOffset,
-        txn_id: TxnID,
-        *,
-        writer_id: int,
-        producer_epoch: int,
-        two_phase_commit: bool = False,
-    ) -> None:
-        """Commit an offset of a group in a transaction; a repeat changes nothing.
-
-        Args:
-            writer_id: always the same for a transactional producer.
-        Raises:
-            TransactionConflict: as Subscription.commit_in.
-            InvalidTxnState: the transaction has ended.
-            MagnetarError: as commit_offset, but for ResourceInUse.
-        """
-        partition.subscriptions.for_commit(group, generation).commit_in(
-            txn_id,
-            writer_id,
-            offset,
-            producer_epoch=producer_epoch,
-            two_phase_commit=two_phase_commit,
-        )
-
-    def forget_group(self, partition: Partition, group: str, *, expired: bool = False) -> None:
-        """Delete what a group has committed, and its subscription.
-
-        Args:
-            expired: keep the subscription if something else has used it.
-        Raises:
-            ResourceInUse: acks are pending, or the group has members of ours.
-            LogUnavailable: as commit_offset.
-        """
-        partition.subscriptions.forget_group(group, expired=expired)
+    # Groups of Kafka's clients: what is stored of them, and what limits them
 
     def partitions(self) -> Iterable[Partition]:
         """Return the partitions that this broker keeps."""
         return self._topics.partitions()
-
-    # Groups of Kafka's clients: what is stored of them, and what limits them
 
     async def stored_groups(self) -> list[tuple[str, records.KafkaGroupRow]]:
         """Return the groups whose rows put_group() has stored."""
@@ -420,6 +349,14 @@ class LocalAccess:
     def has_members_of_ours(self, group: str) -> bool:
         """Return whether a group of our clients has the name, and members here."""
         return any(one.name == group and one.members for one in self._groups.all())
+
+    def let_ask_kafka_members(self, kafka_members: Callable[[str], Awaitable[int]]) -> None:
+        """Let our groups ask how many clients of Kafka are members of a group.
+
+        Args:
+            kafka_members: may raise LogUnavailable.
+        """
+        self._groups.kafka_members = kafka_members
 
     @property
     def run_time_ms(self) -> int:

@@ -1,13 +1,13 @@
 """Answers: they leave in order, each when all that it tells may be told.
 
 A part that speaks for a partition becomes NOT_LEADER_OR_FOLLOWER if the shard may not speak when
-the answer leaves. An answer that rests on a shard as a whole does not leave then: the
-connection ends.
+the answer leaves. An answer that rests on a shard as a whole does not leave then: what it has for
+that case does, or the connection ends.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,6 +47,7 @@ class Answer:
         parts: the parts for partitions.
         withdrawn: the fields of a part whose shard may not speak.
         rests_on: shards without which none of it may leave.
+        if_moved: the message that leaves then; None: the connection ends.
         codes: the codes besides those of the parts, for the metrics.
         is_silent: the request asks for no answer, but an error ends the connection.
         is_last: the connection ends with it.
@@ -60,6 +61,7 @@ class Answer:
         default_factory=lambda: {"error_code": ErrorCode.NOT_LEADER_OR_FOLLOWER}
     )
     rests_on: Iterable[Shard] = ()
+    if_moved: Mapping[str, Any] | None = None
     codes: Iterable[int] = ()
     is_silent: bool = False
     is_last: bool = False
@@ -94,7 +96,10 @@ class Answer:
         What follows must write it without giving others their turn.
         """
         if not all(shard.may_speak() for shard in self.rests_on):
-            return None
+            if self.if_moved is None:
+                return None
+            self.codes = (ErrorCode.NOT_COORDINATOR,)
+            return dict(self.if_moved)
         for part in self.parts:
             if part.shard is not None and not part.shard.may_speak():
                 part.withdraw(self.withdrawn)

@@ -6,19 +6,19 @@ link loses is not sent again here: the client of Kafka asks again, and the state
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from random import Random
+from types import MappingProxyType
 from typing import Any, Self
 
-from magnetar_core.errors import LogUnavailable, from_wire
-from magnetar_core.link.broker_link import COORDINATOR, Answer, BrokerLink
-from magnetar_core.link.link_questions import LinkQuestions
+from magnetar_core.errors import LogUnavailable
+from magnetar_core.link.broker_link import COORDINATOR
 from magnetar_core.link.link_settings import LinkSettings
 from magnetar_core.membership.address_book import MemberAddress
 from magnetar_core.membership.placement import tcid_of
 from magnetar_core.transport.transport import Transport
 from magnetar_core.wire import transaction_pb2 as pb
+from magnetar_kafka.server_link import ServerLink
 
 # Longer than a coordinator lets a command wait for the end of the transaction before.
 ANSWER_DEADLINE_S = 10.0
@@ -38,40 +38,15 @@ AnyCommand = (
 )
 
 
-class CoordinatorLink:
-    """A link to a coordinator, and the questions on it that have no answer yet."""
-
-    def __init__(
-        self, member: MemberAddress, transport: Transport, settings: LinkSettings, random: Random
-    ) -> None:
-        address = member.address
-        self.tcid = member.tcid
-        self.link = BrokerLink(
-            address,
-            transport,
-            settings,
-            random,
-            on_up=_nothing,
-            on_answers=self._on_answers,
-            on_down=lambda: self.questions.link_is_down(),
-            service=COORDINATOR,
-        )
-        self.questions = LinkQuestions(self.link, f"the coordinator at {address}")
-
-    def _on_answers(self, answers: Sequence[Answer]) -> None:
-        for answer in answers:
-            self.questions.on_answer(*answer)
-
-
 class Coordinators:
     """All coordinators of the cluster.
 
     Args:
-        links: to each of them; none: there are no transactions.
+        links: to each of them, by its number; none: there are no transactions.
     """
 
-    def __init__(self, links: Iterable[CoordinatorLink] = ()) -> None:
-        self._links = {one.tcid: one for one in links}
+    def __init__(self, links: Mapping[int, ServerLink] = MappingProxyType({})) -> None:
+        self._links = links
 
     @classmethod
     def of(
@@ -86,18 +61,29 @@ class Coordinators:
         Args:
             settings: of the links to them.
         """
-        return cls(CoordinatorLink(one, transport, settings, random) for one in members)
+        return cls(
+            {
+                one.tcid: ServerLink(
+                    one,
+                    transport,
+                    settings,
+                    random,
+                    service=COORDINATOR,
+                    title=f"the coordinator at {one.address}",
+                )
+                for one in members
+            }
+        )
 
     def start(self) -> None:
         """Begin to connect."""
         for one in self._links.values():
-            one.link.start()
+            one.start()
 
     async def close(self) -> None:
         """End all links; what waits for an answer is told that none will come."""
         for one in self._links.values():
-            one.questions.link_is_down()
-            await one.link.close()
+            await one.close()
 
     @property
     def tcids(self) -> Iterable[int]:
@@ -121,27 +107,7 @@ class Coordinators:
             LogUnavailable: it is away, the link broke, or no answer came in time.
             MagnetarError: it refuses.
         """
-        answer: asyncio.Future[tuple[str, Any]] = asyncio.get_running_loop().create_future()
-
-        def on_answer(name: str, body: Any) -> None:
-            if not answer.done():
-                answer.set_result((name, body))
-
         link = self._links.get(tcid)
         if link is None:
             raise LogUnavailable(f"coordinator {tcid} is not known")
-        number = link.questions.ask(command, on_answer)
-        try:
-            async with asyncio.timeout(ANSWER_DEADLINE_S):
-                name, body = await answer
-        except TimeoutError:
-            raise LogUnavailable("the coordinator does not answer: ask again") from None
-        finally:
-            link.questions.forget(number)
-        if name == "error":
-            raise from_wire(body)
-        return body
-
-
-def _nothing() -> None:
-    return
+        return await link.ask(command, ANSWER_DEADLINE_S)

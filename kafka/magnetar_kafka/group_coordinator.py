@@ -9,23 +9,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from random import Random
 from uuid import UUID
 
-import google_crc32c
-
 from magnetar_broker.subscriptions.subscriptions import is_subscription_name
-from magnetar_core.errors import LogUnavailable, ResourceInUse
 from magnetar_kafka.config import KafkaConfig
 from magnetar_kafka.error_codes import ErrorCode, Refused
 from magnetar_kafka.groups.classic_group import ClassicGroup, State
 from magnetar_kafka.groups.group_rows import restored, row_of
 from magnetar_kafka.groups.members import Join, Joined, Synced, protocol_bytes
-from magnetar_kafka.nodes import Nodes
-from magnetar_kafka.shards import Shard, Shards
+from magnetar_kafka.offset_owners import Found, OffsetOwners
+from magnetar_kafka.shards import Shard, Shards, shard_of_group
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +33,8 @@ STALL_MS = 1_000
 EXPIRY_CHECK_MS = 60_000
 # When a commit came last is stored as exactly as this part of the retention.
 USE_STORED_PART = 100
+# How many deleted groups' generations are remembered.
+DELETED_KNOWN_MAX = 1_000
 
 
 @dataclass(slots=True, kw_only=True)
@@ -80,7 +81,7 @@ class GroupCoordinator:
     """The groups of a shard.
 
     Args:
-        forget: deletes the offsets of a group that has expired; False: it could not yet.
+        forget: deletes the offsets of a group that has expired.
     """
 
     def __init__(
@@ -89,7 +90,7 @@ class GroupCoordinator:
         config: KafkaConfig,
         random: Random,
         memory: GroupMemory,
-        forget: Callable[[str], bool],
+        forget: Callable[[str], Awaitable[Found]],
     ) -> None:
         self.shard = shard
         self._config = config
@@ -97,8 +98,14 @@ class GroupCoordinator:
         self._memory = memory
         self._forget = forget
         self._entries: dict[str, _Entry] = {}
+        # The last generations of deleted groups: a group that is made anew goes on above them, so
+        # that what members of the deleted one have sent is refused.
+        self._past_generations: OrderedDict[str, int] = OrderedDict()
+        # Groups whose offsets are being deleted.
+        self._deleting: set[str] = set()
+        self._is_closed = False
         self._loading: asyncio.Task[None] | None = None
-        self._expiry: asyncio.TimerHandle | None = None
+        self._expiry: asyncio.Task[None] | None = None
 
     async def ready(self) -> None:
         """Return when the groups are read. Raises: Refused: the shard has ended meanwhile."""
@@ -123,10 +130,11 @@ class GroupCoordinator:
             entry = _Entry(group=group, used_ms=used_ms, stored_ms=used_ms)
             self._entries[name] = entry
             self._step(entry)
-        self._watch_expiry()
+        self._expiry = asyncio.get_running_loop().create_task(self._watch_expiry())
 
     def close(self) -> None:
         """Stop all timers: the shard has ended, or the listener."""
+        self._is_closed = True
         for entry in self._entries.values():
             if entry.timer is not None:
                 entry.timer.cancel()
@@ -167,6 +175,7 @@ class GroupCoordinator:
             Refused: it cannot be a member.
         """
         access = self.shard.access
+        self._check_stays(name)
         entry = self._entries.get(name)
         if entry is None:
             if asked.member_id:
@@ -260,6 +269,7 @@ class GroupCoordinator:
         Raises:
             Refused: as ClassicGroup.check_commit.
         """
+        self._check_stays(name)
         entry = self._entries.get(name)
         if entry is None:
             if member_id or generation >= 0:
@@ -294,7 +304,30 @@ class GroupCoordinator:
             raise Refused(ErrorCode.NON_EMPTY_GROUP, f"group {name!r} has members")
         self._drop(name)
 
+    @contextmanager
+    def deleting(self, name: str) -> Iterator[None]:
+        """Refuse members and commits of a group while its offsets are deleted."""
+        self._check_stays(name)
+        self._deleting.add(name)
+        try:
+            yield
+        finally:
+            self._deleting.discard(name)
+
     # Within a step
+
+    def _check_stays(self, name: str) -> None:
+        """Check that groups may change here.
+
+        Raises:
+            Refused: the group is being deleted, or the shard has ended.
+        """
+        if self._is_closed:
+            raise Refused(ErrorCode.NOT_COORDINATOR, "the server has lost the group: ask again")
+        if name in self._deleting:
+            raise Refused(
+                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"group {name!r} is being deleted"
+            )
 
     def _entry(self, name: str) -> _Entry:
         entry = self._entries.get(name)
@@ -310,7 +343,8 @@ class GroupCoordinator:
                 f"this broker has its {access.groups_max} groups: delete some, or raise groups_max",
             )
         delay_ms = self._config.kafka_group_first_join_delay_ms
-        group = ClassicGroup(name, first_join_delay_ms=delay_ms)
+        generation = self._past_generations.get(name, 0)
+        group = ClassicGroup(name, first_join_delay_ms=delay_ms, generation=generation)
         entry = self._entries[name] = _Entry(group=group, used_ms=access.run_time_ms)
         return entry
 
@@ -381,39 +415,51 @@ class GroupCoordinator:
 
     def _drop(self, name: str) -> None:
         entry = self._entries.pop(name)
+        if entry.group.generation:
+            self._past_generations[name] = entry.group.generation
+            while len(self._past_generations) > DELETED_KNOWN_MAX:
+                self._past_generations.popitem(last=False)
         if entry.timer is not None:
             entry.timer.cancel()
         self._memory.used -= entry.size_bytes
         if entry.stored_ms >= 0:
             self.shard.access.put_group(name, None)
 
-    def _watch_expiry(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._expiry = loop.call_later(EXPIRY_CHECK_MS / 1000, self._expire_and_watch)
+    async def _watch_expiry(self) -> None:
+        while True:
+            await asyncio.sleep(EXPIRY_CHECK_MS / 1000)
+            await self.expire()
 
-    def _expire_and_watch(self) -> None:
-        self.expire()
-        self._watch_expiry()
-
-    def expire(self) -> None:
+    async def expire(self) -> None:
         """Delete the groups that had neither members nor commits for too long."""
-        if not self.shard.may_speak():
-            return
-        now_ms = self.shard.access.run_time_ms
-        for name, entry in list(self._entries.items()):
-            age_ms = now_ms - entry.used_ms
-            is_idle = entry.group.state is State.EMPTY and not entry.group.promised
-            if is_idle and age_ms > self._config.kafka_offsets_retention_ms and self._forget(name):
-                log.info("group %r has expired", name)
-                self._drop(name)
+        for name in list(self._entries):
+            if self._has_expired(name) and self.shard.may_speak():
+                with self.deleting(name):
+                    found = await self._forget(name)
+                if found.errors or found.away:
+                    # Their owners are away, or acks are pending: it is tried again.
+                    continue
+                if self._has_expired(name):
+                    log.info("group %r has expired", name)
+                    self._drop(name)
+
+    def _has_expired(self, name: str) -> bool:
+        entry = self._entries.get(name)
+        if entry is None or name in self._deleting:
+            return False
+        age_ms = self.shard.access.run_time_ms - entry.used_ms
+        is_idle = entry.group.state is State.EMPTY and not entry.group.promised
+        return is_idle and age_ms > self._config.kafka_offsets_retention_ms
 
 
 class GroupCoordinators:
     """The coordinators of this process's shards."""
 
-    def __init__(self, shards: Shards, nodes: Nodes, config: KafkaConfig, random: Random) -> None:
+    def __init__(
+        self, shards: Shards, owners: OffsetOwners, config: KafkaConfig, random: Random
+    ) -> None:
         self._shards = shards
-        self._nodes = nodes
+        self._owners = owners
         self._config = config
         self._random = random
         self._memory = GroupMemory(config.kafka_groups_bytes_max)
@@ -423,12 +469,9 @@ class GroupCoordinators:
         """Return the coordinator of a group.
 
         Raises:
-            Refused: the name is not one of a group, another server coordinates it, or there are
-                several broker processes.
+            Refused: the name is not one of a group, or another server coordinates it.
         """
-        if not is_subscription_name(group):
-            raise Refused(ErrorCode.INVALID_GROUP_ID, f"{group!r} is not a name of a group")
-        self._nodes.check_alone("groups")
+        check_group_name(group)
         directory = self._shards.directory()
         if directory is None:
             raise Refused(ErrorCode.NOT_COORDINATOR, "this server has no shard: ask again")
@@ -462,27 +505,14 @@ class GroupCoordinators:
         await found.ready()
         return found
 
-    def _forget(self, group: str) -> bool:
-        """Delete the offsets of a group that has expired; return whether all are gone."""
-        try:
-            self._nodes.check_alone("groups")
-        except Refused:
-            # Others have some of them.
-            return False
-        are_gone = True
-        for shard in self._shards.all():
-            for partition in shard.access.partitions():
-                try:
-                    shard.access.forget_group(partition, group, expired=True)
-                except (ResourceInUse, LogUnavailable):
-                    are_gone = False
-        return are_gone
+    async def _forget(self, group: str) -> Found:
+        return await self._owners.forget_all(group, expired=True)
 
 
-def shard_of_group(group: str, shards: int) -> int:
-    """Return the number of the shard whose broker coordinates a group."""
-    found: int = google_crc32c.value(group.encode()) % shards
-    return found
+def check_group_name(group: str) -> None:
+    """Check that a text can be the name of a group. Raises: Refused: it cannot."""
+    if not is_subscription_name(group):
+        raise Refused(ErrorCode.INVALID_GROUP_ID, f"{group!r} is not a name of a group")
 
 
 def _now_ms() -> float:

@@ -22,6 +22,7 @@ from magnetar_kafka.coordinators import Coordinators
 from magnetar_kafka.group_coordinator import GroupCoordinators
 from magnetar_kafka.metrics import KafkaMetrics
 from magnetar_kafka.nodes import Nodes
+from magnetar_kafka.offset_owners import BrokerLinks, OffsetOwners
 from magnetar_kafka.parking import Parking
 from magnetar_kafka.port import Port
 from magnetar_kafka.request import Handle, Request
@@ -35,6 +36,7 @@ from magnetar_kafka.requests.group_requests import GroupRequests
 from magnetar_kafka.requests.group_views import GroupViewRequests
 from magnetar_kafka.requests.list_offsets import ListOffsetsRequests
 from magnetar_kafka.requests.metadata_requests import MetadataRequests
+from magnetar_kafka.requests.offset_deletions import OffsetDeletions
 from magnetar_kafka.requests.offset_requests import OffsetRequests
 from magnetar_kafka.requests.offsets_in_transactions import OffsetsInTransactions
 from magnetar_kafka.requests.produce import ProduceRequests
@@ -58,6 +60,7 @@ class Listener:
         listen: settings of the server that count for this port, too: TLS, and who clients are.
         nodes: the brokers of the cluster.
         coordinators: links to those who decide about transactions.
+        brokers: links to the other brokers.
         gate: access control; None: there is none.
     Raises:
         InvalidConfig: a file of the settings cannot be read.
@@ -73,6 +76,7 @@ class Listener:
         *,
         nodes: Nodes,
         coordinators: Coordinators,
+        brokers: BrokerLinks | None = None,
         gate: Gate | None = None,
     ) -> None:
         self.shards = Shards()
@@ -81,8 +85,10 @@ class Listener:
         requests, answers = (Budget(config.kafka_memory_bytes_max // 2) for _ in range(2))
         self.parking = Parking(config.kafka_memory_bytes_max // 2)
         self._coordinators = coordinators
+        self._brokers = brokers if brokers is not None else BrokerLinks()
         transactions = Transactions(coordinators, self.shards.ledger_id_of, nodes)
-        self._groups = groups = GroupCoordinators(self.shards, nodes, config, random)
+        self._owners = owners = OffsetOwners(self.shards, self._brokers, random)
+        self._groups = groups = GroupCoordinators(self.shards, owners, config, random)
         handlers: dict[int, Handle] = {
             **ClientRequests().handlers,
             **SaslRequests().handlers,
@@ -100,10 +106,11 @@ class Listener:
             **DescriptionRequests(self.shards).handlers,
             **DeleteRecordsRequests(self.shards).handlers,
             **ListOffsetsRequests(self.shards).handlers,
-            **CoordinatorRequests(groups, transactions, nodes).handlers,
-            **GroupRequests(self.shards, groups).handlers,
+            **CoordinatorRequests(transactions, nodes).handlers,
+            **GroupRequests(groups, owners).handlers,
             **GroupViewRequests(groups).handlers,
-            **OffsetRequests(self.shards, groups, config).handlers,
+            **OffsetRequests(self.shards, groups, owners, config).handlers,
+            **OffsetDeletions(self.shards, groups, owners).handlers,
         }
         self._handlers = handlers
         self._admission = Admission(listen, clock)
@@ -132,6 +139,7 @@ class Listener:
         Args:
             may_speak: whether the lease of its shard lasts, and its store has not failed.
         """
+        access.let_ask_kafka_members(self._owners.kafka_members)
         shard = Shard(access, may_speak)
         self.shards.add(shard)
         return shard
@@ -155,6 +163,7 @@ class Listener:
         if not self._ports:
             self._admission.start()
             self._coordinators.start()
+            self._brokers.start()
         self._ports.append(port)
         return join_address(self._host, port.number)
 
@@ -176,8 +185,9 @@ class Listener:
         self._admission.close()
         for connection in list(self._server.connections):
             connection.abort()
-        await self._coordinators.close()
         self._groups.close()
+        await self._coordinators.close()
+        await self._brokers.close()
 
     async def _handle(self, request: Request) -> Answer:
         return await self._handlers[request.api.key](request)

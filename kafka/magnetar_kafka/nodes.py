@@ -67,8 +67,8 @@ class Nodes:
     def check_alone(self, what: str) -> None:
         """Check that one process has all shards.
 
-        State of groups and transactions would be at several processes otherwise, which do not tell
-        each other of commits.
+        What is known of a transactional id would be at several processes otherwise, which do not
+        tell each other of commits.
 
         Args:
             what: needs that.

@@ -10,11 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import google_crc32c
+
 from magnetar_broker.local_access import LocalAccess
 from magnetar_core.errors import MagnetarError
 from magnetar_core.ids import PartitionName
 from magnetar_core.membership.placement import shard_of
 from magnetar_core.wire import topic_pb2
+
+
+def shard_of_group(group: str, shards: int) -> int:
+    """Return the number of the shard whose broker coordinates a group of Kafka's clients."""
+    found: int = google_crc32c.value(group.encode()) % shards
+    return found
 
 
 class Shard:

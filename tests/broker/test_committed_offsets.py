@@ -47,11 +47,11 @@ class Committed:
 
     def offset(self) -> CommittedOffset | None:
         world = self._world
-        return world.broker.local_access.committed_offset(world.partition(), GROUP)
+        return world.broker.local_access.offsets.committed(world.partition(), GROUP)
 
     def commit(self, offset: int, metadata: str = "", *, generation: int = 1) -> None:
         world = self._world
-        world.broker.local_access.commit_offset(
+        world.broker.local_access.offsets.commit(
             world.partition(), GROUP, generation, CommittedOffset(offset, metadata)
         )
         world.broker.check()
@@ -60,7 +60,7 @@ class Committed:
         self, txn_id: TxnID, offset: int, metadata: str = "", *, generation: int = 1
     ) -> None:
         world = self._world
-        world.broker.local_access.commit_offset_in(
+        world.broker.local_access.offsets.commit_in(
             world.partition(),
             GROUP,
             generation,
@@ -73,11 +73,11 @@ class Committed:
 
     def note(self, generation: int) -> None:
         world = self._world
-        world.broker.local_access.note_generation(world.partition(), GROUP, generation)
+        world.broker.local_access.offsets.note_generation(world.partition(), GROUP, generation)
 
     def forget(self, *, expired: bool = False) -> None:
         world = self._world
-        world.broker.local_access.forget_group(world.partition(), GROUP, expired=expired)
+        world.broker.local_access.offsets.forget(world.partition(), GROUP, expired=expired)
         world.broker.check()
 
 
@@ -259,7 +259,7 @@ def test_a_commit_in_a_transaction_counts_with_its_outcome(
         group = await ten_messages(world)
         group.commit_in(T1, 4, "first")
         group.commit_in(T1, 6, "second")
-        assert world.broker.local_access.has_pending_acks(world.partition(), GROUP)
+        assert world.broker.local_access.offsets.has_pending_acks(world.partition(), GROUP)
         assert group.offset() is None
         await world.settle()
         if restarts:
@@ -270,7 +270,7 @@ def test_a_commit_in_a_transaction_counts_with_its_outcome(
         await ended(world, T1, action)
         if restarts:
             await world.restart()
-        assert not world.broker.local_access.has_pending_acks(world.partition(), GROUP)
+        assert not world.broker.local_access.offsets.has_pending_acks(world.partition(), GROUP)
         if action == common.COMMIT:
             assert group.offset() == (6, "second", -1)
             assert world.subscription().backlog == 4
@@ -389,11 +389,11 @@ def test_names_of_groups_that_only_ask_are_bounded() -> None:
     async def scenario(world: World) -> None:
         access, partition = world.broker.local_access, world.partition()
         for number in range(2):
-            access.note_generation(partition, f"g{number}", 1)
+            access.offsets.note_generation(partition, f"g{number}", 1)
         with pytest.raises(QuotaExceeded):
-            access.note_generation(partition, "another", 1)
-        access.note_generation(partition, "g1", 2)
+            access.offsets.note_generation(partition, "another", 1)
+        access.offsets.note_generation(partition, "g1", 2)
         with pytest.raises(MagnetarError):
-            access.note_generation(partition, "", 1)
+            access.offsets.note_generation(partition, "", 1)
 
     run(scenario, subscriptions_max=2)

@@ -30,10 +30,12 @@ from tests.broker.test_damaged_rows import loss_at, three_entries
 from tests.broker.test_topics import TWO
 
 from magnetar_broker import keys
+from magnetar_broker.dispatch.committed_offset import CommittedOffset
 from magnetar_broker.subscriptions import delivery
 from magnetar_core.errors import (
     DataLoss,
     Gone,
+    IllegalGeneration,
     InvalidArgument,
     InvalidTxnState,
     LogUnavailable,
@@ -42,6 +44,7 @@ from magnetar_core.errors import (
     TopicNotFound,
     TxnNotFound,
     UnknownMember,
+    from_wire,
 )
 from magnetar_core.wire import broker_pb2 as wire
 from magnetar_core.wire import common_pb2 as common
@@ -622,5 +625,67 @@ def test_delete_group() -> None:
         await ask(leave)
         await Client(world).ask(delete)
         assert world.subscription().backlog == 1
+
+    run(scenario)
+
+
+def commit_offsets(world: World, offset: int, generation: int) -> group_wire.CommandCommitOffsets:
+    row = group_wire.PartitionOffset(
+        partition=world.partition().name.to_wire(), offset=CommittedOffset(offset).row()
+    )
+    return group_wire.CommandCommitOffsets(group=GROUP, generation=generation, offsets=[row])
+
+
+def offset_of_group(world: World) -> CommittedOffset | None:
+    return world.broker.local_access.offsets.committed(world.partition(), GROUP)
+
+
+def test_commit_offsets() -> None:
+    async def scenario(world: World) -> None:
+        ask = world.client.ask
+        await ask(send(b"0", b"1", b"2"))
+        first = commit_offsets(world, 1, 1)
+        await ask(first)
+        await ask(commit_offsets(world, 3, 1))
+        await Client(world).ask(first)
+        assert offset_of_group(world) == CommittedOffset(1)
+        await ask(commit_offsets(world, 3, 2))
+        (outcome,) = (await Client(world).ask(first)).outcomes
+        assert isinstance(from_wire(outcome.error), IllegalGeneration)
+        assert offset_of_group(world) == CommittedOffset(3)
+
+    run(scenario)
+
+
+def test_fetch_offsets() -> None:
+    async def scenario(world: World) -> None:
+        ask = world.client.ask
+
+        def fetch(generation: int) -> group_wire.CommandFetchOffsets:
+            names = [world.partition().name.to_wire()]
+            return group_wire.CommandFetchOffsets(
+                group=GROUP, generation=generation, partitions=names
+            )
+
+        await ask(fetch(1))
+        await ask(fetch(2))
+        (outcome,) = (await Client(world).ask(fetch(1))).outcomes
+        assert isinstance(from_wire(outcome.error), IllegalGeneration)
+        assert world.partition().subscriptions.generation(GROUP) == 2
+
+    run(scenario)
+
+
+def test_forget_offsets() -> None:
+    async def scenario(world: World) -> None:
+        ask = world.client.ask
+        await ask(send(b"0", b"1", b"2"))
+        await ask(commit_offsets(world, 1, 1))
+        forget = group_wire.CommandForgetOffsets(group=GROUP, of_all=True, call_token=1)
+        await ask(forget)
+        assert offset_of_group(world) is None
+        await ask(commit_offsets(world, 2, 2))
+        await Client(world).ask(forget)
+        assert offset_of_group(world) == CommittedOffset(2)
 
     run(scenario)

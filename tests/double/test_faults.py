@@ -25,14 +25,18 @@ from magnetar_core.wire import service_pb2
 # Commands that only servers say, that belong to backups and shards, or that are others in columns.
 NOT_NAMED = {
     "acks",
+    "commit_offsets",
     "consumer_change",
     "deliver",
+    "describe_group_members",
     "describe_members",
     "drain_member",
     "end_backup",
     "end_txns",
     "end_txns_on_participants",
     "error",
+    "fetch_offsets",
+    "forget_offsets",
     "group_change",
     "hold_backup",
     "new_txns",

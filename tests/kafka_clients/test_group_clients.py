@@ -18,7 +18,7 @@ from tests.kafka_clients.test_clients import (
     needs_kafka_python,
     topic_of,
 )
-from tests.system.processes import BROKER
+from tests.system.processes import BROKER, Servers
 
 from magnetar import blocking
 
@@ -47,8 +47,8 @@ class Told(NamedTuple):
 class Workers:
     """Processes of a group's workers, and all that they tell."""
 
-    def __init__(self, servers: KafkaServers, group: str, topic: str) -> None:
-        self._arguments = (servers.kafka, group, topic)
+    def __init__(self, bootstrap: str, group: str, topic: str) -> None:
+        self._arguments = (bootstrap, group, topic)
         self._processes: dict[str, subprocess.Popen[str]] = {}
         self._changed = threading.Condition()
         self.told: list[Told] = []
@@ -84,8 +84,8 @@ class Workers:
 
 
 @contextmanager
-def workers_of(servers: KafkaServers, group: str, topic: str) -> Iterator[Workers]:
-    workers = Workers(servers, group, topic)
+def workers_of(bootstrap: str, group: str, topic: str) -> Iterator[Workers]:
+    workers = Workers(bootstrap, group, topic)
     try:
         yield workers
     finally:
@@ -100,7 +100,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServers]:
         made.stop()
 
 
-def write(servers: KafkaServers, topic: str, numbers: range) -> None:
+def write(servers: Servers, topic: str, numbers: range) -> None:
     with blocking.connect(servers.address) as client, client.create_producer(topic) as producer:
         for number in numbers:
             producer.send(b"%d" % number, key=b"%d" % number)
@@ -124,7 +124,7 @@ def test_a_group_of_three_libraries_survives_kills_of_members_and_of_the_broker(
     servers: KafkaServers,
 ) -> None:
     topic = topic_of(servers, "three", PARTITIONS)
-    with workers_of(servers, "three", topic) as workers:
+    with workers_of(servers.kafka, "three", topic) as workers:
         for library in ("confluent", "kafka-python", "aiokafka"):
             workers.start(library)
         count = 0
@@ -158,7 +158,7 @@ def test_workers_of_kafka_and_of_ours_take_over_from_each_other(
 ) -> None:
     topic = topic_of(servers, f"over-{library}", PARTITIONS)
     write(servers, topic, range(100))
-    with workers_of(servers, f"over-{library}", topic) as workers:
+    with workers_of(servers.kafka, f"over-{library}", topic) as workers:
         workers.start(library)
         workers.until(lambda: len({one.value for one in workers.told}) == 100, "all are read")
         workers.kill(library)

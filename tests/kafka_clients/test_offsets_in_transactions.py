@@ -83,11 +83,11 @@ async def commit(producer: Producer, *offsets: tuple[int, int], **options: Any) 
 
 def committed(world: CoordinatedWorld, number: int = 0) -> CommittedOffset | None:
     access = world.broker.local_access
-    return access.committed_offset(world.partition(number), GROUP)
+    return access.offsets.committed(world.partition(number), GROUP)
 
 
 def pends(world: CoordinatedWorld, number: int = 0) -> bool:
-    return world.broker.local_access.has_pending_acks(world.partition(number), GROUP)
+    return world.broker.local_access.offsets.has_pending_acks(world.partition(number), GROUP)
 
 
 async def settled(world: CoordinatedWorld) -> None:
@@ -216,7 +216,7 @@ def test_who_is_no_member_of_this_generation_commits_nothing(protocol: Protocol)
         assert committed(world) == CommittedOffset(3)
         # It was checked, and arrives after a member of the next generation has asked for offsets.
         access = world.broker.local_access
-        access.note_generation(world.partition(), GROUP, generation + 1)
+        access.offsets.note_generation(world.partition(), GROUP, generation + 1)
         assert await commit(producer, (0, 5), member=member, generation=generation) == refused
         await world.kill_broker()
         producer.client = await world.connect()

@@ -1,4 +1,4 @@
-"""Groups and transactions where several broker processes have shards: they are refused."""
+"""Transactions where several broker processes have shards: they are refused."""
 
 from __future__ import annotations
 
@@ -19,19 +19,6 @@ from magnetar_kafka.listener import Listener
 from magnetar_kafka.nodes import Nodes
 from magnetar_kafka.wire import apis
 
-# They change a group, an offset or a transactional id, tell of one, or find its coordinator.
-ABOUT_GROUPS = (
-    apis.FIND_COORDINATOR,
-    apis.JOIN_GROUP,
-    apis.SYNC_GROUP,
-    apis.HEARTBEAT,
-    apis.LEAVE_GROUP,
-    apis.DESCRIBE_GROUPS,
-    apis.OFFSET_COMMIT,
-    apis.OFFSET_FETCH,
-    apis.OFFSET_DELETE,
-    apis.DELETE_GROUPS,
-)
 ABOUT_TRANSACTIONS = (
     apis.INIT_PRODUCER_ID,
     apis.ADD_PARTITIONS_TO_TXN,
@@ -41,7 +28,7 @@ ABOUT_TRANSACTIONS = (
 )
 
 
-def test_groups_and_transactions_are_refused_with_several_processes() -> None:
+def test_transactions_are_refused_with_several_processes() -> None:
     async def scenario(world: CoordinatedWorld) -> None:
         members = [
             MemberAddress(name=f"b{number}", address=f"10.0.0.{number}:6650", kafka_address=address)
@@ -63,19 +50,17 @@ def test_groups_and_transactions_are_refused_with_several_processes() -> None:
         refused = ErrorCode.COORDINATOR_NOT_AVAILABLE
         asked = set()
         for api, body, _ in TABLE:
-            is_asked = api in (*ABOUT_GROUPS, *ABOUT_TRANSACTIONS)
+            is_asked = api in ABOUT_TRANSACTIONS
             if api in (apis.PRODUCE, apis.INIT_PRODUCER_ID):
                 is_asked = body.get("transactional_id") is not None
             if not is_asked:
                 continue
-            first = api.last if api is apis.FIND_COORDINATOR else api.first
-            for version in range(first, api.last + 1):
+            for version in range(api.first, api.last + 1):
                 codes = codes_of(await client.ask(api, _of_a_topic(body), version))
                 assert refused in codes, f"{api.name} {version}: {codes}"
                 assert codes <= {refused, ErrorCode.NONE}, f"{api.name} {version}: {codes}"
             asked.add(api)
-        assert asked == {*ABOUT_GROUPS, *ABOUT_TRANSACTIONS, apis.PRODUCE}
-        assert (await client.ask(apis.LIST_GROUPS, {}))["groups"] == []
+        assert asked == {*ABOUT_TRANSACTIONS, apis.PRODUCE}
         answer = await world.coordinators.ask_one(0, pb.CommandListTransactionalIds(limit=10))
         assert not answer.descriptions
         assert not world.partition().index.open

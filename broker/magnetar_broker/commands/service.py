@@ -23,7 +23,9 @@ from magnetar_broker.coordinators.transaction_commands import AdmitStore, Transa
 from magnetar_broker.coordinators.unannounced import NAMING_TXNS, Unannounced
 from magnetar_broker.environment import Environment
 from magnetar_broker.groups.group_commands import GroupCommands
+from magnetar_broker.groups.group_offsets import GroupOffsets
 from magnetar_broker.groups.groups import Groups
+from magnetar_broker.groups.offset_commands import OffsetCommands
 from magnetar_broker.replies import Replies
 from magnetar_broker.topics.topics import Topics
 from magnetar_core.errors import MagnetarError
@@ -53,6 +55,7 @@ TAKING_EFFECT_ONCE = (
     "unsubscribe",
     "leave_group",
     "delete_group",
+    "forget_offsets",
     "skip_damaged",
 )
 
@@ -78,6 +81,7 @@ class BrokerServer:
         environment: Environment,
         topics: Topics,
         groups: Groups,
+        group_offsets: GroupOffsets,
         coordinators: CoordinatorSessions,
         orphan_resolver: OrphanResolver,
         directory: TopicDirectoryCommands,
@@ -117,7 +121,8 @@ class BrokerServer:
                 unannounced,
                 self._replies,
             ).handlers,
-            **GroupCommands(environment.config, groups, self._replies).handlers,
+            **GroupCommands(environment, groups, self._replies).handlers,
+            **OffsetCommands(group_offsets, self._replies).handlers,
             **BackupCommands(backup, "broker", environment.config.name, environment.spawn).handlers,
         }
         for name in NAMING_TXNS:

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from magnetar_broker import keys
 from magnetar_broker.assignment.group import Group, Member
-from magnetar_broker.config import BrokerConfig
+from magnetar_broker.environment import Environment
 from magnetar_broker.groups.group_views import describe_group, summary_of
 from magnetar_broker.groups.groups import Groups
 from magnetar_broker.replies import Replies
 from magnetar_core.errors import InvalidArgument
 from magnetar_core.ids import MemberName, PartitionName
 from magnetar_core.server.commands import Handler, Reply, each_of
+from magnetar_core.transport.frames import detached
 from magnetar_core.wire import group_pb2 as wire
+from magnetar_core.wire import record_pb2 as records
 
 MEMBER_NAME_CHARACTERS_MAX = 200
 HEARTBEATS_PER_SESSION = 3
@@ -24,8 +27,9 @@ HEARTBEATS_PER_SESSION = 3
 class GroupCommands:
     """Handlers of the commands of members and administrators."""
 
-    def __init__(self, config: BrokerConfig, groups: Groups, replies: Replies) -> None:
-        self._config = config
+    def __init__(self, environment: Environment, groups: Groups, replies: Replies) -> None:
+        self._config = environment.config
+        self._store = environment.store
         self._groups = groups
         self._replies = replies
         self.handlers: Mapping[str, Handler] = each_of(
@@ -36,11 +40,26 @@ class GroupCommands:
                 "list_groups": self._list,
                 "describe_group": self._describe,
                 "delete_group": self._delete,
+                "describe_group_members": self._describe_members,
             }
         )
 
     def _join(self, command: wire.CommandJoinGroup, reply: Reply) -> None:
         newcomer = self._newcomer(command)
+        if self._groups.may_be_mixed(command.group, newcomer):
+            self._replies.answer_later(reply, self._join_unless_mixed(detached(command), reply))
+        else:
+            self._replies.answer(reply, self._joined(command, newcomer, reply))
+
+    async def _join_unless_mixed(
+        self, command: wire.CommandJoinGroup, reply: Reply
+    ) -> wire.CommandJoinGroupResponse:
+        await self._groups.refuse_mixed(command.group)
+        return self._joined(command, self._newcomer(command), reply)
+
+    def _joined(
+        self, command: wire.CommandJoinGroup, newcomer: Member, reply: Reply
+    ) -> wire.CommandJoinGroupResponse:
         group = self._groups.join(
             command.group,
             newcomer,
@@ -49,12 +68,11 @@ class GroupCommands:
             session=reply.session,
             complaint=reply.complaint,
         )
-        response = wire.CommandJoinGroupResponse(
+        return wire.CommandJoinGroupResponse(
             session_timeout_ms=newcomer.session_timeout_ms,
             rebalance_timeout_ms=newcomer.rebalance_timeout_ms,
             state=self._state_of(group, newcomer),
         )
-        self._replies.answer(reply, response)
 
     def _heartbeat(self, command: wire.CommandGroupHeartbeat, reply: Reply) -> None:
         name = MemberName(command.member_id, command.instance_id)
@@ -72,6 +90,17 @@ class GroupCommands:
         cursors = self._groups.all_subscriptions()
         summaries = [summary_of(group, cursors.get(group.name, [])) for group in self._groups.all()]
         self._replies.answer(reply, wire.CommandListGroupsResponse(groups=summaries))
+
+    def _describe_members(self, command: wire.CommandDescribeGroupMembers, reply: Reply) -> None:
+        self._replies.answer_later(reply, self._counted_members(command.group))
+
+    async def _counted_members(self, name: str) -> wire.CommandDescribeGroupMembersResponse:
+        value = await self._store.get(keys.META, keys.kafka_group(name))
+        row = records.KafkaGroupRow.FromString(value or b"")
+        ours = next((one for one in self._groups.all() if one.name == name), None)
+        return wire.CommandDescribeGroupMembersResponse(
+            members=len(ours.members) if ours is not None else 0, kafka_members=len(row.members)
+        )
 
     def _describe(self, command: wire.CommandDescribeGroup, reply: Reply) -> None:
         group = self._groups.get(command.group)

@@ -49,6 +49,13 @@ class GroupTopics:
         for partition in partitions:
             self._make_cursor(group, partition, position)
 
+    def has_kafka_offsets(self, group: str, member: Member) -> bool:
+        """Return whether a group of Kafka's clients has come to a partition that a member wants."""
+        return any(
+            self._topics.of(one).subscriptions.generation(group)
+            for one in self._hosted_of(self._wanted_by([member]))
+        )
+
     def add_cursors(self, group: str, members: Collection[Member]) -> None:
         """Make the cursors that can be made, at the beginning of each partition."""
         for partition in self._hosted_of(self._wanted_by(members)):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import partial
 
 from magnetar_broker import keys
@@ -30,6 +30,7 @@ from magnetar_core.errors import (
     MagnetarError,
     QuotaExceeded,
     ResourceInUse,
+    SubscriptionExists,
 )
 from magnetar_core.ids import MemberName, PartitionName, TxnID
 from magnetar_core.server.commands import CommandSession, Complaint
@@ -68,6 +69,8 @@ class Groups:
         self._restored: list[tuple[Subscription, GroupOwnership]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._due_ms = 0.0
+        # Returns how many clients of Kafka are members of a group; None: no port is open for them.
+        self.kafka_members: Callable[[str], Awaitable[int]] | None = None
 
     # Finding
 
@@ -108,6 +111,27 @@ class Groups:
         return self._now_ms() - member.heard_ms
 
     # Members
+
+    async def refuse_mixed(self, name: str) -> None:
+        """Check that no client of Kafka is a member of a group.
+
+        Raises:
+            SubscriptionExists: one is.
+            LogUnavailable: the group's coordinator is away.
+        """
+        members = await self.kafka_members(name) if self.kafka_members is not None else 0
+        if members:
+            raise SubscriptionExists(
+                f"group {name!r} has {members} members that are Kafka's clients: stop them first,"
+                " or choose another name"
+            )
+
+    def may_be_mixed(self, name: str, newcomer: Member) -> bool:
+        """Return whether clients of Kafka may be members of the group that a member joins."""
+        group = self._groups.get(name)
+        if self.kafka_members is None or (group is not None and group.members):
+            return False
+        return self._group_topics.has_kafka_offsets(name, newcomer)
 
     def join(
         self,

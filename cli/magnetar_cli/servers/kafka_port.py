@@ -16,6 +16,8 @@ from magnetar_broker.broker import Broker
 from magnetar_broker.config import BrokerConfig
 from magnetar_cli.servers.options import resolve_shared
 from magnetar_cli.servers.server_process import Component, World
+from magnetar_cluster.cluster_transport import ClusterTransport
+from magnetar_cluster.directory.view import View
 from magnetar_core.clock import SystemClock
 from magnetar_core.config import InvalidConfig, ListenConfig, split_address
 from magnetar_core.link.link_settings import LinkSettings
@@ -26,6 +28,7 @@ from magnetar_kafka.config import KafkaConfig
 from magnetar_kafka.coordinators import Coordinators
 from magnetar_kafka.listener import Listener
 from magnetar_kafka.nodes import Nodes, alone
+from magnetar_kafka.offset_owners import BrokerLinks
 
 log = logging.getLogger("magnetar_cli")
 
@@ -33,7 +36,7 @@ _NOT_IN_LIST = (
     "the list of members does not say where Kafka's clients reach this broker: give each broker a"
     " kafka_address there"
 )
-# Pauses between attempts to reach a coordinator.
+# Pauses between attempts to reach another server.
 RETRY_DELAY_MS_MIN = 50
 RECONNECT_DELAY_MS_MAX = 1_000
 
@@ -173,6 +176,7 @@ class _BrokerWithKafka:
             world.registry,
             nodes=port.nodes(broker.environment.config.shard),
             coordinators=_coordinators_of(broker.environment.config, world),
+            brokers=_brokers_of(broker.environment.config, world),
             gate=world.gate,
         )
 
@@ -248,6 +252,8 @@ class MemberPorts:
     Args:
         brokers: the shards of the cluster, by the names that the book knows.
         book: knows where shards are now.
+        transport: carries links to shards by their names; it is closed with the ports.
+        links: settings of these links.
     """
 
     def __init__(
@@ -258,9 +264,13 @@ class MemberPorts:
         book: AddressBook,
         registry: CollectorRegistry,
         gate: Gate | None,
+        *,
+        transport: ClusterTransport,
+        links: LinkSettings,
     ) -> None:
         self._config = config
         self._listen = listen
+        self._transport = transport
         self.address = config.kafka_advertised_address
         self._nodes = Nodes(lambda: found(book, brokers), self.address, have_fixed_shards=False)
         self._listener = Listener(
@@ -272,6 +282,7 @@ class MemberPorts:
             nodes=self._nodes,
             # Theirs move: links to them are not followed.
             coordinators=Coordinators(),
+            brokers=BrokerLinks.of(brokers, transport, links, Random()),
             gate=gate,
         )
 
@@ -292,6 +303,10 @@ class MemberPorts:
             raise _not_opened(error) from error
         self.address = self._nodes.own = self.address or listens_at
 
+    def owners_changed(self, view: View) -> None:
+        """Take a later view, and end links to former owners."""
+        self._transport.owners_changed(view)
+
     def add(self, shard: Component, may_speak: Callable[[], bool]) -> Callable[[], None]:
         """Answer in the name of a shard until the returned function is called."""
         assert isinstance(shard, Broker)
@@ -301,6 +316,7 @@ class MemberPorts:
     async def close(self) -> None:
         """Answer what was begun, and close."""
         await self._listener.close(self._listen.stop_grace_ms)
+        await self._transport.close()
 
 
 def _not_opened(error: OSError) -> InvalidConfig:
@@ -310,11 +326,21 @@ def _not_opened(error: OSError) -> InvalidConfig:
 
 
 def _coordinators_of(config: BrokerConfig, world: World) -> Coordinators:
-    settings = LinkSettings(
+    settings = link_settings_of(config)
+    return Coordinators.of(config.coordinators, world.transport, settings, world.random)
+
+
+def _brokers_of(config: BrokerConfig, world: World) -> BrokerLinks:
+    settings = link_settings_of(config)
+    return BrokerLinks.of(config.brokers, world.transport, settings, world.random, own=config.shard)
+
+
+def link_settings_of(config: BrokerConfig) -> LinkSettings:
+    """Return the settings of the listener's links to other servers."""
+    return LinkSettings(
         client_name=f"{config.name} for clients of Kafka",
         cluster_hash=config.cluster_hash,
         answer_deadline_ms=config.constants.broker_answer_deadline_ms,
         retry_delay_ms_min=RETRY_DELAY_MS_MIN,
         reconnect_delay_ms_max=RECONNECT_DELAY_MS_MAX,
     )
-    return Coordinators.of(config.coordinators, world.transport, settings, world.random)

@@ -23,7 +23,7 @@ from magnetar_broker.commands.cluster_responses import ClusterResponses
 from magnetar_broker.config import BrokerConfig
 from magnetar_cli.servers.host_metrics import HostMetrics
 from magnetar_cli.servers.interruption import unless_stopped
-from magnetar_cli.servers.kafka_port import MemberPorts
+from magnetar_cli.servers.kafka_port import MemberPorts, link_settings_of
 from magnetar_cli.servers.member_commands import MemberCommands
 from magnetar_cli.servers.member_config import MemberConfig
 from magnetar_cli.servers.membership import Membership
@@ -41,6 +41,7 @@ from magnetar_cli.servers.server_process import (
 from magnetar_cli.servers.shard_metrics import ShardMetrics
 from magnetar_cli.servers.shard_servers import ObjectStores, ShardKind, ShardServers
 from magnetar_cluster.background import Background
+from magnetar_cluster.cluster_transport import ClusterTransport
 from magnetar_cluster.directory.cluster_directory import (
     ClusterDirectory,
     ClusterDirectoryUnavailable,
@@ -54,6 +55,7 @@ from magnetar_cluster.owners_book import OwnersBook
 from magnetar_core.clock import SystemClock, since_boot_ms
 from magnetar_core.config import InvalidConfig
 from magnetar_core.gates.gates import gates_of
+from magnetar_core.link.grpc_transport import GrpcTransport
 from magnetar_core.membership.address_book import AddressBook
 from magnetar_core.process.observability import MetricsEndpoint
 from magnetar_core.security.certificate_metrics import tell_expiry
@@ -177,7 +179,17 @@ async def _serve(process: MemberProcess) -> None:
         kafka: MemberPorts | None = None
         if process.kafka is not None:
             shard_names = servers_of(cluster_format)[0]
-            kafka = MemberPorts(process.kafka, listen, shard_names, book, registry, gate)
+            identity = settings_of_cluster(process.cluster_id, cluster_format)
+            kafka = MemberPorts(
+                process.kafka,
+                listen,
+                shard_names,
+                book,
+                registry,
+                gate,
+                transport=ClusterTransport(GrpcTransport(process.owning.links), lambda: views[0]),
+                links=link_settings_of(replace(process.broker, name=name.name, **identity)),
+            )
             await kafka.open()
             closing.push_async_callback(kafka.close)
             member = replace(
@@ -215,6 +227,8 @@ async def _serve(process: MemberProcess) -> None:
         def saw(view: View) -> None:
             views[0] = view
             shards.owners_changed(view)
+            if kafka is not None:
+                kafka.owners_changed(view)
             push.owners_changed(view)
 
         failures: list[ClusterDirectoryWentBack | AddressTaken] = []

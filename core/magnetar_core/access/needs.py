@@ -76,7 +76,14 @@ TRANSACTION_ENDS = "ends of transactions"
 INCARNATIONS = "incarnations"
 TOPIC_DIRECTORY = "the directory"
 FOREIGN_TRANSACTIONS = "transactions of clients of other protocols"
-SERVERS_ONLY = (TRANSACTION_ENDS, INCARNATIONS, TOPIC_DIRECTORY, FOREIGN_TRANSACTIONS)
+FOREIGN_GROUPS = "groups of clients of other protocols"
+SERVERS_ONLY = (
+    TRANSACTION_ENDS,
+    INCARNATIONS,
+    TOPIC_DIRECTORY,
+    FOREIGN_TRANSACTIONS,
+    FOREIGN_GROUPS,
+)
 
 # Kafka asks the same of producers without a transactional id (KIP-679).
 ANYWHERE_WRITE = Need(Operation.WRITE, Kind.TOPIC, "", Reach.ANY)

@@ -21,6 +21,7 @@ from typing import Any
 from magnetar_core.access.grants import Grant, Pattern, Rights
 from magnetar_core.access.needs import (
     ADMINISTRATION,
+    FOREIGN_GROUPS,
     FOREIGN_TRANSACTIONS,
     INCARNATIONS,
     OPERATIONS_OF,
@@ -67,7 +68,10 @@ BUILT_IN_ROLES: Mapping[str, tuple[Grant, ...]] = {
     "coordinator": _servers(TRANSACTION_ENDS, INCARNATIONS),
     # A broker passes commands about topics and incarnations on to the first broker, once it has
     # checked its client's rights; and works in transactions for clients of Kafka, likewise.
-    "broker": (*_servers(INCARNATIONS, TOPIC_DIRECTORY, FOREIGN_TRANSACTIONS), _PASSED_ON),
+    "broker": (
+        *_servers(INCARNATIONS, TOPIC_DIRECTORY, FOREIGN_TRANSACTIONS, FOREIGN_GROUPS),
+        _PASSED_ON,
+    ),
 }
 SERVER_ROLES = ("coordinator", "broker")
 

@@ -21,6 +21,7 @@ from magnetar_core.access.needs import (
     ANYWHERE_READ,
     ANYWHERE_WRITE,
     FOR_FOREIGN_CLIENTS,
+    FOREIGN_GROUPS,
     INCARNATIONS,
     TOPIC_DIRECTORY,
     TRANSACTION_ENDS,
@@ -192,6 +193,7 @@ def _moving_shards(command: Any) -> Needs:
     return [(Need(operation, Kind.CLUSTER, ADMINISTRATION),)]
 
 
+_COMMITTING = Rule(_of_cluster(Operation.CLUSTER_ACTION, FOREIGN_GROUPS), finishing=True)
 _ENDING = Rule(_of_cluster(Operation.CLUSTER_ACTION, TRANSACTION_ENDS), finishing=True)
 
 # Keys are names of command fields in the envelope.
@@ -248,6 +250,10 @@ RULES: dict[str, Rule] = {
     "take_incarnation": Rule(
         _of_cluster(Operation.CLUSTER_ACTION, INCARNATIONS), finishing=True, administrative=True
     ),
+    "commit_offsets": _COMMITTING,
+    "fetch_offsets": _COMMITTING,
+    "forget_offsets": _COMMITTING,
+    "describe_group_members": _COMMITTING,
     "end_txn_on_partition": _ENDING,
     "end_txn_on_subscription": _ENDING,
     "end_txn_on_participants": _ENDING,

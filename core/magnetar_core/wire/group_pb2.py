@@ -24,49 +24,70 @@ _sym_db = _symbol_database.Default()
 
 from magnetar_core.wire import broker_pb2 as magnetar_dot_v1_dot_broker__pb2
 from magnetar_core.wire import common_pb2 as magnetar_dot_v1_dot_common__pb2
+from magnetar_core.wire import record_pb2 as magnetar_dot_v1_dot_record__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17magnetar/v1/group.proto\x12\x0bmagnetar.v1\x1a\x18magnetar/v1/broker.proto\x1a\x18magnetar/v1/common.proto\"\xab\x02\n\x10\x43ommandJoinGroup\x12\r\n\x05group\x18\x01 \x01(\t\x12\x11\n\tmember_id\x18\x02 \x01(\t\x12\x13\n\x0binstance_id\x18\x03 \x01(\t\x12\x0e\n\x06topics\x18\x04 \x03(\t\x12\x15\n\rtopic_pattern\x18\x05 \x01(\t\x12\x1a\n\x12session_timeout_ms\x18\x06 \x01(\x04\x12\x1c\n\x14rebalance_timeout_ms\x18\x07 \x01(\x04\x12\x36\n\x10initial_position\x18\x08 \x01(\x0e\x32\x1c.magnetar.v1.InitialPosition\x12\x13\n\x0b\x63lient_name\x18\t \x01(\t\x12\x1e\n\x16\x61llow_two_phase_commit\x18\n \x01(\x08\x12\x12\n\njoin_epoch\x18\x0b \x01(\x04\"\x8f\x01\n\x18\x43ommandJoinGroupResponse\x12\x1a\n\x12session_timeout_ms\x18\x01 \x01(\x04\x12\x1c\n\x14rebalance_timeout_ms\x18\x02 \x01(\x04\x12\x39\n\x05state\x18\x03 \x01(\x0b\x32*.magnetar.v1.CommandGroupHeartbeatResponse\"\x96\x01\n\x15\x43ommandGroupHeartbeat\x12\r\n\x05group\x18\x01 \x01(\t\x12\x11\n\tmember_id\x18\x02 \x01(\t\x12\x13\n\x0binstance_id\x18\x03 \x01(\t\x12,\n\x04held\x18\x04 \x03(\x0b\x32\x1e.magnetar.v1.AssignedPartition\x12\x18\n\x10heartbeat_number\x18\x05 \x01(\x04\"\x94\x01\n\x1d\x43ommandGroupHeartbeatResponse\x12\x12\n\ngeneration\x18\x01 \x01(\x04\x12\x1d\n\x15heartbeat_interval_ms\x18\x02 \x01(\x04\x12\x30\n\x08\x61ssigned\x18\x03 \x03(\x0b\x32\x1e.magnetar.v1.AssignedPartition\x12\x0e\n\x06\x63oming\x18\x04 \x01(\r\"R\n\x11\x41ssignedPartition\x12)\n\tpartition\x18\x01 \x01(\x0b\x32\x16.magnetar.v1.Partition\x12\x12\n\ngeneration\x18\x02 \x01(\x04\"^\n\x11\x43ommandLeaveGroup\x12\r\n\x05group\x18\x01 \x01(\t\x12\x11\n\tmember_id\x18\x02 \x01(\t\x12\x13\n\x0binstance_id\x18\x03 \x01(\t\x12\x12\n\ncall_token\x18\x04 \x01(\x06\"\x1b\n\x19\x43ommandLeaveGroupResponse\"6\n\x12\x43ommandGroupChange\x12\r\n\x05group\x18\x01 \x01(\t\x12\x11\n\tmember_id\x18\x02 \x01(\t\"\x13\n\x11\x43ommandListGroups\"F\n\x19\x43ommandListGroupsResponse\x12)\n\x06groups\x18\x01 \x03(\x0b\x32\x19.magnetar.v1.GroupSummary\"\x8b\x01\n\x0cGroupSummary\x12\r\n\x05group\x18\x01 \x01(\t\x12&\n\x05state\x18\x02 \x01(\x0e\x32\x17.magnetar.v1.GroupState\x12\x12\n\ngeneration\x18\x03 \x01(\x04\x12\x0f\n\x07members\x18\x04 \x01(\r\x12\x12\n\npartitions\x18\x05 \x01(\r\x12\x0b\n\x03lag\x18\x06 \x01(\x04\"%\n\x14\x43ommandDescribeGroup\x12\r\n\x05group\x18\x01 \x01(\t\"\xdc\x01\n\x1c\x43ommandDescribeGroupResponse\x12*\n\x07summary\x18\x01 \x01(\x0b\x32\x19.magnetar.v1.GroupSummary\x12\x1e\n\x16\x61llow_two_phase_commit\x18\x02 \x01(\x08\x12\x34\n\x07members\x18\x03 \x03(\x0b\x32#.magnetar.v1.GroupMemberDescription\x12:\n\npartitions\x18\x04 \x03(\x0b\x32&.magnetar.v1.GroupPartitionDescription\"\xea\x01\n\x16GroupMemberDescription\x12\x11\n\tmember_id\x18\x01 \x01(\t\x12\x13\n\x0binstance_id\x18\x02 \x01(\t\x12\x13\n\x0b\x63lient_name\x18\x03 \x01(\t\x12\x0e\n\x06topics\x18\x04 \x03(\t\x12\x15\n\rtopic_pattern\x18\x05 \x01(\t\x12\x1a\n\x12session_timeout_ms\x18\x06 \x01(\x04\x12\x1c\n\x14rebalance_timeout_ms\x18\x07 \x01(\x04\x12\x11\n\tsilent_ms\x18\x08 \x01(\x04\x12\x12\n\npartitions\x18\t \x01(\r\x12\x0b\n\x03lag\x18\n \x01(\x04\"\x87\x02\n\x19GroupPartitionDescription\x12)\n\tpartition\x18\x01 \x01(\x0b\x32\x16.magnetar.v1.Partition\x12\x11\n\tmember_id\x18\x02 \x01(\t\x12\x12\n\ngeneration\x18\x03 \x01(\x04\x12\x16\n\x0enext_member_id\x18\x04 \x01(\t\x12\x1a\n\x12mark_delete_offset\x18\x05 \x01(\x04\x12\x12\n\nend_offset\x18\x06 \x01(\x04\x12\x0b\n\x03lag\x18\x07 \x01(\x04\x12\x19\n\x11pending_ack_count\x18\x08 \x01(\x04\x12(\n\x0c\x61waited_txns\x18\t \x03(\x0b\x32\x12.magnetar.v1.TxnId\"7\n\x12\x43ommandDeleteGroup\x12\r\n\x05group\x18\x01 \x01(\t\x12\x12\n\ncall_token\x18\x02 \x01(\x06\"\x1c\n\x1a\x43ommandDeleteGroupResponse*F\n\nGroupState\x12\x0f\n\x0bGROUP_EMPTY\x10\x00\x12\x10\n\x0cGROUP_STABLE\x10\x01\x12\x15\n\x11GROUP_REBALANCING\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17magnetar/v1/group.proto\x12\x0bmagnetar.v1\x1a\x18magnetar/v1/broker.proto\x1a\x18magnetar/v1/common.proto\x1a\x18magnetar/v1/record.proto\"\xab\x02\n\x10\x43ommandJoinGroup\x12\r\n\x05group\x18\x01 \x01(\t\x12\x11\n\tmember_id\x18\x02 \x01(\t\x12\x13\n\x0binstance_id\x18\x03 \x01(\t\x12\x0e\n\x06topics\x18\x04 \x03(\t\x12\x15\n\rtopic_pattern\x18\x05 \x01(\t\x12\x1a\n\x12session_timeout_ms\x18\x06 \x01(\x04\x12\x1c\n\x14rebalance_timeout_ms\x18\x07 \x01(\x04\x12\x36\n\x10initial_position\x18\x08 \x01(\x0e\x32\x1c.magnetar.v1.InitialPosition\x12\x13\n\x0b\x63lient_name\x18\t \x01(\t\x12\x1e\n\x16\x61llow_two_phase_commit\x18\n \x01(\x08\x12\x12\n\njoin_epoch\x18\x0b \x01(\x04\"\x8f\x01\n\x18\x43ommandJoinGroupResponse\x12\x1a\n\x12session_timeout_ms\x18\x01 \x01(\x04\x12\x1c\n\x14rebalance_timeout_ms\x18\x02 \x01(\x04\x12\x39\n\x05state\x18\x03 \x01(\x0b\x32*.magnetar.v1.CommandGroupHeartbeatResponse\"\x96\x01\n\x15\x43ommandGroupHeartbeat\x12\r\n\x05group\x18\x01 \x01(\t\x12\x11\n\tmember_id\x18\x02 \x01(\t\x12\x13\n\x0binstance_id\x18\x03 \x01(\t\x12,\n\x04held\x18\x04 \x03(\x0b\x32\x1e.magnetar.v1.AssignedPartition\x12\x18\n\x10heartbeat_number\x18\x05 \x01(\x04\"\x94\x01\n\x1d\x43ommandGroupHeartbeatResponse\x12\x12\n\ngeneration\x18\x01 \x01(\x04\x12\x1d\n\x15heartbeat_interval_ms\x18\x02 \x01(\x04\x12\x30\n\x08\x61ssigned\x18\x03 \x03(\x0b\x32\x1e.magnetar.v1.AssignedPartition\x12\x0e\n\x06\x63oming\x18\x04 \x01(\r\"R\n\x11\x41ssignedPartition\x12)\n\tpartition\x18\x01 \x01(\x0b\x32\x16.magnetar.v1.Partition\x12\x12\n\ngeneration\x18\x02 \x01(\x04\"^\n\x11\x43ommandLeaveGroup\x12\r\n\x05group\x18\x01 \x01(\t\x12\x11\n\tmember_id\x18\x02 \x01(\t\x12\x13\n\x0binstance_id\x18\x03 \x01(\t\x12\x12\n\ncall_token\x18\x04 \x01(\x06\"\x1b\n\x19\x43ommandLeaveGroupResponse\"6\n\x12\x43ommandGroupChange\x12\r\n\x05group\x18\x01 \x01(\t\x12\x11\n\tmember_id\x18\x02 \x01(\t\"\x13\n\x11\x43ommandListGroups\"F\n\x19\x43ommandListGroupsResponse\x12)\n\x06groups\x18\x01 \x03(\x0b\x32\x19.magnetar.v1.GroupSummary\"\x8b\x01\n\x0cGroupSummary\x12\r\n\x05group\x18\x01 \x01(\t\x12&\n\x05state\x18\x02 \x01(\x0e\x32\x17.magnetar.v1.GroupState\x12\x12\n\ngeneration\x18\x03 \x01(\x04\x12\x0f\n\x07members\x18\x04 \x01(\r\x12\x12\n\npartitions\x18\x05 \x01(\r\x12\x0b\n\x03lag\x18\x06 \x01(\x04\"%\n\x14\x43ommandDescribeGroup\x12\r\n\x05group\x18\x01 \x01(\t\"\xdc\x01\n\x1c\x43ommandDescribeGroupResponse\x12*\n\x07summary\x18\x01 \x01(\x0b\x32\x19.magnetar.v1.GroupSummary\x12\x1e\n\x16\x61llow_two_phase_commit\x18\x02 \x01(\x08\x12\x34\n\x07members\x18\x03 \x03(\x0b\x32#.magnetar.v1.GroupMemberDescription\x12:\n\npartitions\x18\x04 \x03(\x0b\x32&.magnetar.v1.GroupPartitionDescription\"\xea\x01\n\x16GroupMemberDescription\x12\x11\n\tmember_id\x18\x01 \x01(\t\x12\x13\n\x0binstance_id\x18\x02 \x01(\t\x12\x13\n\x0b\x63lient_name\x18\x03 \x01(\t\x12\x0e\n\x06topics\x18\x04 \x03(\t\x12\x15\n\rtopic_pattern\x18\x05 \x01(\t\x12\x1a\n\x12session_timeout_ms\x18\x06 \x01(\x04\x12\x1c\n\x14rebalance_timeout_ms\x18\x07 \x01(\x04\x12\x11\n\tsilent_ms\x18\x08 \x01(\x04\x12\x12\n\npartitions\x18\t \x01(\r\x12\x0b\n\x03lag\x18\n \x01(\x04\"\x87\x02\n\x19GroupPartitionDescription\x12)\n\tpartition\x18\x01 \x01(\x0b\x32\x16.magnetar.v1.Partition\x12\x11\n\tmember_id\x18\x02 \x01(\t\x12\x12\n\ngeneration\x18\x03 \x01(\x04\x12\x16\n\x0enext_member_id\x18\x04 \x01(\t\x12\x1a\n\x12mark_delete_offset\x18\x05 \x01(\x04\x12\x12\n\nend_offset\x18\x06 \x01(\x04\x12\x0b\n\x03lag\x18\x07 \x01(\x04\x12\x19\n\x11pending_ack_count\x18\x08 \x01(\x04\x12(\n\x0c\x61waited_txns\x18\t \x03(\x0b\x32\x12.magnetar.v1.TxnId\"7\n\x12\x43ommandDeleteGroup\x12\r\n\x05group\x18\x01 \x01(\t\x12\x12\n\ncall_token\x18\x02 \x01(\x06\"\x1c\n\x1a\x43ommandDeleteGroupResponse\"h\n\x14\x43ommandCommitOffsets\x12\r\n\x05group\x18\x01 \x01(\t\x12\x12\n\ngeneration\x18\x02 \x01(\r\x12-\n\x07offsets\x18\x03 \x03(\x0b\x32\x1c.magnetar.v1.PartitionOffset\"L\n\x1c\x43ommandCommitOffsetsResponse\x12,\n\x08outcomes\x18\x01 \x03(\x0b\x32\x1a.magnetar.v1.OffsetOutcome\"t\n\x13\x43ommandFetchOffsets\x12\r\n\x05group\x18\x01 \x01(\t\x12\x12\n\ngeneration\x18\x02 \x01(\r\x12*\n\npartitions\x18\x03 \x03(\x0b\x32\x16.magnetar.v1.Partition\x12\x0e\n\x06of_all\x18\x04 \x01(\x08\"K\n\x1b\x43ommandFetchOffsetsResponse\x12,\n\x08outcomes\x18\x01 \x03(\x0b\x32\x1a.magnetar.v1.OffsetOutcome\"\x86\x01\n\x14\x43ommandForgetOffsets\x12\r\n\x05group\x18\x01 \x01(\t\x12*\n\npartitions\x18\x02 \x03(\x0b\x32\x16.magnetar.v1.Partition\x12\x0e\n\x06of_all\x18\x03 \x01(\x08\x12\x0f\n\x07\x65xpired\x18\x04 \x01(\x08\x12\x12\n\ncall_token\x18\x05 \x01(\x06\"L\n\x1c\x43ommandForgetOffsetsResponse\x12,\n\x08outcomes\x18\x01 \x03(\x0b\x32\x1a.magnetar.v1.OffsetOutcome\",\n\x1b\x43ommandDescribeGroupMembers\x12\r\n\x05group\x18\x01 \x01(\t\"M\n#CommandDescribeGroupMembersResponse\x12\x0f\n\x07members\x18\x01 \x01(\r\x12\x15\n\rkafka_members\x18\x02 \x01(\r\"m\n\x0fPartitionOffset\x12)\n\tpartition\x18\x01 \x01(\x0b\x32\x16.magnetar.v1.Partition\x12/\n\x06offset\x18\x02 \x01(\x0b\x32\x1f.magnetar.v1.CommittedOffsetRow\"\xa5\x01\n\rOffsetOutcome\x12)\n\tpartition\x18\x01 \x01(\x0b\x32\x16.magnetar.v1.Partition\x12\'\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x18.magnetar.v1.ServerError\x12/\n\x06offset\x18\x03 \x01(\x0b\x32\x1f.magnetar.v1.CommittedOffsetRow\x12\x0f\n\x07pending\x18\x04 \x01(\x08*F\n\nGroupState\x12\x0f\n\x0bGROUP_EMPTY\x10\x00\x12\x10\n\x0cGROUP_STABLE\x10\x01\x12\x15\n\x11GROUP_REBALANCING\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'magnetar_core.wire.group_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_GROUPSTATE']._serialized_start=2196
-  _globals['_GROUPSTATE']._serialized_end=2266
-  _globals['_COMMANDJOINGROUP']._serialized_start=93
-  _globals['_COMMANDJOINGROUP']._serialized_end=392
-  _globals['_COMMANDJOINGROUPRESPONSE']._serialized_start=395
-  _globals['_COMMANDJOINGROUPRESPONSE']._serialized_end=538
-  _globals['_COMMANDGROUPHEARTBEAT']._serialized_start=541
-  _globals['_COMMANDGROUPHEARTBEAT']._serialized_end=691
-  _globals['_COMMANDGROUPHEARTBEATRESPONSE']._serialized_start=694
-  _globals['_COMMANDGROUPHEARTBEATRESPONSE']._serialized_end=842
-  _globals['_ASSIGNEDPARTITION']._serialized_start=844
-  _globals['_ASSIGNEDPARTITION']._serialized_end=926
-  _globals['_COMMANDLEAVEGROUP']._serialized_start=928
-  _globals['_COMMANDLEAVEGROUP']._serialized_end=1022
-  _globals['_COMMANDLEAVEGROUPRESPONSE']._serialized_start=1024
-  _globals['_COMMANDLEAVEGROUPRESPONSE']._serialized_end=1051
-  _globals['_COMMANDGROUPCHANGE']._serialized_start=1053
-  _globals['_COMMANDGROUPCHANGE']._serialized_end=1107
-  _globals['_COMMANDLISTGROUPS']._serialized_start=1109
-  _globals['_COMMANDLISTGROUPS']._serialized_end=1128
-  _globals['_COMMANDLISTGROUPSRESPONSE']._serialized_start=1130
-  _globals['_COMMANDLISTGROUPSRESPONSE']._serialized_end=1200
-  _globals['_GROUPSUMMARY']._serialized_start=1203
-  _globals['_GROUPSUMMARY']._serialized_end=1342
-  _globals['_COMMANDDESCRIBEGROUP']._serialized_start=1344
-  _globals['_COMMANDDESCRIBEGROUP']._serialized_end=1381
-  _globals['_COMMANDDESCRIBEGROUPRESPONSE']._serialized_start=1384
-  _globals['_COMMANDDESCRIBEGROUPRESPONSE']._serialized_end=1604
-  _globals['_GROUPMEMBERDESCRIPTION']._serialized_start=1607
-  _globals['_GROUPMEMBERDESCRIPTION']._serialized_end=1841
-  _globals['_GROUPPARTITIONDESCRIPTION']._serialized_start=1844
-  _globals['_GROUPPARTITIONDESCRIPTION']._serialized_end=2107
-  _globals['_COMMANDDELETEGROUP']._serialized_start=2109
-  _globals['_COMMANDDELETEGROUP']._serialized_end=2164
-  _globals['_COMMANDDELETEGROUPRESPONSE']._serialized_start=2166
-  _globals['_COMMANDDELETEGROUPRESPONSE']._serialized_end=2194
+  _globals['_GROUPSTATE']._serialized_start=3220
+  _globals['_GROUPSTATE']._serialized_end=3290
+  _globals['_COMMANDJOINGROUP']._serialized_start=119
+  _globals['_COMMANDJOINGROUP']._serialized_end=418
+  _globals['_COMMANDJOINGROUPRESPONSE']._serialized_start=421
+  _globals['_COMMANDJOINGROUPRESPONSE']._serialized_end=564
+  _globals['_COMMANDGROUPHEARTBEAT']._serialized_start=567
+  _globals['_COMMANDGROUPHEARTBEAT']._serialized_end=717
+  _globals['_COMMANDGROUPHEARTBEATRESPONSE']._serialized_start=720
+  _globals['_COMMANDGROUPHEARTBEATRESPONSE']._serialized_end=868
+  _globals['_ASSIGNEDPARTITION']._serialized_start=870
+  _globals['_ASSIGNEDPARTITION']._serialized_end=952
+  _globals['_COMMANDLEAVEGROUP']._serialized_start=954
+  _globals['_COMMANDLEAVEGROUP']._serialized_end=1048
+  _globals['_COMMANDLEAVEGROUPRESPONSE']._serialized_start=1050
+  _globals['_COMMANDLEAVEGROUPRESPONSE']._serialized_end=1077
+  _globals['_COMMANDGROUPCHANGE']._serialized_start=1079
+  _globals['_COMMANDGROUPCHANGE']._serialized_end=1133
+  _globals['_COMMANDLISTGROUPS']._serialized_start=1135
+  _globals['_COMMANDLISTGROUPS']._serialized_end=1154
+  _globals['_COMMANDLISTGROUPSRESPONSE']._serialized_start=1156
+  _globals['_COMMANDLISTGROUPSRESPONSE']._serialized_end=1226
+  _globals['_GROUPSUMMARY']._serialized_start=1229
+  _globals['_GROUPSUMMARY']._serialized_end=1368
+  _globals['_COMMANDDESCRIBEGROUP']._serialized_start=1370
+  _globals['_COMMANDDESCRIBEGROUP']._serialized_end=1407
+  _globals['_COMMANDDESCRIBEGROUPRESPONSE']._serialized_start=1410
+  _globals['_COMMANDDESCRIBEGROUPRESPONSE']._serialized_end=1630
+  _globals['_GROUPMEMBERDESCRIPTION']._serialized_start=1633
+  _globals['_GROUPMEMBERDESCRIPTION']._serialized_end=1867
+  _globals['_GROUPPARTITIONDESCRIPTION']._serialized_start=1870
+  _globals['_GROUPPARTITIONDESCRIPTION']._serialized_end=2133
+  _globals['_COMMANDDELETEGROUP']._serialized_start=2135
+  _globals['_COMMANDDELETEGROUP']._serialized_end=2190
+  _globals['_COMMANDDELETEGROUPRESPONSE']._serialized_start=2192
+  _globals['_COMMANDDELETEGROUPRESPONSE']._serialized_end=2220
+  _globals['_COMMANDCOMMITOFFSETS']._serialized_start=2222
+  _globals['_COMMANDCOMMITOFFSETS']._serialized_end=2326
+  _globals['_COMMANDCOMMITOFFSETSRESPONSE']._serialized_start=2328
+  _globals['_COMMANDCOMMITOFFSETSRESPONSE']._serialized_end=2404
+  _globals['_COMMANDFETCHOFFSETS']._serialized_start=2406
+  _globals['_COMMANDFETCHOFFSETS']._serialized_end=2522
+  _globals['_COMMANDFETCHOFFSETSRESPONSE']._serialized_start=2524
+  _globals['_COMMANDFETCHOFFSETSRESPONSE']._serialized_end=2599
+  _globals['_COMMANDFORGETOFFSETS']._serialized_start=2602
+  _globals['_COMMANDFORGETOFFSETS']._serialized_end=2736
+  _globals['_COMMANDFORGETOFFSETSRESPONSE']._serialized_start=2738
+  _globals['_COMMANDFORGETOFFSETSRESPONSE']._serialized_end=2814
+  _globals['_COMMANDDESCRIBEGROUPMEMBERS']._serialized_start=2816
+  _globals['_COMMANDDESCRIBEGROUPMEMBERS']._serialized_end=2860
+  _globals['_COMMANDDESCRIBEGROUPMEMBERSRESPONSE']._serialized_start=2862
+  _globals['_COMMANDDESCRIBEGROUPMEMBERSRESPONSE']._serialized_end=2939
+  _globals['_PARTITIONOFFSET']._serialized_start=2941
+  _globals['_PARTITIONOFFSET']._serialized_end=3050
+  _globals['_OFFSETOUTCOME']._serialized_start=3053
+  _globals['_OFFSETOUTCOME']._serialized_end=3218
 # @@protoc_insertion_point(module_scope)

@@ -1,6 +1,7 @@
 from magnetar_core import requests as _requests
 from magnetar_core.wire import broker_pb2 as _broker_pb2
 from magnetar_core.wire import common_pb2 as _common_pb2
+from magnetar_core.wire import record_pb2 as _record_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -214,3 +215,91 @@ class CommandDeleteGroup(_requests.Request[CommandDeleteGroupResponse]):
 class CommandDeleteGroupResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
+
+class CommandCommitOffsets(_requests.Request[CommandCommitOffsetsResponse]):
+    __slots__ = ("group", "generation", "offsets")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    generation: int
+    offsets: _containers.RepeatedCompositeFieldContainer[PartitionOffset]
+    def __init__(self, group: _Optional[str] = ..., generation: _Optional[int] = ..., offsets: _Optional[_Iterable[_Union[PartitionOffset, _Mapping]]] = ...) -> None: ...
+
+class CommandCommitOffsetsResponse(_message.Message):
+    __slots__ = ("outcomes",)
+    OUTCOMES_FIELD_NUMBER: _ClassVar[int]
+    outcomes: _containers.RepeatedCompositeFieldContainer[OffsetOutcome]
+    def __init__(self, outcomes: _Optional[_Iterable[_Union[OffsetOutcome, _Mapping]]] = ...) -> None: ...
+
+class CommandFetchOffsets(_requests.Request[CommandFetchOffsetsResponse]):
+    __slots__ = ("group", "generation", "partitions", "of_all")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    OF_ALL_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    generation: int
+    partitions: _containers.RepeatedCompositeFieldContainer[_common_pb2.Partition]
+    of_all: bool
+    def __init__(self, group: _Optional[str] = ..., generation: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[_common_pb2.Partition, _Mapping]]] = ..., of_all: _Optional[bool] = ...) -> None: ...
+
+class CommandFetchOffsetsResponse(_message.Message):
+    __slots__ = ("outcomes",)
+    OUTCOMES_FIELD_NUMBER: _ClassVar[int]
+    outcomes: _containers.RepeatedCompositeFieldContainer[OffsetOutcome]
+    def __init__(self, outcomes: _Optional[_Iterable[_Union[OffsetOutcome, _Mapping]]] = ...) -> None: ...
+
+class CommandForgetOffsets(_requests.Request[CommandForgetOffsetsResponse]):
+    __slots__ = ("group", "partitions", "of_all", "expired", "call_token")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    OF_ALL_FIELD_NUMBER: _ClassVar[int]
+    EXPIRED_FIELD_NUMBER: _ClassVar[int]
+    CALL_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    partitions: _containers.RepeatedCompositeFieldContainer[_common_pb2.Partition]
+    of_all: bool
+    expired: bool
+    call_token: int
+    def __init__(self, group: _Optional[str] = ..., partitions: _Optional[_Iterable[_Union[_common_pb2.Partition, _Mapping]]] = ..., of_all: _Optional[bool] = ..., expired: _Optional[bool] = ..., call_token: _Optional[int] = ...) -> None: ...
+
+class CommandForgetOffsetsResponse(_message.Message):
+    __slots__ = ("outcomes",)
+    OUTCOMES_FIELD_NUMBER: _ClassVar[int]
+    outcomes: _containers.RepeatedCompositeFieldContainer[OffsetOutcome]
+    def __init__(self, outcomes: _Optional[_Iterable[_Union[OffsetOutcome, _Mapping]]] = ...) -> None: ...
+
+class CommandDescribeGroupMembers(_requests.Request[CommandDescribeGroupMembersResponse]):
+    __slots__ = ("group",)
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    def __init__(self, group: _Optional[str] = ...) -> None: ...
+
+class CommandDescribeGroupMembersResponse(_message.Message):
+    __slots__ = ("members", "kafka_members")
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    KAFKA_MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    members: int
+    kafka_members: int
+    def __init__(self, members: _Optional[int] = ..., kafka_members: _Optional[int] = ...) -> None: ...
+
+class PartitionOffset(_message.Message):
+    __slots__ = ("partition", "offset")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    partition: _common_pb2.Partition
+    offset: _record_pb2.CommittedOffsetRow
+    def __init__(self, partition: _Optional[_Union[_common_pb2.Partition, _Mapping]] = ..., offset: _Optional[_Union[_record_pb2.CommittedOffsetRow, _Mapping]] = ...) -> None: ...
+
+class OffsetOutcome(_message.Message):
+    __slots__ = ("partition", "error", "offset", "pending")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    PENDING_FIELD_NUMBER: _ClassVar[int]
+    partition: _common_pb2.Partition
+    error: _common_pb2.ServerError
+    offset: _record_pb2.CommittedOffsetRow
+    pending: bool
+    def __init__(self, partition: _Optional[_Union[_common_pb2.Partition, _Mapping]] = ..., error: _Optional[_Union[_common_pb2.ServerError, _Mapping]] = ..., offset: _Optional[_Union[_record_pb2.CommittedOffsetRow, _Mapping]] = ..., pending: _Optional[bool] = ...) -> None: ...

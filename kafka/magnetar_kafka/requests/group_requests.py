@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from magnetar_core.access.needs import Kind, Operation
@@ -11,8 +12,9 @@ from magnetar_kafka.error_codes import ErrorCode, Refused
 from magnetar_kafka.group_coordinator import GroupCoordinator, GroupCoordinators
 from magnetar_kafka.groups.classic_group import NO_GENERATION, MemberIdNeeded
 from magnetar_kafka.groups.members import Join, Joined
+from magnetar_kafka.offset_owners import OffsetOwners
 from magnetar_kafka.request import Handle, Request
-from magnetar_kafka.shards import Shard, Shards
+from magnetar_kafka.shards import Shard
 from magnetar_kafka.wire import apis
 
 # The first version of JoinGroup in which a client comes again with the id that it was told.
@@ -25,9 +27,9 @@ SEVERAL_LEAVE_FROM = 3
 class GroupRequests:
     """Handlers of requests of members."""
 
-    def __init__(self, shards: Shards, groups: GroupCoordinators) -> None:
-        self._shards = shards
+    def __init__(self, groups: GroupCoordinators, owners: OffsetOwners) -> None:
         self._groups = groups
+        self._owners = owners
 
     @property
     def handlers(self) -> Mapping[int, Handle]:
@@ -59,20 +61,27 @@ class GroupRequests:
         }
         try:
             coordinator = await self._coordinator(request)
-            self._refuse_mixed(body["group_id"])
             shard = coordinator.shard
+            await self._refuse_mixed(coordinator, body["group_id"])
             asked = _asked(coordinator, request)
             joined = await coordinator.join(body["group_id"], asked, request.stopping)
         except MemberIdNeeded as needed:
-            return _answer(
-                shard, {"error_code": needed.code, **refused, "member_id": needed.member_id}
-            )
+            message = {"error_code": needed.code, **refused, "member_id": needed.member_id}
+            return _answer(shard, message, refused)
         except Refused as refusal:
-            return _answer(shard, {"error_code": refusal.code, **refused})
-        return _answer(shard, _joined_message(joined))
+            return _answer(shard, {"error_code": refusal.code, **refused}, refused)
+        return _answer(shard, _joined_message(joined), refused)
 
-    def _refuse_mixed(self, group: str) -> None:
-        if any(shard.access.has_members_of_ours(group) for shard in self._shards.all()):
+    async def _refuse_mixed(self, coordinator: GroupCoordinator, group: str) -> None:
+        """Check that a group whose first member joins has no members of ours.
+
+        Raises:
+            Refused: it has.
+        """
+        known = coordinator.find(group)
+        if known is not None and known.members:
+            return
+        if await self._owners.has_members_of_ours(group):
             raise Refused(
                 ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
                 f"group {group!r} has members that are not Kafka's clients",
@@ -80,6 +89,7 @@ class GroupRequests:
 
     async def _sync(self, request: Request) -> Answer:
         body, shard = request.body, None
+        refused = {"assignment": b""}
         try:
             coordinator = await self._coordinator(request)
             shard = coordinator.shard
@@ -94,7 +104,7 @@ class GroupRequests:
                 protocol=body.get("protocol_name"),
             )
         except Refused as refusal:
-            return _answer(shard, {"error_code": refusal.code, "assignment": b""})
+            return _answer(shard, {"error_code": refusal.code, **refused}, refused)
         return _answer(
             shard,
             {
@@ -103,6 +113,7 @@ class GroupRequests:
                 "protocol_name": synced.protocol,
                 "assignment": synced.assignment,
             },
+            refused,
         )
 
     async def _heartbeat(self, request: Request) -> Answer:
@@ -200,7 +211,17 @@ def _joined_message(joined: Joined) -> dict[str, Any]:
     }
 
 
-def _answer(shard: Shard | None, message: dict[str, Any]) -> Answer:
-    """Return an answer that rests on the coordinator's shard, if there is one."""
-    rests_on = () if shard is None else (shard,)
-    return Answer(body=lambda: message, rests_on=rests_on, codes=(message["error_code"],))
+def _answer(
+    shard: Shard | None, message: dict[str, Any], refused: Mapping[str, Any] = MappingProxyType({})
+) -> Answer:
+    """Return an answer that rests on the coordinator's shard, if there is one.
+
+    Args:
+        refused: the fields of an answer that only has an error, besides that.
+    """
+    return Answer(
+        body=lambda: message,
+        rests_on=() if shard is None else (shard,),
+        if_moved={**refused, "error_code": ErrorCode.NOT_COORDINATOR},
+        codes=(message["error_code"],),
+    )

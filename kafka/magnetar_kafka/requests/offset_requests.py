@@ -1,8 +1,8 @@
-"""Offsets of groups: OffsetCommit, OffsetFetch, OffsetDelete, DeleteGroups.
+"""Offsets of groups: OffsetCommit, OffsetFetch.
 
 The group's coordinator checks who may commit. The commit carries the generation to the owner of the
 partition, which refuses earlier ones: a check may be old when the commit arrives.
-Source: docs/design/0029-kafka-groups.md.
+Source: docs/design/0029-kafka-groups.md, 0033-kafka-groups-over-brokers.md.
 """
 
 from __future__ import annotations
@@ -12,20 +12,17 @@ from typing import Any
 
 from magnetar_broker.dispatch.committed_offset import NO_LEADER_EPOCH, CommittedOffset
 from magnetar_core.access.needs import Kind, Operation
-from magnetar_core.errors import (
-    IllegalGeneration,
-    LogUnavailable,
-    MagnetarError,
-    ResourceInUse,
-)
-from magnetar_kafka.answer import Answer, Part
+from magnetar_core.errors import IllegalGeneration, LogUnavailable, MagnetarError, ResourceInUse
+from magnetar_core.ids import PartitionName
+from magnetar_core.wire import group_pb2
+from magnetar_kafka.answer import Answer
 from magnetar_kafka.config import KafkaConfig
-from magnetar_kafka.error_codes import ErrorCode, Refused, code_of, outcome_of
+from magnetar_kafka.error_codes import ErrorCode, Refused, code_of
 from magnetar_kafka.group_coordinator import GroupCoordinator, GroupCoordinators
-from magnetar_kafka.groups.classic_group import NO_GENERATION, ClassicGroup, State
-from magnetar_kafka.groups.subscriptions import subscribed_topics
+from magnetar_kafka.groups.classic_group import NO_GENERATION
+from magnetar_kafka.offset_owners import Found, OffsetOwners
 from magnetar_kafka.request import Handle, Request
-from magnetar_kafka.requests.partitions import locate
+from magnetar_kafka.requests.partitions import name_of
 from magnetar_kafka.security.caller import Caller
 from magnetar_kafka.shards import Shard, Shards
 from magnetar_kafka.wire import apis
@@ -38,83 +35,102 @@ GROUP_ERROR_FROM = 2
 
 
 class OffsetRequests:
-    """Handlers of requests about offsets of groups."""
+    """Handlers of OffsetCommit and OffsetFetch."""
 
-    def __init__(self, shards: Shards, groups: GroupCoordinators, config: KafkaConfig) -> None:
+    def __init__(
+        self, shards: Shards, groups: GroupCoordinators, owners: OffsetOwners, config: KafkaConfig
+    ) -> None:
         self._shards = shards
         self._groups = groups
+        self._owners = owners
         self._metadata_bytes_max = config.kafka_offset_metadata_bytes_max
 
     @property
     def handlers(self) -> Mapping[int, Handle]:
         """The handler of each kind of request."""
-        return {
-            apis.OFFSET_COMMIT.key: self._commit,
-            apis.OFFSET_FETCH.key: self._fetch,
-            apis.OFFSET_DELETE.key: self._delete_offsets,
-            apis.DELETE_GROUPS.key: self._delete_groups,
-        }
+        return {apis.OFFSET_COMMIT.key: self._commit, apis.OFFSET_FETCH.key: self._fetch}
 
     # Commits
 
     async def _commit(self, request: Request) -> Answer:
-        body, answer = request.body, _Answering()
-        caller = request.caller
-        group, refusal, commit = body["group_id"], None, None
+        body, answer = request.body, Answering(self._shards)
+        group, caller = body["group_id"], request.caller
+        refusal: Refused | None = None
+        coordinator: GroupCoordinator | None = None
         try:
             caller.check(Operation.READ, Kind.GROUP, group)
             coordinator = await self._groups.of(group)
             answer.rest_on(coordinator.shard)
-            member_id, generation = body["member_id"], body["generation_id_or_member_epoch"]
-            checked = coordinator.check_commit(
-                group, member_id, body.get("group_instance_id"), generation
-            )
-            is_member = generation != NO_GENERATION
-            commit = _Commit(coordinator, group, checked, is_member=is_member)
+            _checked(coordinator, body)
         except Refused as error:
             refusal = error
-        topics = [
-            {
-                "name": topic["name"],
-                "partitions": [
-                    self._commit_part(answer, caller, topic["name"], one, commit, refusal)
-                    for one in topic["partitions"]
-                ],
-            }
-            for topic in body["topics"]
-        ]
-        return answer.made({"topics": topics})
+        rows: list[tuple[dict[str, Any], PartitionName]] = []
+        offsets: dict[PartitionName, CommittedOffset] = {}
+        topics: list[dict[str, Any]] = []
+        for topic in body["topics"]:
+            of_topic: list[dict[str, Any]] = []
+            for one in topic["partitions"]:
+                number = one["partition_index"]
+                row = {"partition_index": number, "error_code": ErrorCode.NONE}
+                of_topic.append(row)
+                try:
+                    if refusal is not None:
+                        raise refusal
+                    caller.check(Operation.READ, Kind.TOPIC, topic["name"])
+                    offset = offset_of(one, self._metadata_bytes_max)
+                    name = answer.name_of(topic["name"], number)
+                    offsets[name] = offset
+                    rows.append((row, name))
+                except (Refused, MagnetarError) as error:
+                    row["error_code"] = answer.note(code_of_commit(error))
+            topics.append({"name": topic["name"], "partitions": of_topic})
+        if coordinator is not None and offsets:
+            errors = await self._commit_all(answer, coordinator, body, offsets)
+            for row, name in rows:
+                if name in errors:
+                    row["error_code"] = answer.note(code_of_commit(errors[name]))
+        return answer.made({"topics": topics}, {"topics": _moved_topics(topics)})
 
-    def _commit_part(
+    async def _commit_all(
         self,
-        answer: _Answering,
-        caller: Caller,
-        topic: str,
-        one: Mapping[str, Any],
-        commit: _Commit | None,
-        refusal: Refused | None,
-    ) -> dict[str, Any]:
-        code = ErrorCode.NONE
-        try:
-            if commit is None:
-                assert refusal is not None
-                raise refusal
-            caller.check(Operation.READ, Kind.TOPIC, topic)
-            offset = offset_of(one, self._metadata_bytes_max)
-            part = Part(shard=None, fields={})
+        answer: Answering,
+        coordinator: GroupCoordinator,
+        body: Mapping[str, Any],
+        offsets: Mapping[PartitionName, CommittedOffset],
+    ) -> dict[PartitionName, Refused | MagnetarError]:
+        """Commit offsets; return the errors."""
+        group = body["group_id"]
+        errors: dict[PartitionName, Refused | MagnetarError] = {}
+        left = dict(offsets)
+        for _ in range(2):
             try:
-                shard, partition = locate(self._shards, topic, one["partition_index"], part)
-            finally:
-                answer.rest_on(part.shard)
-            commit.apply(shard, partition, offset)
-        except (Refused, MagnetarError) as error:
-            code = answer.note(_commit_code(error))
-        return {"partition_index": one["partition_index"], "error_code": code}
+                generation = _checked(coordinator, body)
+            except Refused as refusal:
+                return {**errors, **dict.fromkeys(left, refusal)}
+            found = await self._owners.commit(group, generation, left)
+            answer.take(found)
+            errors.update(found.errors)
+            later = _later_generation(found)
+            if not later:
+                break
+            # The owner has seen a generation that the coordinator's rows no longer have.
+            coordinator.learn_generation(group, later)
+            if body["generation_id_or_member_epoch"] != NO_GENERATION:
+                break
+            # A client that commits while there are no members has no generation of its own.
+            left = {
+                name: offset
+                for name, offset in left.items()
+                if isinstance(errors.get(name), IllegalGeneration)
+            }
+            for name in left:
+                del errors[name]
+        return errors
 
     # Fetches
 
     async def _fetch(self, request: Request) -> Answer:
-        body, caller, answer = request.body, request.caller, _Answering()
+        body, caller, answer = request.body, request.caller, Answering(self._shards)
         is_stable = body.get("require_stable", False)
         if request.version >= SEVERAL_GROUPS_FROM:
             rows = [
@@ -126,17 +142,19 @@ class OffsetRequests:
                 }
                 for one in body["groups"]
             ]
-            return answer.made({"groups": rows})
+            moved = [{**row, "error_code": ErrorCode.NOT_COORDINATOR, "topics": []} for row in rows]
+            return answer.made({"groups": rows}, {"groups": moved})
         found = await self._fetched(answer, caller, body["group_id"], body["topics"], is_stable)
         if request.version < GROUP_ERROR_FROM and found["error_code"]:
             for topic in found["topics"]:
                 for row in topic["partitions"]:
                     row["error_code"] = found["error_code"]
-        return answer.made(found)
+        moved_topics = _refused_topics(body["topics"] or [], ErrorCode.NOT_COORDINATOR)
+        return answer.made(found, {"topics": moved_topics, "error_code": ErrorCode.NOT_COORDINATOR})
 
     async def _fetched(
         self,
-        answer: _Answering,
+        answer: Answering,
         caller: Caller,
         group: str,
         topics: list[dict[str, Any]] | None,
@@ -151,242 +169,109 @@ class OffsetRequests:
             return {"topics": _refused_topics(topics or [], code), "error_code": code}
         answer.rest_on(coordinator.shard)
         if topics is None:
-            return {
-                "topics": self._all_of(answer, caller, group, is_stable),
-                "error_code": ErrorCode.NONE,
-            }
+            return await self._all_of(answer, caller, group, is_stable)
+        names: dict[tuple[str, int], PartitionName] = {}
+        errors: dict[tuple[str, int], Refused | MagnetarError] = {}
+        for topic in topics:
+            for number in topic["partition_indexes"]:
+                key = (topic["name"], number)
+                try:
+                    caller.check(Operation.DESCRIBE, Kind.TOPIC, topic["name"])
+                    names[key] = answer.name_of(*key)
+                except (Refused, MagnetarError) as error:
+                    errors[key] = error
         known = coordinator.find(group)
-        generation = known.generation if known is not None and known.members else None
+        # From here on no member of an earlier generation commits there.
+        generation = known.generation if known is not None and known.members else 0
+        found = await self._owners.fetch(group, generation, names.values())
+        answer.take(found)
+        later = _later_generation(found)
+        if later:
+            coordinator.learn_generation(group, later)
+            code = answer.note(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            return {"topics": _refused_topics(topics, code), "error_code": code}
+
+        def row_of(topic: str, number: int) -> dict[str, Any]:
+            name = names.get((topic, number))
+            error = errors.get((topic, number)) if name is None else found.errors.get(name)
+            if error is not None or name is None:
+                assert error is not None
+                return _fetched_row(number, None, answer.note(_code_of_fetch(error)))
+            return _told_row(answer, number, found.outcomes[name], is_stable)
+
         rows = [
             {
                 "name": topic["name"],
                 "partitions": [
-                    self._fetch_part(
-                        answer, caller, group, topic["name"], number, generation, is_stable
-                    )
-                    for number in topic["partition_indexes"]
+                    row_of(topic["name"], number) for number in topic["partition_indexes"]
                 ],
             }
             for topic in topics
         ]
-        if answer.later_generation:
-            coordinator.learn_generation(group, answer.later_generation)
-            code = answer.note(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-            return {"topics": _refused_topics(topics, code), "error_code": code}
         return {"topics": rows, "error_code": ErrorCode.NONE}
 
-    def _fetch_part(
-        self,
-        answer: _Answering,
-        caller: Caller,
-        group: str,
-        topic: str,
-        number: int,
-        generation: int | None,
-        is_stable: bool,
+    async def _all_of(
+        self, answer: Answering, caller: Caller, group: str, is_stable: bool
     ) -> dict[str, Any]:
-        part = Part(shard=None, fields={})
-        try:
-            caller.check(Operation.DESCRIBE, Kind.TOPIC, topic)
-            try:
-                shard, partition = locate(self._shards, topic, number, part)
-            finally:
-                answer.rest_on(part.shard)
-            if generation is not None:
-                # From here on no member of an earlier generation commits there.
-                shard.access.note_generation(partition, group, generation)
-        except IllegalGeneration as error:
-            answer.later_generation = max(answer.later_generation, _generation_of(error))
-            return _fetched_row(number, None, ErrorCode.NONE)
-        except (Refused, MagnetarError) as error:
-            code = code_of(error)
-            if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                # As Kafka: there is no offset for what does not exist.
-                return _fetched_row(number, None, ErrorCode.NONE)
-            if code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE):
-                code = ErrorCode.UNSTABLE_OFFSET_COMMIT
-            return _fetched_row(number, None, answer.note(code))
-        if is_stable and shard.access.has_pending_acks(partition, group):
-            return _fetched_row(number, None, answer.note(ErrorCode.UNSTABLE_OFFSET_COMMIT))
-        offset = shard.access.committed_offset(partition, group)
-        return _fetched_row(number, offset, ErrorCode.NONE)
-
-    def _all_of(
-        self, answer: _Answering, caller: Caller, group: str, is_stable: bool
-    ) -> list[dict[str, Any]]:
-        """Return the offsets that a group has here on topics that the caller may describe."""
+        """Return the offsets that a group has on topics that the caller may describe."""
+        found = await self._owners.fetch_all(group)
+        answer.take(found)
+        if found.away:
+            code = answer.note(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            return {"topics": [], "error_code": code}
         topics: dict[str, list[dict[str, Any]]] = {}
-        for shard in self._shards.all():
-            answer.rest_on(shard)
-            for partition in shard.access.partitions():
-                if not caller.may(Operation.DESCRIBE, Kind.TOPIC, partition.name.topic):
-                    continue
-                offset = shard.access.committed_offset(partition, group)
-                if offset is None:
-                    continue
-                row = _fetched_row(partition.name.partition, offset, ErrorCode.NONE)
-                if is_stable and shard.access.has_pending_acks(partition, group):
-                    code = answer.note(ErrorCode.UNSTABLE_OFFSET_COMMIT)
-                    row = _fetched_row(partition.name.partition, None, code)
-                topics.setdefault(partition.name.topic, []).append(row)
-        return [{"name": name, "partitions": rows} for name, rows in topics.items()]
-
-    # Deletions
-
-    async def _deletable(
-        self, answer: _Answering, caller: Caller, name: str
-    ) -> tuple[GroupCoordinator, ClassicGroup]:
-        """Return a group of which the caller may delete something, and the group's coordinator.
-
-        Raises:
-            Refused: there is no such group, another server coordinates it, or the caller may not.
-        """
-        caller.check(Operation.DELETE, Kind.GROUP, name)
-        coordinator = await self._groups.of(name)
-        answer.rest_on(coordinator.shard)
-        group = coordinator.find(name)
-        if group is None:
-            raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {name!r}")
-        return coordinator, group
-
-    async def _delete_offsets(self, request: Request) -> Answer:
-        body, answer = request.body, _Answering()
-        group, caller = body["group_id"], request.caller
-        try:
-            _, known = await self._deletable(answer, caller, group)
-            used = _used_topics(known)
-        except Refused as refusal:
-            return answer.made({"error_code": answer.note(refusal.code), "topics": []})
-        topics = [
-            {
-                "name": topic["name"],
-                "partitions": [
-                    self._delete_part(
-                        answer, caller, group, topic["name"], one["partition_index"], used
-                    )
-                    for one in topic["partitions"]
-                ],
-            }
-            for topic in body["topics"]
-        ]
-        return answer.made({"error_code": ErrorCode.NONE, "topics": topics})
-
-    def _delete_part(
-        self,
-        answer: _Answering,
-        caller: Caller,
-        group: str,
-        topic: str,
-        number: int,
-        used: frozenset[str],
-    ) -> dict[str, Any]:
-        code = ErrorCode.NONE
-        part = Part(shard=None, fields={})
-        try:
-            caller.check(Operation.READ, Kind.TOPIC, topic)
-            if topic in used:
-                raise Refused(
-                    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, f"members of {group!r} read {topic!r}"
-                )
-            try:
-                shard, partition = locate(self._shards, topic, number, part)
-            finally:
-                answer.rest_on(part.shard)
-            shard.access.forget_group(partition, group)
-        except (Refused, MagnetarError) as error:
-            code = answer.note(_commit_code(error))
-        resource = f"group:{group} topic:{topic}-{number}"
-        caller.note("delete_offsets", resource, outcome_of(code))
-        return {"partition_index": number, "error_code": code}
-
-    async def _delete_groups(self, request: Request) -> Answer:
-        answer = _Answering()
-        rows = [
-            {
-                "group_id": name,
-                "error_code": answer.note(await self._delete_group(answer, request.caller, name)),
-            }
-            for name in request.body["groups_names"]
-        ]
-        return answer.made({"results": rows})
-
-    async def _delete_group(self, answer: _Answering, caller: Caller, name: str) -> ErrorCode:
-        code = ErrorCode.NONE
-        try:
-            coordinator, known = await self._deletable(answer, caller, name)
-            if known.state is not State.EMPTY:
-                raise Refused(ErrorCode.NON_EMPTY_GROUP, f"group {name!r} has members")
-            for shard in self._shards.all():
-                answer.rest_on(shard)
-                for partition in shard.access.partitions():
-                    shard.access.forget_group(partition, name)
-            coordinator.delete(name)
-        except (Refused, MagnetarError) as error:
-            code = _commit_code(error)
-        caller.note("delete_group", f"group:{name}", outcome_of(code))
-        return code
+        for name, told in sorted(found.outcomes.items()):
+            if caller.may(Operation.DESCRIBE, Kind.TOPIC, name.topic):
+                row = _told_row(answer, name.partition, told, is_stable)
+                topics.setdefault(name.topic, []).append(row)
+        rows = [{"name": name, "partitions": some} for name, some in topics.items()]
+        return {"topics": rows, "error_code": ErrorCode.NONE}
 
 
-class _Commit:
-    """A commit that the coordinator has checked.
+class Answering:
+    """An answer about offsets while it is made."""
 
-    Args:
-        generation: the one that it carries.
-        is_member: a member commits; otherwise a client, while there are no members.
-    """
-
-    def __init__(
-        self, coordinator: GroupCoordinator, group: str, generation: int, *, is_member: bool
-    ) -> None:
-        self._coordinator = coordinator
-        self._group = group
-        self._generation = generation
-        self._is_member = is_member
-
-    def apply(self, shard: Shard, partition: Any, offset: CommittedOffset) -> None:
-        """Commit an offset on a partition.
-
-        Raises:
-            MagnetarError: as LocalAccess.commit_offset.
-        """
-        access, group = shard.access, self._group
-        try:
-            access.commit_offset(partition, group, self._generation, offset)
-        except IllegalGeneration as error:
-            # The owner has seen a generation that the coordinator's rows no longer have.
-            later = _generation_of(error)
-            self._coordinator.learn_generation(group, later)
-            if self._is_member:
-                raise
-            self._generation = later
-            access.commit_offset(partition, group, later, offset)
-
-
-class _Answering:
-    """An answer while it is made.
-
-    Attributes:
-        later_generation: one that an owner knows, and the coordinator does not; 0: none.
-    """
-
-    def __init__(self) -> None:
+    def __init__(self, shards: Shards) -> None:
+        self._of_process = shards
         self._shards: dict[Shard, None] = {}
         self._codes: list[ErrorCode] = []
-        self.later_generation = 0
 
     def rest_on(self, shard: Shard | None) -> None:
         """Note a shard without which the answer may not leave."""
         if shard is not None:
             self._shards[shard] = None
 
+    def take(self, found: Found) -> None:
+        """Note the shards of this process that have told something."""
+        for shard in found.shards:
+            self.rest_on(shard)
+
+    def name_of(self, topic: str, number: int) -> PartitionName:
+        """Return the name of a partition. Raises: Refused, MagnetarError: as partitions.name_of."""
+        try:
+            return name_of(self._of_process, topic, number)
+        except (Refused, MagnetarError):
+            # A refusal because of the topics rests on the shard that knows them.
+            self.rest_on(self._of_process.directory())
+            raise
+
     def note(self, code: ErrorCode) -> ErrorCode:
         """Note a code of the answer; return it."""
         self._codes.append(code)
         return code
 
-    def made(self, message: dict[str, Any]) -> Answer:
-        """Return the answer."""
-        return Answer(body=lambda: message, rests_on=tuple(self._shards), codes=self._codes)
+    def made(self, message: dict[str, Any], if_moved: dict[str, Any] | None = None) -> Answer:
+        """Return the answer.
+
+        Args:
+            if_moved: as of Answer.
+        """
+        return Answer(
+            body=lambda: message,
+            rests_on=tuple(self._shards),
+            if_moved=if_moved,
+            codes=self._codes,
+        )
 
 
 def offset_of(one: Mapping[str, Any], metadata_bytes_max: int) -> CommittedOffset:
@@ -407,7 +292,7 @@ def offset_of(one: Mapping[str, Any], metadata_bytes_max: int) -> CommittedOffse
     return CommittedOffset(one["committed_offset"], metadata, max(epoch, NO_LEADER_EPOCH))
 
 
-def _commit_code(error: Refused | MagnetarError) -> ErrorCode:
+def code_of_commit(error: Refused | MagnetarError) -> ErrorCode:
     """Return the code with which clients of a commit do what they should."""
     if isinstance(error, (ResourceInUse, LogUnavailable)):
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -417,23 +302,49 @@ def _commit_code(error: Refused | MagnetarError) -> ErrorCode:
     return code
 
 
-def _generation_of(error: IllegalGeneration) -> int:
-    return int(error.details.get("generation", 0))
-
-
-def _used_topics(group: ClassicGroup) -> frozenset[str]:
-    """Return the topics that members read.
+def _checked(coordinator: GroupCoordinator, body: Mapping[str, Any]) -> int:
+    """Check that a client may commit; return the generation that its commit carries.
 
     Raises:
-        Refused: the members are not consumers, so that it is not known.
+        Refused: as GroupCoordinator.check_commit.
     """
-    if group.members and group.protocol_type != "consumer":
-        raise Refused(ErrorCode.NON_EMPTY_GROUP, f"group {group.name!r} has members")
-    names: set[str] = set()
-    for member in group.members.values():
-        for _, metadata in member.protocols:
-            names.update(subscribed_topics(metadata))
-    return frozenset(names)
+    return coordinator.check_commit(
+        body["group_id"],
+        body["member_id"],
+        body.get("group_instance_id"),
+        body["generation_id_or_member_epoch"],
+    )
+
+
+def _later_generation(found: Found) -> int:
+    """Return the highest generation that owners know, and the coordinator does not; 0: none."""
+    return max(
+        (
+            int(error.details.get("generation", 0))
+            for error in found.errors.values()
+            if isinstance(error, IllegalGeneration)
+        ),
+        default=0,
+    )
+
+
+def _code_of_fetch(error: Refused | MagnetarError) -> ErrorCode:
+    code = code_of(error)
+    if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        # As Kafka: there is no offset for what does not exist.
+        return ErrorCode.NONE
+    if code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE):
+        return ErrorCode.UNSTABLE_OFFSET_COMMIT
+    return code
+
+
+def _told_row(
+    answer: Answering, number: int, told: group_pb2.OffsetOutcome, is_stable: bool
+) -> dict[str, Any]:
+    if is_stable and told.pending:
+        return _fetched_row(number, None, answer.note(ErrorCode.UNSTABLE_OFFSET_COMMIT))
+    offset = CommittedOffset.of_row(told.offset) if told.HasField("offset") else None
+    return _fetched_row(number, offset, ErrorCode.NONE)
 
 
 def _fetched_row(number: int, offset: CommittedOffset | None, code: ErrorCode) -> dict[str, Any]:
@@ -445,6 +356,19 @@ def _fetched_row(number: int, offset: CommittedOffset | None, code: ErrorCode) -
         "metadata": found.metadata,
         "error_code": code,
     }
+
+
+def _moved_topics(topics: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the topics of an answer to a commit whose coordinator is elsewhere now."""
+    return [
+        {
+            "name": topic["name"],
+            "partitions": [
+                {**row, "error_code": ErrorCode.NOT_COORDINATOR} for row in topic["partitions"]
+            ],
+        }
+        for topic in topics
+    ]
 
 
 def _refused_topics(topics: list[dict[str, Any]], code: ErrorCode) -> list[dict[str, Any]]:

@@ -199,7 +199,7 @@ class OffsetsInTransactions:
         if not is_member:
             # The owner has nothing to compare.
             generation = max(generation, partition.subscriptions.generation(group))
-        shard.access.commit_offset_in(
+        shard.access.offsets.commit_in(
             partition,
             group,
             generation,
