@@ -50,7 +50,7 @@ class GroupTopics:
             self._make_cursor(group, partition, position)
 
     def has_kafka_offsets(self, group: str, member: Member) -> bool:
-        """Return whether a group of Kafka's clients has come to a partition that a member wants."""
+        """Return whether a group of Kafka's clients has come to a partition that a member reads."""
         return any(
             self._topics.of(one).subscriptions.generation(group)
             for one in self._hosted_of(self._wanted_by([member]))

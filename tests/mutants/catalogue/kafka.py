@@ -94,7 +94,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "kafka-owner-elsewhere-learns-no-generation",
         "magnetar_broker.groups.group_offsets:GroupOffsets.fetch_all",
-        Never("command.generation"),
+        LeaveOut("self.note_generation(partition, group, command.generation)"),
         "A commit of an earlier generation moves an offset after the next member has read it.",
         tests=("tests/kafka_clients/test_groups_over_brokers.py",),
     ),
