@@ -157,7 +157,7 @@ chaos: $(INSTALLED) ## Real processes, killed; BROKERS=3 for three, OWNERS=1 for
 
 .PHONY: compose-test
 compose-test: $(INSTALLED) ## deploy/compose for real: build, start, use, kill, take down
-	$(BIN)/python -m pytest -s -n 0 -x -o faulthandler_timeout=0 -m compose tests/deploy $(ARGS)
+	$(BIN)/python -m pytest -s -n 0 -x -p no:randomly -o faulthandler_timeout=0 -m compose tests/deploy $(ARGS)
 
 .PHONY: sbom
 sbom: $(INSTALLED) ## What the server's environment consists of, as CycloneDX: sbom.json

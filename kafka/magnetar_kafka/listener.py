@@ -86,7 +86,9 @@ class Listener:
         self.parking = Parking(config.kafka_memory_bytes_max // 2)
         self._coordinators = coordinators
         self._brokers = brokers if brokers is not None else BrokerLinks()
-        transactions = Transactions(coordinators, self.shards.ledger_id_of, nodes)
+        self._transactions = transactions = Transactions(
+            coordinators, self.shards.ledger_id_of, nodes
+        )
         self._owners = owners = OffsetOwners(self.shards, self._brokers, random)
         self._groups = groups = GroupCoordinators(self.shards, owners, config, random)
         handlers: dict[int, Handle] = {
@@ -140,6 +142,9 @@ class Listener:
             may_speak: whether the lease of its shard lasts, and its store has not failed.
         """
         access.let_ask_kafka_members(self._owners.kafka_members)
+        # Clients may have read them at a listener that is gone.
+        for partition in access.partitions():
+            self._transactions.saw(partition.log.highest_stamp)
         shard = Shard(access, may_speak)
         self.shards.add(shard)
         return shard

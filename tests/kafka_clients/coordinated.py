@@ -155,6 +155,10 @@ class CoordinatedWorld:
         await self.broker.start()
         self.loopback.acceptors[BROKER] = self.broker.server
         self.native = Client(self)  # type: ignore[arg-type]
+        await self.open_listener()
+
+    async def open_listener(self) -> None:
+        """Open the port of the broker for Kafka's clients."""
         settings = LinkSettings(
             client_name="kafka",
             cluster_hash="",

@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 from tests.kafka_clients.coordinated import CoordinatedWorld, run
 from tests.kafka_clients.harness import batch, produce
+from tests.kafka_clients.test_transaction_tools import init
 from tests.kafka_clients.test_transactions import NONE, OLD_V1, V1, V2, Producer, Protocol, made
 from tests.waiting import until
 
 from magnetar_broker.dispatch.committed_offset import CommittedOffset
+from magnetar_core.wire import group_pb2
 from magnetar_kafka.error_codes import ErrorCode
 from magnetar_kafka.wire import apis
 
@@ -263,3 +265,33 @@ def test_offsets_that_are_refused_by_themselves() -> None:
         assert committed(world) == CommittedOffset(3)
 
     run(scenario)
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_a_group_of_ours_says_whether_prepared_transactions_may_hold_it(allowed: bool) -> None:
+    """Also a broker that was killed knows that the producer commits in two phases."""
+
+    async def scenario(world: CoordinatedWorld) -> None:
+        await world.native.ask(
+            group_pb2.CommandJoinGroup(
+                group=GROUP,
+                member_id="ours",
+                topics=["t"],
+                join_epoch=1,
+                allow_two_phase_commit=allowed,
+            )
+        )
+        await world.native.ask(group_pb2.CommandLeaveGroup(group=GROUP, member_id="ours"))
+        await filled(world)
+        producer = await made(world, V2)
+        assert (await init(producer, two_phase=True))["error_code"] == NONE
+        await world.kill_broker()
+        producer.client = await world.connect()
+        await world.linked(producer.client)
+        found = await commit(producer, (0, 3))
+        assert found == [NONE if allowed else ErrorCode.TRANSACTION_ABORTABLE]
+        assert pends(world) is allowed
+        assert await producer.end(commit=allowed) is NONE
+        await settled(world)
+
+    run(scenario, two_phase_commit_enabled=True)

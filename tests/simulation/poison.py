@@ -16,10 +16,12 @@ from typing import Any
 from tests.simulation.planting import replaced
 
 from magnetar.testing.envelope import singles
+from magnetar_core.ids import TxnID
 from magnetar_core.server.commands import CommandSession
 from magnetar_core.wire import service_pb2 as pb
 
-# Commands that say this in place of their span, and only they, may fail.
+# Commands that say this in place of their span may fail, and the ends at participants of the
+# transactions that these commands end; no others.
 MARK = b"poison"
 # How many calls of these functions fail.
 SHARE = 0.04
@@ -36,6 +38,10 @@ POINTS = (
     "magnetar_broker.topics.topics:Topics.named",
     "magnetar_broker.topics.partition:Partition.send",
     "magnetar_broker.topics.partition:Partition.send_in",
+    "magnetar_broker.subscriptions.subscription:Subscription.acknowledge_in",
+    "magnetar_broker.coordinators.transaction_commands:TransactionCommands._check_end",
+    "magnetar_broker.topics.partition:Partition.end",
+    "magnetar_broker.subscriptions.subscriptions:Subscriptions.end",
 )
 
 
@@ -47,12 +53,23 @@ class Poisoned(Exception):
 def poison(random: Random) -> Iterator[None]:
     """Let commands of poisoned runs fail, for a while."""
     is_active = False
+    ended: set[TxnID] = set()
     handle = CommandSession.handle
+
+    def may_fail(one: pb.Command) -> bool:
+        if one.traceparent == MARK:
+            if one.HasField("end_txn"):
+                ended.add(TxnID.from_wire(one.end_txn.txn_id))
+            return True
+        return (
+            one.HasField("end_txn_on_participants")
+            and TxnID.from_wire(one.end_txn_on_participants.txn_id) in ended
+        )
 
     def handled(session: CommandSession, requests: Sequence[pb.Command], start: int = 0) -> int:
         nonlocal is_active
         frame = singles(pb.Frame(commands=requests))
-        is_active = any(one.traceparent == MARK for one in frame.commands)
+        is_active = any([may_fail(one) for one in frame.commands])
         try:
             return handle(session, requests, start)
         finally:

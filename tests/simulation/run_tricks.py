@@ -14,7 +14,12 @@ from tests.simulation.poison import MARK
 from tests.simulation.raw import BROKER, COORDINATOR, NoAnswer, send_command
 from tests.simulation.raw_unit import ABORT, COMMIT, RawUnit, ask_status
 
-from magnetar_core.errors import InternalError, InvalidTxnState, MagnetarError
+from magnetar_core.errors import (
+    InternalError,
+    InvalidTxnState,
+    MagnetarError,
+    TransactionConflict,
+)
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import broker_pb2, common_pb2, transaction_pb2
 
@@ -22,6 +27,8 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 TOPIC = "runs"
+# Of the consumer that acknowledges in these transactions, and of the one that does it again.
+CONSUMER_ID, OTHER_CONSUMER_ID = 7, 8
 COMMITTED = (common_pb2.COMMITTING, common_pb2.COMMITTED)
 
 
@@ -29,19 +36,43 @@ async def mixed_runs(world: World, unit: RawUnit, random: Random) -> None:
     """Rules a and b: transactions that begin, write and end together, beside plain messages."""
     topic_id = await unit.client.lookup(TOPIC)
     wire = common_pb2.Partition(topic=TOPIC, partition=0, topic_id=topic_id)
-    units = await _begin(world, unit, random, wire)
+    place = await _subscribe(unit, random, wire)
+    units = await _begin(world, unit, random, wire, place)
     await _send(world, unit, units, random, wire)
-    await _end(world, unit, units, random)
+    acked = await _ack(world, unit, units, place)
+    await _end(world, unit, units, random, acked)
+
+
+async def _subscribe(
+    unit: RawUnit, random: Random, wire: common_pb2.Partition
+) -> common_pb2.Subscription:
+    """Make a subscription that no other run knows."""
+    place = common_pb2.Subscription(
+        topic=wire.topic,
+        partition=wire.partition,
+        topic_id=wire.topic_id,
+        subscription=f"runs {random.getrandbits(40)}",
+    )
+    body = broker_pb2.CommandSubscribe(
+        subscription=place, consumer_id=CONSUMER_ID, initial_position=broker_pb2.EARLIEST
+    )
+    await unit.client.insist(BROKER, body)
+    return place
 
 
 async def _begin(
-    world: World, unit: RawUnit, random: Random, wire: common_pb2.Partition
+    world: World,
+    unit: RawUnit,
+    random: Random,
+    wire: common_pb2.Partition,
+    place: common_pb2.Subscription,
 ) -> list[RawUnit]:
     """Begin transactions, some of which are told before they are durable."""
     bodies = [
         transaction_pb2.CommandNewTxn(
             txn_timeout_ms=5_000,
             partitions=[wire],
+            subscriptions=[place],
             answer_before_durable=random.random() < 0.5,
         )
         for _ in range(random.randint(2, 6))
@@ -103,13 +134,75 @@ def _confirmed(
         writer.record.writers.setdefault((TOPIC, 0), []).append(sent.producer)
 
 
-async def _end(world: World, unit: RawUnit, units: list[RawUnit], random: Random) -> None:
-    """End these transactions; those whose end fails are as open as before."""
+async def _ack(
+    world: World, unit: RawUnit, units: list[RawUnit], place: common_pb2.Subscription
+) -> list[transaction_pb2.SubscriptionCounts]:
+    """Acknowledge a message in each of these transactions; if that fails, in another one of them.
+
+    Returns:
+        The confirmed acks of each.
+    """
+    description = await unit.client.describe_topic(TOPIC)
+    confirmed = [transaction_pb2.SubscriptionCounts(subscription=place) for _ in units]
+    cursor = (place.topic, place.partition, place.subscription)
+
+    def ack(number: int, offset: int, consumer_id: int) -> broker_pb2.CommandAck:
+        world.history.ack(cursor, [offset], units[number].record)
+        return broker_pb2.CommandAck(
+            subscription=place,
+            consumer_id=consumer_id,
+            ranges=[common_pb2.OffsetRange(first=offset, last=offset)],
+            txn_id=units[number].txn_id.to_wire(),
+        )
+
+    def told(number: int, offset: int, consumer_id: int, asked_at: float) -> None:
+        record = units[number].record
+        world.history.ack_confirmed(cursor, [offset], record, asked_at=asked_at)
+        confirmed[number].consumers.add(writer_id=consumer_id, count=1)
+
+    # The first transaction acknowledges the first message, and so on.
+    count = min(len(units), description.partitions[0].end_offset)
+    asked_at = world.loop.time()
+    acks = [ack(number, number, CONSUMER_ID) for number in range(count)]
+    answers = await _ask(world, unit, BROKER, acks)
+    for number, answer in enumerate(answers):
+        if isinstance(answer, broker_pb2.CommandAckResponse):
+            told(number, number, CONSUMER_ID, asked_at)
+    for number, answer in enumerate(answers):
+        if not isinstance(answer, InternalError):
+            continue
+        asked_at = world.loop.time()
+        try:
+            await unit.client.ask(BROKER, ack(number - 1, number, OTHER_CONSUMER_ID))
+        except TransactionConflict:
+            failed = units[number].txn_id
+            world.history.violation("a", f"an ack in {failed} failed, and has had an effect")
+        except (MagnetarError, NoAnswer):
+            continue
+        else:
+            told(number - 1, number, OTHER_CONSUMER_ID, asked_at)
+    return confirmed
+
+
+async def _end(
+    world: World,
+    unit: RawUnit,
+    units: list[RawUnit],
+    random: Random,
+    acked: list[transaction_pb2.SubscriptionCounts],
+) -> None:
+    """End these transactions; those whose end fails are as open as before.
+
+    Args:
+        acked: the confirmed acks of each.
+    """
     bodies: list[transaction_pb2.CommandEndTxn] = []
-    for one in units:
+    for one, counts in zip(units, acked, strict=True):
         if random.random() < 0.7:
             world.history.ask_commit(one.record)
-            bodies.append(one.end_command(COMMIT, counts=one.confirmed_counts()))
+            commit = one.end_command(COMMIT, counts=one.confirmed_counts())
+            commit.subscription_counts.append(counts)
+            bodies.append(commit)
         else:
             world.history.ask_abort(one.record)
             bodies.append(one.end_command(ABORT))

@@ -117,7 +117,7 @@ class Connection(ConnectionBase):
             return number
         self._waiters[number] = on_session
         if self._connecting is None:
-            self._connecting = self._runtime.spawn(
+            self._connecting = self.runtime.spawn(
                 self._connect, f"connect {self.address}", self._tell_waiters
             )
         return number
@@ -133,7 +133,7 @@ class Connection(ConnectionBase):
             A function that ends that.
         """
         if self._nobody_is_there:
-            self._runtime.call_soon(self._runtime.fail, callback)
+            self.runtime.call_soon(self.runtime.fail, callback)
         self._waiter_count += 1
         number = self._waiter_count
         self._watchers[number] = callback
@@ -192,7 +192,7 @@ class Connection(ConnectionBase):
                     return
                 self._nobody_is_there = False
                 self._failure, self._refusal_count = None, 0
-                self._runtime.has_reached_a_server = True
+                self.runtime.has_reached_a_server = True
                 self._session = session
                 session.on_close(partial(self._on_closed, session))
                 if not session.closed:
@@ -215,17 +215,17 @@ class Connection(ConnectionBase):
 
         Later on, a certificate or a token that came late is worth the usual patience.
         """
-        return self._refusal_count >= REFUSALS_MAX and not self._runtime.has_reached_a_server
+        return self._refusal_count >= REFUSALS_MAX and not self.runtime.has_reached_a_server
 
     async def _attempt(self) -> LinkSession:
         shard = shard_of(self.address)
         if shard is not None and not shard.server:
             raise LinkClosed(f"no server has shard {shard.place.shard} at the moment")
-        config = self._runtime.config
+        config = self.runtime.config
         is_broker = self._service == BROKER
         session = LinkSession(
             self.address,
-            self._runtime,
+            self.runtime,
             self._on_push,
             # A server that keeps its shards for good has no successor who could answer.
             on_silent=None if shard is None else self._on_silent,
@@ -233,7 +233,7 @@ class Connection(ConnectionBase):
         )
         try:
             async with asyncio.timeout(config.connect_timeout_ms / 1000):
-                link = await self._runtime.transport.connect(
+                link = await self.runtime.transport.connect(
                     self.address, self._service, session.on_frame, session.on_link_closed
                 )
                 await session.handshake(link)
@@ -256,7 +256,7 @@ class Connection(ConnectionBase):
     def _tell_waiters(self, result: LinkSession | MagnetarError) -> None:
         waiters, self._waiters = self._waiters, {}
         for on_session in waiters.values():
-            self._runtime.tell(on_session, result)
+            self.runtime.tell(on_session, result)
 
     def _on_push(self, session: LinkSession, body: Unasked) -> None:
         if isinstance(body, common_pb2.CommandOwnersChanged):

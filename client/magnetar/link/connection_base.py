@@ -41,11 +41,12 @@ class ConnectionBase(ABC):
     """Asks a server, which subclasses find.
 
     Attributes:
+        runtime: the world of the client.
         unanswered: sends the commands that have to reach the server in order.
     """
 
     def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
+        self.runtime = runtime
         self.unanswered = Unanswered(runtime, self)
 
     @property
@@ -95,11 +96,6 @@ class ConnectionBase(ABC):
             Whether asking again may reach that one.
         """
 
-    @property
-    def runtime(self) -> Runtime:
-        """The world of the client."""
-        return self._runtime
-
     async def session(self) -> LinkSession:
         """Return a live session. This waits as long as it takes.
 
@@ -141,8 +137,8 @@ class ConnectionBase(ABC):
             LogUnavailable: the command was never sent. No effect.
             MagnetarError: the server refused, and asking again cannot help or the time is up.
         """
-        self._runtime.require_loop()
-        bear_token(body, self._runtime)
+        self.runtime.require_loop()
+        bear_token(body, self.runtime)
         return self.repeat(body, timeout_ms=timeout_ms, patient=patient)
 
     async def repeat(
@@ -153,7 +149,7 @@ class ConnectionBase(ABC):
         patient: bool = False,
     ) -> ResponseT:
         """Do the same as request for a call that others may have begun elsewhere."""
-        future: asyncio.Future[ResponseT] = self._runtime.loop.create_future()
+        future: asyncio.Future[ResponseT] = self.runtime.loop.create_future()
         on_result: OnResult[ResponseT] = partial(settle, future)
         asked = self.request_soon(body, on_result, timeout_ms=timeout_ms, patient=patient)
         try:
@@ -171,7 +167,7 @@ class ConnectionBase(ABC):
     ) -> RepeatedRequest[ResponseT]:
         """Do the same as repeat without waiting: call back with the reply or the MagnetarError."""
         if timeout_ms is None:
-            timeout_ms = self._runtime.config.operation_timeout_ms
+            timeout_ms = self.runtime.config.operation_timeout_ms
         return RepeatedRequest(self, body, on_result, timeout_ms=timeout_ms, patient=patient)
 
 

@@ -41,12 +41,8 @@ HARMLESS_BODIES = frozenset(
 class AskedServer(Protocol):
     """The server of a connection, as a request needs it: see ConnectionBase."""
 
+    runtime: Runtime
     unanswered: Unanswered
-
-    @property
-    def runtime(self) -> Runtime:
-        """The world of the client."""
-        ...
 
     @property
     def title(self) -> str:

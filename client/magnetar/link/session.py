@@ -300,18 +300,16 @@ class LinkSession:
         self, name: str, request_ids: Sequence[int], answers: Sequence[Message | Row]
     ) -> None:
         """Handle several answers of a kind. Unless all fit what waits, none of them counts."""
-        waiting = [self._waiting.get(request_id) for request_id in request_ids]
-        if len(set(request_ids)) != len(answers) or any(
-            one is None or one[1] != name for one in waiting
-        ):
+        waiting = self._waiting
+        fitting = {one for one in request_ids if one in waiting and waiting[one][1] == name}
+        if len(fitting) != len(answers):
             self.close(f"{self.title} sent {name} for other requests than are under way")
             return
         self.useful = True
         for request_id, answer in zip(request_ids, answers, strict=True):
             # A callback may have closed the link, and told the others so.
-            one = self._waiting.pop(request_id, None)
-            if one is not None:
-                self._runtime.tell(one[0], answer)
+            if request_id in self._waiting:
+                self._runtime.tell(self._waiting.pop(request_id)[0], answer)
 
     def _pushed(self, name: str | None, one: service_pb2.Command) -> None:
         if name == "error":

@@ -178,4 +178,4 @@ class ShardConnection(ConnectionBase):
             self._on_unreachable()
         waiters, self._waiters = self._waiters, {}
         for on_session in waiters.values():
-            self._runtime.tell(on_session, result)
+            self.runtime.tell(on_session, result)

@@ -336,14 +336,11 @@ class Stream(ABC, Generic[ItemT, AnswerT]):
         # If this finds another link, it has written on it what may leave.
         session = self.unanswered.session
         items, at = self.items, self._written
-        if (
-            session is None
-            or at >= len(items)
-            or at >= self._in_flight_max
-            or (at and items[at].lane != items[0].lane)
-        ):
+        if session is None or at >= len(items):
             return False
         item = items[at]
+        if at and (at >= self._in_flight_max or item.lane != items[0].lane):
+            return False
         if item.reply is None:
             try:
                 body = self.build(item)

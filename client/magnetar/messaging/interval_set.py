@@ -56,23 +56,18 @@ class IntervalSet:
     def remove(self, first: int, last: int) -> None:
         """Remove the offsets from `first` to `last`."""
         firsts, lasts = self._firsts, self._lasts
-        begin = bisect_left(lasts, first)
-        if begin == len(lasts) or firsts[begin] > last:
+        begin, end = bisect_left(lasts, first), bisect_right(firsts, last)
+        if begin == end:
             return
-        if first <= firsts[begin] and last < lasts[begin]:
-            # The beginning of a range, as when offsets leave one after another.
-            firsts[begin] = last + 1
-            return
-        end = bisect_right(firsts, last)
-        new_firsts, new_lasts = [], []
-        if firsts[begin] < first:
-            new_firsts.append(firsts[begin])
-            new_lasts.append(first - 1)
+        first_of_all = firsts[begin]
         if lasts[end - 1] > last:
-            new_firsts.append(last + 1)
-            new_lasts.append(lasts[end - 1])
-        firsts[begin:end] = new_firsts
-        lasts[begin:end] = new_lasts
+            # The end of the last range stays, as when offsets leave one after another.
+            end -= 1
+            firsts[end] = last + 1
+        del firsts[begin:end], lasts[begin:end]
+        if first_of_all < first:
+            firsts.insert(begin, first_of_all)
+            lasts.insert(begin, first - 1)
 
     def add_all(self, ranges: Iterable[Range]) -> None:
         """Add ranges."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from magnetar.enums import TransactionStatus
 from magnetar.link.runtime import Runtime
 from magnetar.transactions.begun import Begun
 from magnetar.transactions.producer_identity import ProducerIdentity
 from magnetar_core.transport.columns.end_txns import Ended, EndTxn
+from magnetar_core.transport.columns.participants import Counted
 from magnetar_core.wire import common_pb2
 
 
@@ -22,25 +25,30 @@ class EndRequests:
         self.next_identity: ProducerIdentity | None = None
         self._runtime = runtime
         self._begun = begun
+        self._identity = None if begun.identity is None else begun.identity.to_wire()
 
     async def commit(
-        self, command: EndTxn, *, wait_finished: bool, fingerprint: str
+        self, counts: Sequence[Counted], *, wait_finished: bool, fingerprint: str
     ) -> TransactionStatus:
-        """Ask for the commit that the command describes; see Transaction.commit().
+        """Ask for the commit of what is counted; see Transaction.commit().
 
         Args:
-            command: the same for each call.
+            counts: the same for each call.
         Raises:
             MagnetarError: the coordinator refuses.
         """
-        asked = command._replace(
+        command = EndTxn(
+            self._begun.txn_id,
+            common_pb2.COMMIT,
+            counts,
             wait_finished=wait_finished,
+            identity=self._identity,
             fingerprint=fingerprint,
             # What was read since the beginning is a cause, too.
             seen_stamp=self._runtime.seen_stamp,
         )
         reply: Ended = await self._begun.coordinator.request(
-            asked,
+            command,
             timeout_ms=self._runtime.config.commit_timeout_ms,
             patient=wait_finished,
         )
@@ -52,12 +60,7 @@ class EndRequests:
         Raises:
             MagnetarError: the coordinator refuses.
         """
-        identity = self._begun.identity
-        command = EndTxn(
-            self._begun.txn_id,
-            common_pb2.ABORT,
-            identity=None if identity is None else identity.to_wire(),
-        )
+        command = EndTxn(self._begun.txn_id, common_pb2.ABORT, identity=self._identity)
         reply: Ended = await self._begun.coordinator.request(
             command, timeout_ms=self._runtime.config.abort_timeout_ms
         )

@@ -14,8 +14,7 @@ from magnetar.transactions.transaction_part import Count, TransactionPart, count
 from magnetar.transactions.writer_protocols import Sender, Writer
 from magnetar_core.errors import MagnetarError
 from magnetar_core.ids import Participant, PartitionName, SubscriptionName, TxnID
-from magnetar_core.transport.columns.end_txns import EndTxn
-from magnetar_core.wire.common_pb2 import COMMIT
+from magnetar_core.transport.columns.participants import Counted
 
 
 class Participants:
@@ -148,12 +147,9 @@ class Participants:
     def _counts(self) -> list[Count]:
         return [(one.name, one.writer_id, one.confirmed_count) for one in self.writers]
 
-    def commit_command(self) -> EndTxn:
-        """Return the command that commits what is confirmed (rule g)."""
-        begun = self._begun
-        assert begun is not None
-        identity = None if begun.identity is None else begun.identity.to_wire()
-        return EndTxn(begun.txn_id, COMMIT, counts_to_wire(self._counts), identity=identity)
+    def counts(self) -> list[Counted]:
+        """Return the counts of confirmed messages and acks, for a commit (rule g)."""
+        return counts_to_wire(self._counts)
 
     def part(self, txn_id: TxnID, seen_stamp: int) -> TransactionPart:
         """Return the counts that were confirmed to this client."""

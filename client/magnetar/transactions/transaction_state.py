@@ -59,6 +59,13 @@ class TransactionEvent(Enum):
     __hash__ = object.__hash__
 
 
+# Constants for the usual transitions: Python finds the members of an enumeration slowly.
+OPEN: Final = TransactionPhase.OPEN
+PREPARED: Final = TransactionPhase.PREPARED
+FLUSH_BEGUN: Final = TransactionEvent.FLUSH_BEGUN
+FLUSHED: Final = TransactionEvent.FLUSHED
+COMMIT_REQUESTED: Final = TransactionEvent.COMMIT_REQUESTED
+
 HEARD: Final[Mapping[TransactionStatus, TransactionEvent]] = {
     TransactionStatus.COMMITTING: TransactionEvent.HEARD_COMMITTING,
     TransactionStatus.COMMITTED: TransactionEvent.HEARD_COMMITTED,

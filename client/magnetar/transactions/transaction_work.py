@@ -27,14 +27,19 @@ from magnetar.transactions.producer_identity import ProducerIdentity
 from magnetar.transactions.transaction_block import TransactionBlock
 from magnetar.transactions.transaction_part import TransactionPart
 from magnetar.transactions.transaction_state import (
+    COMMIT_REQUESTED,
     COMMIT_WAS_ASKED,
     DECIDED_ABORT,
     DECIDED_COMMIT,
     ENDED,
+    FLUSH_BEGUN,
+    FLUSHED,
     HEARD,
     IN_DOUBT,
     MACHINE,
+    OPEN,
     OVER,
+    PREPARED,
     STANDS,
     STATUS_OF,
     UNDECIDED,
@@ -54,7 +59,7 @@ from magnetar_core.errors import (
     TxnNotFound,
 )
 from magnetar_core.ids import TxnID
-from magnetar_core.transport.columns.end_txns import EndTxn
+from magnetar_core.transport.columns.participants import Counted
 from magnetar_core.wire import transaction_pb2
 
 log = logging.getLogger("magnetar")
@@ -84,7 +89,7 @@ class TransactionWork:
         self._runtime = runtime
         self._on_ended = on_ended
         self._forget_topic = forget_topic
-        self._phase = TransactionPhase.OPEN
+        self._phase = OPEN
         # Whether the application has prepared, committed, aborted or left it, or tried to.
         self._is_ended_here = False
         self._failure: MagnetarError | None = None
@@ -101,8 +106,8 @@ class TransactionWork:
         # Both are there when the transaction has begun.
         self._inquiry: OutcomeInquiry | None = None
         self._end_requests: EndRequests | None = None
-        # There is one when everything is flushed.
-        self._commit_command: EndTxn | None = None
+        # What a commit counts; there is that when everything is flushed.
+        self._counts: list[Counted] | None = None
         # Commit and abort take turns.
         self._ending = asyncio.Lock()
 
@@ -172,7 +177,7 @@ class TransactionWork:
         Raises:
             InvalidTxnState: it has ended, or failed.
         """
-        if self._phase is not TransactionPhase.OPEN:
+        if self._phase is not OPEN:
             raise InvalidTxnState(f"{self._name} takes nothing more: it is {self._phase.name}")
         # Asked for each message: a call less.
         if self._failure is not None:
@@ -260,7 +265,7 @@ class TransactionWork:
             call: the call; None: not known.
         Source: KafkaProducer.doSend, which puts the transaction into an abortable error.
         """
-        if self._phase is not TransactionPhase.OPEN or self._failure is not None:
+        if self._phase is not OPEN or self._failure is not None:
             return
         if isinstance(error, GeneratorExit):
             # The call is not cancelled, but forgotten: its event loop has ended.
@@ -309,7 +314,7 @@ class TransactionWork:
         Source: KIP-939, prepareTransaction.
         """
         async with self._end_here():
-            if self._phase is not TransactionPhase.OPEN:
+            if self._phase is not OPEN:
                 raise InvalidTxnState(f"{self._name} cannot be prepared: it is {self._phase.name}")
             await self._tell_seen()
             await self._prepare_commit()
@@ -317,15 +322,15 @@ class TransactionWork:
     async def commit(self, *, wait_finished: bool, fingerprint: str) -> None:
         """Commit the transaction; see Transaction.commit."""
         async with self._end_here():
-            if self._phase is not TransactionPhase.OPEN and self._is_committed(wait_finished):
+            if self._phase is not OPEN and self._is_committed(wait_finished):
                 return
             if not self._beginning.was_asked_for:
                 await self._commit_whole()
                 return
-            if self._phase is TransactionPhase.OPEN:
+            if self._phase is OPEN:
                 await self._prepare_commit()
-            if self._phase is TransactionPhase.PREPARED:
-                self._move(TransactionEvent.COMMIT_REQUESTED)
+            if self._phase is PREPARED:
+                self._move(COMMIT_REQUESTED)
             await self._ask_commit(wait_finished, fingerprint)
 
     def _is_committed(self, is_finished: bool) -> bool:
@@ -347,7 +352,7 @@ class TransactionWork:
     async def leave(self) -> TransactionPart:
         """Confirm what this client did, for another one to commit; see Transaction.leave."""
         async with self._end_here():
-            if self._phase is not TransactionPhase.OPEN:
+            if self._phase is not OPEN:
                 raise InvalidTxnState(f"{self._name} cannot be left: it is {self._phase.name}")
             await self._prepare_commit(aborting=False)
             part = self._participants.part(self.txn_id, self._runtime.seen_stamp)
@@ -381,7 +386,7 @@ class TransactionWork:
         """Abort the transaction if it is open, since the client closes."""
         if self._inquiry is not None:
             self._inquiry.forget_expiry()
-        if self._phase is TransactionPhase.OPEN:
+        if self._phase is OPEN:
             async with self._ending:
                 await self._abort()
 
@@ -405,7 +410,7 @@ class TransactionWork:
             # committed.
             is_aborted = self._phase is TransactionPhase.ABORT_ASKED or self._phase in DECIDED_ABORT
             is_lost = is_aborted and not self._is_ended_here
-            if is_lost or self._phase in (TransactionPhase.OPEN, TransactionPhase.FORGOTTEN):
+            if is_lost or self._phase in (OPEN, TransactionPhase.FORGOTTEN):
                 try:
                     await self.commit(wait_finished=False, fingerprint="")
                 except BaseException as commit_error:
@@ -418,7 +423,7 @@ class TransactionWork:
         """Abort because of an error, and do not let another error mask it."""
         if self._phase in COMMIT_WAS_ASKED:
             error.add_note(f"the commit of {self._name} was asked for; its outcome is not known")
-        if self._phase is TransactionPhase.OPEN:
+        if self._phase is OPEN:
             await self._abort_apart(self.abort, error)
 
     async def _abort_apart(
@@ -471,7 +476,7 @@ class TransactionWork:
             CommitRefused: a send or an ack had failed.
             InvalidTxnState: the transaction has ended meanwhile.
         """
-        self._move(TransactionEvent.FLUSH_BEGUN)
+        self._move(FLUSH_BEGUN)
         try:
             self._participants.complete()
             if not self.has_begun:
@@ -489,8 +494,8 @@ class TransactionWork:
             )
         failure = self._failure
         if failure is None:
-            self._move(TransactionEvent.FLUSHED)
-            self._commit_command = self._participants.commit_command()
+            self._move(FLUSHED)
+            self._counts = self._participants.counts()
             return
         if not aborting:
             self._move(TransactionEvent.WITHDRAWN)
@@ -541,10 +546,10 @@ class TransactionWork:
     async def _ask_commit(self, wait_finished: bool, fingerprint: str) -> None:
         assert self._end_requests is not None
         assert self._inquiry is not None
-        assert self._commit_command is not None
+        assert self._counts is not None
         try:
             status = await self._end_requests.commit(
-                self._commit_command, wait_finished=wait_finished, fingerprint=fingerprint
+                self._counts, wait_finished=wait_finished, fingerprint=fingerprint
             )
         except InvalidTxnState:
             self._settle(TransactionStatus.ABORTED)

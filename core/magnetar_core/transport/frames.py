@@ -249,9 +249,14 @@ class FrameWriter:
             request_id: the number of the request that it answers; 0 for a push.
             traceparent: names the span that sends it; empty: none does.
         """
-        if type(body) in COLUMNS_OF:
+        columns = COLUMNS_OF.get(type(body))
+        if columns is not None:
             row: Any = body
-            self.send_rows([(request_id, traceparent, row)])
+            gathered = self._rows.get(columns.field)
+            if gathered is None or len(gathered) >= ROWS_MAX or self._room_bytes <= 0:
+                gathered = self._room_for_row(columns.field)
+            self._room_bytes -= row.byte_count
+            gathered.append((request_id, traceparent, row))
             return
         if self._rows:
             self._write_rows()
@@ -264,13 +269,10 @@ class FrameWriter:
     def send_rows(self, rows: Sequence[Numbered]) -> None:
         """Gather rows of one kind, at least one, as send() does with each."""
         field = COLUMNS_OF[type(rows[0][2])].field
-        gathered = self._rows.setdefault(field, [])
+        gathered = self._room_for_row(field)
         for one in rows:
             if self._room_bytes <= 0 or len(gathered) >= ROWS_MAX:
-                self._write_rows()
-                gathered = self._rows.setdefault(field, [])
-                if self._room_bytes <= 0:
-                    self._begin_frame()
+                gathered = self._room_for_row(field)
             self._room_bytes -= one[2].byte_count
             gathered.append(one)
 
@@ -296,6 +298,14 @@ class FrameWriter:
                     continue
                 for request_id, traceparent, row in rows:
                     self._pieces += _enveloped(row.to_wire(), request_id, traceparent)[1]
+
+    def _room_for_row(self, field: str) -> list[Numbered]:
+        """Return the rows of these columns, among which there is room for one more."""
+        if self._room_bytes <= 0 or len(self._rows.get(field, ())) >= ROWS_MAX:
+            self._write_rows()
+            if self._room_bytes <= 0:
+                self._begin_frame()
+        return self._rows.setdefault(field, [])
 
     def _begin_frame(self) -> None:
         self._full_bytes = self.gathered_bytes

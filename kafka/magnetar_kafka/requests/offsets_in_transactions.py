@@ -15,6 +15,7 @@ from magnetar_broker.dispatch.committed_offset import CommittedOffset
 from magnetar_broker.subscriptions.subscriptions import is_subscription_name
 from magnetar_core.access.needs import Kind, Operation
 from magnetar_core.errors import (
+    InvalidArgument,
     InvalidTxnState,
     LogUnavailable,
     MagnetarError,
@@ -166,11 +167,18 @@ class OffsetsInTransactions:
             subscriptions=[SubscriptionName(*one.name, group) for one in offsets],
             begins=begins,
         )
+        two_phase_commit = self._transactions.is_two_phase(body["transactional_id"])
         for one in offsets:
             try:
                 try:
                     await self._commit_one(
-                        txn_id, pair, group, generation, one, is_member=named != NO_GENERATION
+                        txn_id,
+                        pair,
+                        group,
+                        generation,
+                        one,
+                        is_member=named != NO_GENERATION,
+                        two_phase_commit=two_phase_commit,
                     )
                 except (InvalidTxnState, TxnNotFound) as error:
                     # The coordinator says why, unless only this partition has ended it.
@@ -189,6 +197,7 @@ class OffsetsInTransactions:
         one: _Offset,
         *,
         is_member: bool,
+        two_phase_commit: bool,
     ) -> None:
         name = one.name
         shard, _ = locate(self._shards, name.topic, name.partition, one.part)
@@ -207,6 +216,7 @@ class OffsetsInTransactions:
             txn_id,
             writer_id=pair.producer_id,
             producer_epoch=pair.epoch,
+            two_phase_commit=two_phase_commit,
         )
 
 
@@ -225,7 +235,8 @@ class _Codes:
 
     def of(self, error: Refused | MagnetarError) -> ErrorCode:
         """Return the code for an error."""
-        if isinstance(error, TransactionConflict):
+        # The second one: a group of ours takes no part in two-phase commit.
+        if isinstance(error, TransactionConflict | InvalidArgument):
             return self.ended
         if isinstance(error, PartitionMoved | LogUnavailable):
             return ErrorCode.COORDINATOR_NOT_AVAILABLE

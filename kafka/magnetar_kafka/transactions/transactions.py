@@ -50,6 +50,7 @@ class Known:
         latest: its latest transaction; None: it has had none.
         is_open: whether that is open.
         is_prepared: whether an instance has taken it over to end it: it takes nothing more.
+        is_two_phase: whether a database decides its outcome, at any time.
         participants: of that transaction, while it is open.
         is_stale: the coordinator has to be asked again.
         lock: held by the request that is under way; others of the id wait.
@@ -59,6 +60,7 @@ class Known:
     latest: TxnID | None = None
     is_open: bool = False
     is_prepared: bool = False
+    is_two_phase: bool = False
     participants: set[PartitionName | SubscriptionName] = field(default_factory=set)
     is_stale: bool = True
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -144,6 +146,11 @@ class Transactions:
             return known.latest
 
         return await self._with(transactional_id, work)
+
+    def is_two_phase(self, transactional_id: str) -> bool:
+        """Return whether a producer commits in two phases; add() has returned its transaction."""
+        known = self._known.get(transactional_id)
+        return known is not None and known.is_two_phase
 
     async def open_txn(
         self, transactional_id: str, pair: Pair, partitions: Iterable[PartitionName]
@@ -271,6 +278,7 @@ class Transactions:
         known.latest = TxnID.from_wire(found.txn_id) if found.HasField("txn_id") else None
         known.is_open = found.state == pb.ONGOING
         known.is_prepared = known.is_open and has_next
+        known.is_two_phase = found.two_phase_commit
         known.participants.clear()
         if known.is_open and known.latest is not None:
             described = await self.coordinators.ask(

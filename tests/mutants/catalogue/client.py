@@ -202,7 +202,10 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "answers-in-columns-twice",
         "magnetar.link.session:LinkSession._replied_to",
-        Put("False", "len(set(request_ids)) != len(answers)"),
+        Put(
+            "[one for one in request_ids if one in waiting and waiting[one][1] == name]",
+            "{one for one in request_ids if one in waiting and waiting[one][1] == name}",
+        ),
         "A message that answers a request twice counts, and another request stays open.",
     ),
     Mutant(

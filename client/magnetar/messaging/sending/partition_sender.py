@@ -10,6 +10,7 @@ import asyncio
 from abc import abstractmethod
 from collections.abc import Sequence
 from functools import partial
+from typing import Final
 
 from magnetar.config import Batching
 from magnetar.errors import failure_of
@@ -33,6 +34,8 @@ from magnetar_core.ids import PartitionName
 BATCH_OVERHEAD_BYTES = 1024
 # Larger pieces are stored slower, smaller ones cost more commands.
 PART_BYTES_MAX = 1 << 20
+# Python finds the members of an enumeration slowly.
+BY_KEY: Final = Batching.BY_KEY
 
 
 class PartitionSender(BatchDelivery):
@@ -256,7 +259,7 @@ class PartitionSender(BatchDelivery):
     def _collecting(self) -> OpenBatch | OpenBatchesByKey:
         """Return the batch that takes the next message."""
         if self._open is NO_MESSAGES:
-            by_key = self._config.batching is Batching.BY_KEY
+            by_key = self._config.batching is BY_KEY
             self._open = OpenBatchesByKey() if by_key else OpenBatch()
         return self._open
 

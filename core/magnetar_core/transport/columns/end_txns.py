@@ -160,12 +160,12 @@ class Ended(NamedTuple):
 
     def to_wire(self) -> CommandEndTxnResponse:
         """Convert to the message of a single command."""
-        return CommandEndTxnResponse(
-            txn_id=None if self.txn_id is None else self.txn_id.to_wire(),
-            status=self.status,
-            stamp=self.stamp,
-            identity=self.identity,
-        )
+        answer = CommandEndTxnResponse(status=self.status, stamp=self.stamp, identity=self.identity)
+        if self.txn_id is not None:
+            # In place: a message that is given to the constructor is serialized and parsed.
+            txn_id = answer.txn_id
+            txn_id.most_bits, txn_id.least_bits = self.txn_id
+        return answer
 
 
 def _pack_end(rows: Rows) -> CommandEndTxns:

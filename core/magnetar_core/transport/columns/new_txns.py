@@ -158,11 +158,11 @@ class Opened(NamedTuple):
 
     def to_wire(self) -> CommandNewTxnResponse:
         """Convert to the message of a single command."""
-        return CommandNewTxnResponse(
-            txn_id=self.txn_id.to_wire(),
-            txn_timeout_ms=self.txn_timeout_ms,
-            txn_proof=self.txn_proof,
-        )
+        answer = CommandNewTxnResponse(txn_timeout_ms=self.txn_timeout_ms, txn_proof=self.txn_proof)
+        # In place: a message that is given to the constructor is serialized and parsed.
+        txn_id = answer.txn_id
+        txn_id.most_bits, txn_id.least_bits = self.txn_id
+        return answer
 
 
 def _pack_new(rows: Rows) -> CommandNewTxns:

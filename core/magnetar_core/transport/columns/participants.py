@@ -42,17 +42,22 @@ def counts_in(fields: bytes) -> list[Counted]:
         DecodeError: it is damaged.
     """
     view = PackedEndTxn.FromString(fields)
-    every = [
-        *[
-            field_start(CommandEndTxn, "partition_counts", len(one)) + one
-            for one in view.partition_counts[:]
-        ],
-        *[
-            field_start(CommandEndTxn, "subscription_counts", len(one)) + one
-            for one in view.subscription_counts[:]
-        ],
-    ]
-    return list(map(counted_in, every))
+    produced, acked = view.partition_counts[:], view.subscription_counts[:]
+    if len(fields) <= _KEPT_BYTES_MAX:
+        return [*map(_produced, produced), *map(_acked, acked)]
+    return [*map(_produced.__wrapped__, produced), *map(_acked.__wrapped__, acked)]
+
+
+@lru_cache(maxsize=_KEPT_MAX)
+def _produced(packed: bytes) -> Counted:
+    name = partition_in(PackedCounts.FromString(packed).participant)
+    return name, field_start(CommandEndTxn, "partition_counts", len(packed)) + packed
+
+
+@lru_cache(maxsize=_KEPT_MAX)
+def _acked(packed: bytes) -> Counted:
+    name = subscription_in(PackedCounts.FromString(packed).participant)
+    return name, field_start(CommandEndTxn, "subscription_counts", len(packed)) + packed
 
 
 def counted_in(field: bytes) -> Counted:
@@ -66,13 +71,10 @@ def counted_in(field: bytes) -> Counted:
 
 @lru_cache(maxsize=_KEPT_MAX)
 def _counted(field: bytes) -> Counted:
-    view = PackedEndTxn.FromString(field)
-    if len(view.partition_counts) + len(view.subscription_counts) != 1:
+    counted = counts_in(field)
+    if len(counted) != 1:
         raise DecodeError("not one participant")
-    for packed in view.partition_counts:
-        return partition_in(PackedCounts.FromString(packed).participant), field
-    packed = view.subscription_counts[0]
-    return subscription_in(PackedCounts.FromString(packed).participant), field
+    return counted[0][0], field
 
 
 @lru_cache(maxsize=_KEPT_MAX)
