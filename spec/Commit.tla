@@ -117,7 +117,7 @@ IsInLog(p, c, step) == \E i \in DOMAIN participants[p].log :
     participants[p].log[i].client = c /\ participants[p].log[i].step = step
 
 \* Rule g: a commit carries the confirmed counts. Rule k: it waits for the producer's earlier plain sends.
-\* client/magnetar/transactions/participants.py: flush, commit_command
+\* client/magnetar/transactions/participants.py: flush, counts
 AskToEnd(c, action) ==
     LET me == clients[c]
         confirmed == {p \in me.wrote : IsConfirmed(me.txn, p)}
